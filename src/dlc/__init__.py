@@ -1,0 +1,1 @@
+"""dlc builds Deep Learning Container training images."""

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Builds wheels of packages that publish only their source, with the distribution's own pip, setuptools and compiler.
+# The source is checked against the lock's hashes, and nothing else is fetched.
+# usage: build-source-wheels.sh LOCK FOLDER
+set -eu
+lock=$1
+folder=$2
+# shellcheck source=docker/scripts/package-index.sh
+. /scripts/package-index.sh
+
+mkdir -p "$folder"
+grep -q '==' "$lock" || exit 0
+/usr/bin/python3 -m pip wheel -q --no-deps --no-build-isolation --no-cache-dir --require-hashes -r "$lock" -w "$folder"

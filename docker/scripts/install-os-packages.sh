@@ -1,0 +1,21 @@
+#!/bin/sh
+# Installs Debian packages and leaves nothing but them: no lists, no logs, no caches.
+# usage: install-os-packages.sh PACKAGE...
+set -eu
+[ $# -gt 0 ] || exit 0
+
+export DEBIAN_FRONTEND=noninteractive
+options="-q -o Acquire::Retries=3 -o Binary::apt-get::APT::Keep-Downloaded-Packages=true"
+if [ -s /run/secrets/ca ]; then
+    options="$options -o Acquire::https::CAInfo=/run/secrets/ca"
+fi
+
+# The words of $options are separate arguments.
+# shellcheck disable=SC2086
+apt-get $options update
+# shellcheck disable=SC2086
+apt-get $options -y --no-install-recommends install "$@"
+
+# What carries a time or a former state would make two builds differ.
+rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/bootstrap.log \
+    /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old /var/lib/dpkg/*-old

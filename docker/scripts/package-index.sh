@@ -1,0 +1,18 @@
+# shellcheck shell=sh
+# Sourced: points uv and pip at the user's index, credentials and CA bundle, which arrive as build secrets.
+export UV_LINK_MODE=copy UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_HTTP_TIMEOUT=180 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# export_secret ID NAME...: put a secret, where there is one, into these variables.
+export_secret() {
+    [ -s "/run/secrets/$1" ] || return 0
+    value=$(cat "/run/secrets/$1")
+    shift
+    for name in "$@"; do
+        export "$name=$value"
+    done
+}
+export_secret index_url UV_DEFAULT_INDEX PIP_INDEX_URL
+export_secret extra_index_url UV_INDEX PIP_EXTRA_INDEX_URL
+[ ! -s /run/secrets/ca ] || export SSL_CERT_FILE=/run/secrets/ca PIP_CERT=/run/secrets/ca
+[ ! -s /run/secrets/netrc ] || export NETRC=/run/secrets/netrc
+[ ! -d /wheels ] || export UV_FIND_LINKS=/wheels

@@ -1,0 +1,1 @@
+"""Docker engines: find the user's, or run a private one; talk to it."""

@@ -1,0 +1,113 @@
+"""Writes the hashed locks of an image: one resolution by uv, cut into the three files that the recipe installs in turn."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from uv import find_uv_bin
+
+from dlc.errors import LockError
+from dlc.process import Completed, run
+
+# A requirement line and the indented lines (hashes) that continue it.
+ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==.*(?:\n +.*)*", re.MULTILINE)
+RESOLVE_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """What to lock. Requirements are PEP 508 strings; `source` names packages that have no wheel and are built by us."""
+
+    framework: tuple[str, ...]
+    training: tuple[str, ...]
+    source: tuple[str, ...]
+    python: str  # as in 3.11
+    glibc: str  # as in 2.36: the newest wheels that the base's C library can load
+    header: str  # first line of every file: says what the lock was made from
+
+
+def write(request: LockRequest, folder: Path) -> list[str]:
+    """Resolve and write framework.txt, training.txt and source.txt; return the names of all locked packages.
+
+    Raises LockError, with the resolver's explanation, when there is no solution. Nothing is written then.
+    """
+    whole = _resolve(request, [*request.framework, *request.training], None)
+    part = _resolve(request, list(request.framework), whole)
+    texts = split(whole, names(part), request.source)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(f"{request.header}\n{text}")
+    return names(whole)
+
+
+def names(lock: str) -> list[str]:
+    """Normalised package names of a lock, in its order."""
+    return [normal(match.group(1)) for match in ENTRY.finditer(lock)]
+
+
+def normal(name: str) -> str:
+    """A package name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def split(lock: str, framework: Sequence[str], source: Sequence[str]) -> dict[str, str]:
+    """Cut one lock into file name -> text: the framework's packages, those built from source, and the rest."""
+    texts: dict[str, list[str]] = {"framework.txt": [], "training.txt": [], "source.txt": []}
+    sources = {normal(name) for name in source}
+    for match in ENTRY.finditer(lock):
+        name = normal(match.group(1))
+        file = "source.txt" if name in sources else "framework.txt" if name in framework else "training.txt"
+        texts[file].append(match.group(0))
+    return {name: "\n".join(entries) + "\n" if entries else "" for name, entries in texts.items()}
+
+
+def local_wheel_folders() -> list[Path]:
+    """The user's local wheel folders, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
+    words = os.environ.get("UV_FIND_LINKS", "").split(",") + os.environ.get("PIP_FIND_LINKS", "").split()
+    folders = [
+        Path(word.removeprefix("file://")) for word in words if word and "://" not in word.removeprefix("file://")
+    ]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _resolve(request: LockRequest, requirements: Sequence[str], constraints: str | None) -> str:
+    """One run of `uv pip compile`; the text of the lock without comments."""
+    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--generate-hashes", "--no-header", "--no-annotate"]
+    argv += [
+        "--python-version",
+        request.python,
+        "--python-platform",
+        f"x86_64-manylinux_{request.glibc.replace('.', '_')}",
+    ]
+    # A package without a wheel would bring a compiler into the image: it must be named as such.
+    argv += ["--only-binary", ":all:"]
+    for name in request.source:
+        argv += ["--no-binary", name]
+    for folder in local_wheel_folders():
+        argv += ["--find-links", str(folder)]
+    done = _compile(argv, requirements, constraints)
+    if done.returncode:
+        raise LockError(
+            f"no lock for {', '.join(requirements)}:\n{done.stderr.strip()}", "change the versions asked for"
+        )
+    return done.stdout
+
+
+def _compile(argv: Sequence[str], requirements: Sequence[str], constraints: str | None) -> Completed:
+    """Constraints travel as requirements would, through a file that lives as long as the call."""
+    environment = {"UV_NO_CONFIG": "1"}
+    text = "\n".join(requirements)
+    if constraints is None:
+        return run(argv, stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS)
+    pins = re.findall(r"^[A-Za-z0-9][^ \\\n]*==[^ \\\n]+", constraints, re.MULTILINE)
+    with NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(pins))
+        file.flush()
+        return run(
+            [*argv, "--constraint", file.name], stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS
+        )

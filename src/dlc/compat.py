@@ -1,0 +1,70 @@
+"""The rules of compat.yml asked of one image; each broken one is a problem where the offending value was set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dlc.problems import Problem
+from dlc.spec import Compat, Conditions
+from dlc.variant import Variant, normal_name
+from dlc.versions import satisfies
+from dlc.yaml_marks import Node
+
+HEADER_FACTS = ("framework", "version", "job")
+
+
+def broken_rules(variant: Variant, compat: Compat, compat_node: Node, file_node: Node) -> list[Problem]:
+    """Every rule whose `when` the image fulfils and whose `then` it does not; facts an image lacks break nothing."""
+    facts = _facts(variant)
+    problems = []
+    for index, rule in enumerate(compat.rules):
+        if not all(name in facts and satisfies(facts[name], condition) for name, condition in _asked(rule.when)):
+            continue
+        for name, condition in _asked(rule.then):
+            if name in facts and not satisfies(facts[name], condition):
+                rule_node = compat_node.at(("rules", index))
+                where = f" ({rule_node.mark})" if rule_node else ""
+                place = _place(variant, file_node, name)
+                problems.append(
+                    Problem(place.mark, name, f"{condition} because {rule.why}{where}", repr(facts[name]), variant.id)
+                )
+    return problems
+
+
+def _facts(variant: Variant) -> Mapping[str, str]:
+    header, settings = variant.header, variant.settings
+    facts = {
+        "framework": header.framework,
+        "version": header.version,
+        "job": header.job,
+        "device": settings.device,
+        "python": settings.python,
+        "suite": variant.suite,
+    }
+    for requirement in (*variant.framework_requirements, *variant.training_requirements):
+        facts[f"packages.{normal_name(requirement)}"] = requirement.partition("==")[2]
+    return facts
+
+
+def _asked(conditions: Conditions) -> Iterator[tuple[str, str]]:
+    for name, condition in conditions.model_dump(exclude={"packages"}).items():
+        if condition is not None:
+            yield name, condition
+    for name, condition in conditions.packages.items():
+        yield f"packages.{normal_name(name)}", condition
+
+
+def _place(variant: Variant, file_node: Node, name: str) -> Node:
+    """The node that set a fact."""
+    if name in HEADER_FACTS:
+        return file_node.at((name,)) or file_node
+    if name == "suite":
+        return variant.node.at(("suites", variant.settings.python)) or variant.node
+    if not name.startswith("packages."):
+        return variant.node.at((name,)) or variant.node
+    for group in ("framework", "training"):
+        listed = variant.node.at(("packages", group))
+        for item in listed.value if listed and isinstance(listed.value, tuple) else ():
+            if isinstance(item.value, str) and normal_name(item.value) == name.removeprefix("packages."):
+                return item
+    return variant.node

@@ -1,0 +1,21 @@
+"""What a build takes from the host, as a value: the bake file is a pure function of the plan and this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class HostInputs:
+    """`root`: the repository. `contexts`: `host:<name>` -> folder. `proxies`: build arguments such as HTTPS_PROXY.
+
+    `secrets`: id -> where BuildKit reads it, as bake writes it: `src=/path/of/file` or `env=NAME`.
+    All paths are absolute.
+    """
+
+    root: Path
+    contexts: Mapping[str, Path] = field(default_factory=dict)
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)

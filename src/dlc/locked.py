@@ -1,0 +1,51 @@
+"""What the committed locks of an image say: whether they are fresh, and which version each package has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from dlc.errors import LockError
+from dlc.tree import Tree, below, text
+from dlc.variant import Variant, normal_name
+
+FILES = ("framework.txt", "training.txt", "source.txt")
+# First line of every lock file; the digest is Variant.lock_digest().
+HEADER = "# dlc-lock-input: "
+PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+)", re.MULTILINE)
+
+
+def versions(lock: str) -> dict[str, str]:
+    """Normal package name -> version, from the text of one lock file."""
+    return {normal_name(name): version for name, version in PIN.findall(lock)}
+
+
+def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
+    """Every package of the image, over its three lock files."""
+    found: dict[str, str] = {}
+    for name in FILES:
+        found |= versions(text(tree, f"{variant.lock_folder}/{name}"))
+    return found
+
+
+def require_fresh(tree: Tree, variants: Iterable[Variant]) -> None:
+    """Raise one LockError for all variants whose lock is missing or was made from other requirements."""
+    reasons = {variant.id: reason for variant in variants if (reason := staleness(tree, variant))}
+    if reasons:
+        remedy = f"dlc lock {' '.join(reasons)}"
+        raise LockError("\n".join(f"{name}: {reason}" for name, reason in reasons.items()), remedy)
+
+
+def staleness(tree: Tree, variant: Variant) -> str:
+    """Why the lock may not be used, or an empty text."""
+    present = below(tree, variant.lock_folder)
+    if not present:
+        return f"{variant.lock_folder}: no lock"
+    for name in FILES:
+        path = f"{variant.lock_folder}/{name}"
+        if name not in present:
+            return f"{path}: expected this file, found none"
+        recorded = text(tree, path).partition("\n")[0]
+        if recorded != HEADER + variant.lock_digest():
+            return f"{path}:1: stale: expected {HEADER + variant.lock_digest()!r}, found {recorded[:100]!r}"
+    return ""

@@ -1,0 +1,111 @@
+"""The models of the buildspec files: which keys there are, what they may hold, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Pattern -> its words in an error. Package names may not start with a dash: they end up in argument lists.
+MEANINGS = {
+    r"^[a-z0-9][a-z0-9+.\-]*$": "a Debian package name",
+    r"^[A-Za-z0-9][A-Za-z0-9._\-]*(\[[A-Za-z0-9,._\-]+\])?(==[A-Za-z0-9][A-Za-z0-9.+!]*)?$": "NAME or NAME==VERSION",
+    r"^3\.[0-9]+$": "a Python version such as 3.11",
+    r"^(cpu|cu[0-9]+)$": "cpu, or CUDA such as cu128",
+    r"^[a-z]+$": "lower-case letters",
+    r"^[0-9]+(\.[0-9]+)+$": "a version series such as 2.13",
+    r"^[A-Za-z0-9][A-Za-z0-9.+!]*$": "an exact version",
+    r"^[a-z0-9]+([._/:\-]+[a-z0-9]+)*$": "a repository name in lower case",
+    r"^([A-Za-z0-9][A-Za-z0-9._/:@\-]*)?$": "an image reference, or nothing",
+    r"^[^\s]+$": "text without spaces",
+}
+(
+    DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES,
+) = MEANINGS  # fmt: skip
+
+OsPackage = Annotated[str, Field(pattern=DEBIAN_NAME)]
+Requirement = Annotated[str, Field(pattern=REQUIREMENT)]
+PythonVersion = Annotated[str, Field(pattern=PYTHON)]
+Letters = Annotated[str, Field(pattern=LETTERS)]
+Name = Annotated[str, Field(pattern=NO_SPACES)]
+Condition = Annotated[str, Field(min_length=1)]
+
+
+class Model(BaseModel):
+    """Unknown keys are errors and values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Base(Model):
+    """What the framework is installed on."""
+
+    image: Annotated[str, Field(pattern=IMAGE_REF)] = Field(
+        description="Debian or Ubuntu image to start from; empty: dlc makes one from Debian packages"
+    )
+    os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of every image")
+
+
+class Packages(Model):
+    """Python packages; a bare name gets its version from pins.yml."""
+
+    framework: tuple[Requirement, ...] = Field(description="the framework itself first, then what must match it")
+    training: tuple[Requirement, ...] = Field(description="what training scripts import besides the framework")
+    source: tuple[Requirement, ...] = Field(
+        description="names of those without a wheel, compiled in a stage of its own"
+    )
+
+
+class Settings(Model):
+    """All that defaults.yml sets and a file, a variant or --set may change."""
+
+    repository: Annotated[str, Field(pattern=REPOSITORY)] = Field(description="first part of every image reference")
+    python: PythonVersion = Field(description="Python of the image, as the suite packages it")
+    device: Annotated[str, Field(pattern=DEVICE)] = Field(description="what the framework computes on")
+    suites: dict[PythonVersion, Letters] = Field(description="Debian suite that packages each Python")
+    base: Base
+    os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of this image, on top of the base's")
+    build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling from source needs")
+    packages: Packages
+    labels: dict[Name, str] = Field(description="labels of the image besides those that dlc sets")
+
+
+class Header(Model):
+    """What names the images of one file, and the list of its variants."""
+
+    framework: Letters = Field(description="folder of docker/ that holds the Dockerfile")
+    version: Annotated[str, Field(pattern=SERIES)] = Field(description="series of the framework")
+    job: Letters = Field(description="what the image is for")
+    variants: tuple[dict[str, object], ...] = Field(min_length=1, description="settings of each image")
+
+
+class Pins(Model):
+    """pins.yml: the versions that images share."""
+
+    packages: dict[Name, Annotated[str, Field(pattern=VERSION)]] = Field(description="exact version of each package")
+
+
+class Conditions(Model):
+    """What a rule asks of an image: a version range (`>=3.10,<3.14`) or a glob for each fact it names."""
+
+    framework: Condition | None = None
+    version: Condition | None = None
+    job: Condition | None = None
+    device: Condition | None = None
+    python: Condition | None = None
+    suite: Condition | None = None
+    packages: dict[Name, Condition] = Field(default={}, description="of the versions required of these packages")
+
+
+class Rule(Model):
+    """An image that fulfils `when` must fulfil `then`."""
+
+    when: Conditions
+    then: Conditions
+    why: str = Field(min_length=1, description="the reason, shown to whoever breaks the rule")
+
+
+class Compat(Model):
+    """compat.yml: what goes with what."""
+
+    rules: tuple[Rule, ...]

@@ -1,0 +1,67 @@
+"""The command line: one verb per module, imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import NoReturn
+
+from dlc.errors import UsageError
+from dlc.problems import did_you_mean
+
+# Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code.
+VERBS = {
+    "list": "dlc.cli.list",
+    "show": "dlc.cli.show",
+    "plan": "dlc.cli.plan",
+    "lock": "dlc.cli.lock",
+    "build": "dlc.cli.build",
+    "test": "dlc.cli.test",
+    "engine": "dlc.cli.engine",
+    "doctor": "dlc.cli.doctor",
+}
+# For whoever changes dlc itself; not in the help.
+PLUMBING = {"schema": "dlc.cli.schema"}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are errors of ours, so that they get our exit code."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
+        raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one verb. Raises DlcError; returns the exit code otherwise."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    verb = argv[0]
+    module = load(verb)
+    parser = Parser(
+        prog=f"dlc {verb}",
+        description=module.HELP,
+        epilog=f"example: {module.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(argv[1:])))
+
+
+def load(verb: str) -> ModuleType:
+    """The verb's module. Raises UsageError for an unknown one."""
+    name = {**VERBS, **PLUMBING}.get(verb)
+    if name is None:
+        near = did_you_mean(verb, VERBS)
+        raise UsageError(f"{verb}: unknown verb; {near or 'known: ' + ', '.join(VERBS)}", "dlc --help")
+    return import_module(name)
+
+
+def overview() -> str:
+    """What `dlc --help` prints: every verb with its line of help."""
+    lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
+    lines += [f"  {verb:<8}{load(verb).HELP}" for verb in VERBS]
+    return "\n".join([*lines, "", "`dlc VERB --help` shows its options and an example."])

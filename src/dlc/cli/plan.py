@@ -1,0 +1,66 @@
+"""`dlc plan`: what a build would do, target by target, without doing it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json
+
+if TYPE_CHECKING:
+    from dlc.plan import Decision, Plan
+    from dlc.targets import Target
+
+HELP = "show the targets of a build: parents, arguments, tags, labels, content keys"
+EXAMPLE = "dlc plan 'pytorch-*-cpu-*' --engine"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """GLOB, --set, --engine, --json."""
+    add_globs(parser)
+    add_set(parser)
+    parser.add_argument("--engine", action="store_true", help="ask the Docker engine what is up to date and skipped")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan."""
+    from dlc.plan import make_plan
+    from dlc.tree import find_root, read_tree
+
+    plan = make_plan(read_tree(find_root()), args.globs, args.sets)
+    decisions = plan.decisions(_existing(plan)) if args.engine else ()
+    if args.json:
+        print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions]})
+    else:
+        print(as_text(plan, decisions))
+    return 0
+
+
+def _existing(plan: Plan) -> dict[str, str]:
+    """Content keys of the images an engine has; a plan never starts an engine."""
+    from dlc.engine.connection import connect
+    from dlc.engine.images import keys
+
+    return keys(connect(start=False), [tag for target in plan.targets for tag in target.tags])
+
+
+def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
+    """One paragraph per target, in the order of the build."""
+    by_id = {decision.id: decision for decision in decisions}
+    blocks = [_paragraph(target, by_id.get(target.id)) for target in plan.targets]
+    return "\n\n".join([*blocks, f"{len(plan.targets)} targets for {len(plan.selected)} images"])
+
+
+def _paragraph(target: Target, decision: Decision | None) -> str:
+    lines = [target.id]
+    if decision:
+        lines.append(f"  {'build' if decision.build else 'skip'}     {decision.why}")
+    lines.append(f"  key       {target.key}")
+    lines.append(f"  parent    {target.parent or '-'}")
+    lines.append(f"  recipe    {'(written by dlc)' if target.inline else target.dockerfile}")
+    lines += [f"  context   {name}={value}" for name, value in {".": target.context, **target.contexts}.items()]
+    lines += [f"  arg       {name}={value}" for name, value in target.args.items()]
+    lines += [f"  tag       {tag}" for tag in target.tags]
+    lines += [f"  label     {name}={value}" for name, value in target.labels.items()]
+    return "\n".join(lines)

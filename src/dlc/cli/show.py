@@ -1,0 +1,66 @@
+"""`dlc show`: the settings of an image after all layers, and the place that set each."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from dlc.cli.arguments import add_json, add_set, print_json
+
+if TYPE_CHECKING:
+    from dlc.variant import Variant
+
+HELP = "show the merged settings of an image and where each was set"
+EXAMPLE = "dlc show pytorch-2.13-training-cpu-py311 --set base.image=debian:12"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """ID, --set, --json."""
+    parser.add_argument("globs", nargs="+", metavar="ID", help="an image identifier, or a glob")
+    add_set(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the settings of each image asked for."""
+    from dlc.matrix import load_variants
+    from dlc.tree import find_root, read_tree
+
+    variants = load_variants(read_tree(find_root()), args.globs, args.sets)
+    if args.json:
+        print_json({variant.id: as_dict(variant) for variant in variants})
+    else:
+        print("\n\n".join(as_text(variant) for variant in variants))
+    return 0
+
+
+def as_dict(variant: Variant) -> dict[str, object]:
+    """Settings with origins, and what follows from them."""
+    from dlc.cascade import origins
+
+    settings = {path: {"value": value, "origin": origin} for path, value, origin in origins(variant.node)}
+    return {"settings": settings, "derived": derived(variant)}
+
+
+def derived(variant: Variant) -> dict[str, str]:
+    """What dlc makes of the settings."""
+    return {
+        "ref": variant.ref,
+        "suite": variant.suite,
+        "recipe": variant.dockerfile,
+        "lock": variant.lock_folder,
+        "framework requirements": " ".join(variant.framework_requirements),
+        "training requirements": " ".join(variant.training_requirements),
+    }
+
+
+def as_text(variant: Variant) -> str:
+    """The same for people."""
+    from dlc.cascade import origins
+
+    rows = list(origins(variant.node))
+    path_width = max(len(path) for path, _, _ in rows)
+    value_width = min(60, max(len(value) for _, value, _ in rows))
+    lines = [f"  {path:<{path_width}}  {value:<{value_width}}  {origin}" for path, value, origin in rows]
+    lines += [f"  {name:<{path_width}}  {value}" for name, value in derived(variant).items()]
+    return "\n".join([variant.id, *lines])

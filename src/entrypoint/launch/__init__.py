@@ -1,0 +1,1 @@
+"""What the entrypoint of a training image does between `train` and the user's processes."""

@@ -1,0 +1,48 @@
+"""The one error a user of the launcher sees, and the exit codes (sysexits.h) that tell its kinds apart."""
+
+from __future__ import annotations
+
+USAGE = 64  # the command line
+DATA = 65  # a file's content is not what it has to be
+NO_INPUT = 66  # something that has to be read is not there
+UNAVAILABLE = 69  # another host, S3, a package index
+SOFTWARE = 70  # a bug of the launcher itself
+OS_ERROR = 71  # the operating system refused
+CANNOT_CREATE = 73  # an output cannot be written
+NO_PERMISSION = 77
+CONFIG = 78  # a setting (variable or hyperparameter) is wrong
+
+LONGEST_VALUE_SHOWN = 120  # characters: the message stays one line a person can read
+
+
+class LaunchError(Exception):
+    """Why nothing was started: one line that says what, where, what was expected, what was found and the remedy."""
+
+    def __init__(
+        self, exit_code: int, what: str, *, where: str = "", expected: str = "", found: str = "", remedy: str = ""
+    ) -> None:
+        parts = [f"{where}: {what}" if where else what]
+        if expected:
+            parts.append(f"expected {expected}")
+        if found:
+            parts.append(f"found {found}")
+        if remedy:
+            parts.append(remedy)
+        super().__init__(one_line("; ".join(parts)))
+        self.exit_code = exit_code
+
+
+def one_line(text: str) -> str:
+    """`text` without what would break a log line: control characters and lone surrogates are escaped."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a message: its kind where it is long, itself where it is short."""
+    try:
+        text = ascii(value) if isinstance(value, str) else repr(value)
+    except (ValueError, RecursionError):  # an integer of more digits than Python prints, a very deep list
+        return f"a {type(value).__name__}"
+    if len(text) <= LONGEST_VALUE_SHOWN:
+        return text
+    return f"{text[:LONGEST_VALUE_SHOWN]}... (a {type(value).__name__}, {len(text)} characters)"

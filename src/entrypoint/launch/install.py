@@ -1,0 +1,27 @@
+"""What the user's code needs before it runs: its requirements.txt and, where it is one, the package itself."""
+
+from __future__ import annotations
+
+import os
+
+from launch.context import Context
+from launch.entry_point import is_buildable
+from launch.process_spec import ProcessSpec
+
+REQUIREMENTS = "requirements.txt"
+
+
+def installation(context: Context) -> ProcessSpec | None:
+    """The pip command for this code directory, None where there is nothing to install.
+
+    Shell scripts and executables get their requirements too; the platform's toolkit leaves those out.
+    """
+    what: list[str] = []
+    if is_buildable(context.paths.code):
+        what.append(".")
+    if os.path.isfile(f"{context.paths.code}/{REQUIREMENTS}"):
+        what += ["-r", REQUIREMENTS]
+    if not what:
+        return None
+    argv = (context.python, "-m", "pip", "install", "--disable-pip-version-check", *what)
+    return context.process(argv, "install", 0, defaults={"PIP_ROOT_USER_ACTION": "ignore"})

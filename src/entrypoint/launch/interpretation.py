@@ -1,0 +1,137 @@
+"""Reads everything there is to know about a job on this host, and decides what it becomes. Starts and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from launch import cluster as cluster_module
+from launch import devices as devices_module
+from launch import entry_point
+from launch import job as job_module
+from launch import strategies
+from launch.cluster import Cluster
+from launch.context import Context
+from launch.devices import Devices
+from launch.environment import sm_variables
+from launch.errors import CONFIG, LaunchError, shown
+from launch.job import Job
+from launch.network import network_variables
+from launch.paths import DEFAULT_BASE, Paths
+from launch.process_spec import Decision, Launch
+
+DEFAULT_VENV = "/opt/venv"
+GROUPS = "sagemaker_distribution_instance_groups"
+
+
+class Request(NamedTuple):
+    """What was asked for, of whom, on which hardware: all of it before the user's code is at hand."""
+
+    environ: Mapping[str, str]
+    paths: Paths
+    cluster: Cluster
+    devices: Devices
+    job: Job
+    strategy: strategies.Request | None
+    groups: tuple[str, ...]  # names of the distributed groups
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the distributed group in rank order; () when nothing is distributed."""
+        return self.cluster.hosts_of(self.groups) if self.strategy else ()
+
+
+class Interpretation(NamedTuple):
+    """The request and this host's part in it."""
+
+    request: Request
+    context: Context
+    launch: Launch
+
+
+def read(environ: Mapping[str, str], root: str = "/") -> Request:
+    """Read the config files, the environment and the hardware. Raises LaunchError: the first thing that is wrong."""
+    paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+    cluster = cluster_module.discover(environ, paths)
+    job = job_module.read(environ, paths)
+    strategy = strategies.requested(job)
+    return Request(
+        environ=environ,
+        paths=paths,
+        cluster=cluster,
+        devices=devices_module.detect(environ, root),
+        job=job,
+        strategy=strategy,
+        groups=_groups(job, cluster, strategy is not None),
+    )
+
+
+def decide(request: Request) -> Interpretation:
+    """This host's processes. The user's code has to be in the code directory by now.
+
+    Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
+    """
+    job = request.job._replace(program=entry_point.relative_name(request.job.program, request.paths.code))
+    context = Context(
+        cluster=request.cluster,
+        devices=request.devices,
+        job=job,
+        entry=entry_point.resolve(job.program, request.paths.code),
+        hosts=request.hosts,
+        env=_environment(request._replace(job=job)),
+        environ=request.environ,
+        paths=request.paths,
+        venv=_venv(request.environ),
+    )
+    launch = strategies.plan(context, request.strategy)
+    cluster_decision = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
+    return Interpretation(request, context, launch._replace(decisions=(cluster_decision, *launch.decisions)))
+
+
+def _venv(environ: Mapping[str, str]) -> str:
+    return environ.get("DLC_VENV") or DEFAULT_VENV
+
+
+def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
+    """The groups that the job is distributed over: the stated ones, else each host's own (as the platform has it)."""
+    stated = job.parameters.get(GROUPS)
+    if stated is None:
+        return (cluster.current_group,) if distributed else ()
+    known = [group.name for group in cluster.groups] or [cluster.current_group]
+    if not isinstance(stated, list) or not all(isinstance(name, str) for name in stated):
+        raise LaunchError(
+            CONFIG, GROUPS, where=job.hyperparameters_file, expected="a list of group names", found=shown(stated)
+        )
+    for name in stated:
+        if name not in known:
+            raise LaunchError(
+                CONFIG,
+                GROUPS,
+                where=job.hyperparameters_file,
+                expected=f"names out of {shown(known)}",
+                found=shown(name),
+            )
+    return tuple(stated)
+
+
+def _environment(request: Request) -> dict[str, str]:
+    """The whole environment of a plain process: the user's, our defaults where the user has none, and the contract's."""
+    environ, job, paths = request.environ, request.job, request.paths
+    env = {**_defaults(request), **environ}
+    env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
+    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", "")]))
+    env["CURRENT_HOST"] = request.cluster.current_host
+    env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
+    env["SAGEMAKER_REGION"] = job.text("sagemaker_region") or environ.get("AWS_REGION", "")
+    env.update(sm_variables(request.cluster, request.devices, job, request.groups, paths, environ))
+    return env
+
+
+def _defaults(request: Request) -> dict[str, str]:
+    hosts = request.hosts or request.cluster.hosts
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "MASTER_ADDR": hosts[0],
+        "MASTER_PORT": "7777",
+        **network_variables(request.cluster, request.devices),
+    }

@@ -1,0 +1,79 @@
+"""The launcher's verbs: run the job, explain it, or become another command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from launch import interpretation, signals
+from launch.errors import SOFTWARE, USAGE, LaunchError
+from launch.paths import DEFAULT_BASE, Paths
+
+HELP = """\
+usage: docker run IMAGE train                   run the training job that /opt/ml/input/config describes
+       docker run IMAGE --explain[=json]        show what `train` would start, and why; starts and writes nothing
+       docker run IMAGE COMMAND [ARGUMENT...]   run any command, with the image's Python first on PATH"""
+
+NOT_FOUND = 127  # as in shells
+NOT_EXECUTABLE = 126
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Do what `argv` (without the program's name) asks; the exit code. Shows no traceback of its own."""
+    if not argv:
+        print(HELP, file=sys.stderr)
+        return USAGE
+    paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+    verb = argv[0]
+    try:
+        if verb in ("--help", "-h"):
+            print(HELP)
+            return 0
+        if verb in ("--explain", "--explain=json", "--explain=text"):
+            return _explain(verb.endswith("=json"), environ)
+        if verb == "train":
+            from launch.run import train
+
+            return train(environ)
+    except signals.StopRequested as stop:
+        return _failed(paths, str(stop), 128 + stop.signum, verb)
+    except LaunchError as error:
+        return _failed(paths, str(error), error.exit_code, verb)
+    except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
+        if environ.get("DLC_DEBUG"):
+            raise
+        return _failed(paths, f"internal error: {type(error).__name__}: {error}", SOFTWARE, verb)
+    return _become(argv, environ)
+
+
+def _explain(as_json: bool, environ: Mapping[str, str]) -> int:
+    from launch import explain
+
+    decided = interpretation.decide(interpretation.read(environ))
+    print(explain.as_json(decided) if as_json else explain.as_text(decided))
+    return 0
+
+
+def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
+    """One line on stderr and, in a job, the same in the failure file."""
+    print(f"dlc: {cause}", file=sys.stderr, flush=True)
+    if verb == "train":
+        from launch import failure
+        from launch.outcome import Failure, Outcome
+
+        failure.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
+    return exit_code
+
+
+def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    venv = environ.get("DLC_VENV") or interpretation.DEFAULT_VENV
+    env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
+    try:
+        os.execvpe(argv[0], list(argv), env)
+    except FileNotFoundError:
+        print(f"dlc: {argv[0]}: no such command\n{HELP}", file=sys.stderr)
+        return NOT_FOUND
+    except OSError as error:
+        print(f"dlc: {argv[0]}: {os.strerror(error.errno or 0)}", file=sys.stderr)
+        return NOT_EXECUTABLE

@@ -1,0 +1,53 @@
+"""Where a training container keeps things: /opt/ml and its folders, moved by SAGEMAKER_BASE_DIR."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DEFAULT_BASE = "/opt/ml"
+
+
+class Paths(NamedTuple):
+    """The layout below one base folder (contract, section 1)."""
+
+    base: str = DEFAULT_BASE
+
+    @property
+    def input(self) -> str:
+        return f"{self.base}/input"
+
+    @property
+    def config(self) -> str:
+        return f"{self.input}/config"
+
+    @property
+    def data(self) -> str:
+        return f"{self.input}/data"
+
+    @property
+    def code(self) -> str:
+        return f"{self.base}/code"
+
+    @property
+    def model(self) -> str:
+        return f"{self.base}/model"
+
+    @property
+    def output(self) -> str:
+        return f"{self.base}/output"
+
+    @property
+    def output_data(self) -> str:
+        return f"{self.output}/data"
+
+    @property
+    def output_intermediate(self) -> str:
+        return f"{self.output}/intermediate"
+
+    @property
+    def failure(self) -> str:
+        return f"{self.output}/failure"
+
+    def channel(self, name: str) -> str:
+        """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""
+        return f"{self.data}/{name}"

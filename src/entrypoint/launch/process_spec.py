@@ -1,0 +1,32 @@
+"""What one process of a host is started with, and what a strategy hands over: the processes and why they are so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class ProcessSpec(NamedTuple):
+    """One process on this host."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]  # the whole environment of the process
+    cwd: str
+    role: str  # "worker", "ps", "torchrun", "mpirun", ...
+    rank: int  # the first global rank it holds
+    essential: bool = True  # False: ended when the essential ones have ended, its own end is no failure
+
+
+class Decision(NamedTuple):
+    """A choice the launcher made, and the reason, for `--explain` and the log."""
+
+    what: str
+    why: str
+
+
+class Launch(NamedTuple):
+    """What a strategy makes of a job on this host."""
+
+    strategy: str
+    processes: tuple[ProcessSpec, ...]
+    decisions: tuple[Decision, ...] = ()

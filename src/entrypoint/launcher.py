@@ -1,0 +1,21 @@
+"""Entrypoint of the training images: `launcher.py train` runs the job, any other command is executed as it is."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from launch import signals  # noqa: E402  its folder is on sys.path only now
+
+signals.arm()  # before anything else is imported: from here on a SIGTERM is not lost
+
+
+def run() -> int:
+    """Import the rest only now: the handler must not wait for it."""
+    from launch.main import main
+
+    return main(sys.argv[1:], os.environ)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

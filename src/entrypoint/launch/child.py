@@ -1,0 +1,112 @@
+"""One started process of the plan: its pid, its two output streams, and what its end means."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+from launch.outcome import Failure
+from launch.output import Console, Stream
+
+TYPE_CHECKING = False  # typing's own costs 2 ms at start
+if TYPE_CHECKING:
+    from launch.process_spec import ProcessSpec
+
+LAST_LINES = 20
+NOT_FOUND = 127  # what shells answer for a program that is not there
+NOT_EXECUTABLE = 126  # and for one that cannot be executed
+
+
+class Child:
+    """A process in a session of its own, so that a terminal's Ctrl-C reaches it only through us."""
+
+    def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes) -> None:
+        """Start it. Raises OSError when the program or its working directory is missing or not executable."""
+        self.spec = spec
+        self.status: int | None = None  # what waitpid() said
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        self.stdout = Stream(out_read, console.stdout, prefix)
+        self.stderr = Stream(err_read, console.stderr, prefix)
+        console.add(self.stdout)
+        console.add(self.stderr)
+        try:
+            self._process = subprocess.Popen(
+                spec.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out_write,
+                stderr=err_write,
+                cwd=spec.cwd,
+                env=dict(spec.env),
+                start_new_session=True,
+            )
+        finally:
+            os.close(out_write)
+            os.close(err_write)
+        self.pid = self._process.pid
+
+    def ended(self, status: int) -> None:
+        """Take the wait status. The reaper collects every descendant, so Popen never sees its own child's end."""
+        self.status = status
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code as shells count: the process's own, or 128 + N for signal N. Only after `ended`."""
+        code = self._process.returncode
+        return code if code >= 0 else 128 - code
+
+    @property
+    def signal_name(self) -> str:
+        """Name of the signal that ended it, or empty."""
+        return signal_name(-self._process.returncode) if self._process.returncode < 0 else ""
+
+    def last_lines(self) -> tuple[str, ...]:
+        """Its last lines on stderr; on stdout where stderr said nothing."""
+        return _last_lines(self.stderr.tail) or _last_lines(self.stdout.tail)
+
+
+def failure_of(child: Child, host: str, cause: str = "") -> Failure:
+    """The failure report of a process that ended badly; `cause` where more is known than its wait status says."""
+    how = f"was ended by {child.signal_name}" if child.signal_name else f"exited with code {child.exit_code}"
+    return Failure(
+        cause=cause or f"{name_of(child.spec)} on {host} {how}",
+        role=child.spec.role,
+        rank=child.spec.rank,
+        host=host,
+        exit_code=child.exit_code,
+        signal=child.signal_name,
+        last_lines=child.last_lines(),
+    )
+
+
+def start_failure(spec: ProcessSpec, host: str, error: OSError) -> Failure:
+    """The failure report of a process that could not be started."""
+    missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+    where = error.filename or spec.argv[0]
+    return Failure(
+        cause=f"{name_of(spec)} on {host} could not be started: {where}: {error.strerror} (command: {spec.argv[0]})",
+        role=spec.role,
+        rank=spec.rank,
+        host=host,
+        exit_code=NOT_FOUND if missing else NOT_EXECUTABLE,
+    )
+
+
+def name_of(spec: ProcessSpec) -> str:
+    """`worker rank 3`, as messages call a process."""
+    return f"{spec.role} rank {spec.rank}" if spec.rank >= 0 else spec.role
+
+
+def signal_name(signum: int) -> str:
+    """`SIGKILL` for 9; real-time signals have no name of their own."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+def _last_lines(tail: bytes) -> tuple[str, ...]:
+    text = tail.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return tuple(line for line in text.split("\n") if line.strip())[-LAST_LINES:]

@@ -1,0 +1,25 @@
+"""What a supervised run came to: the exit code, and the first failure with what a human needs to see of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Failure(NamedTuple):
+    """The first failure by time."""
+
+    cause: str  # one line: what happened, with the exit code or the signal's name
+    role: str = ""  # ProcessSpec.role; empty when no process of ours is to blame (a peer vanished, a stop request)
+    rank: int = -1  # ProcessSpec.rank, -1 as above
+    host: str = ""
+    exit_code: int = 1
+    signal: str = ""  # "SIGSEGV", or empty for an ordinary exit
+    last_lines: tuple[str, ...] = ()  # of its stderr (of its stdout where stderr said nothing), oldest first
+    details: str = ""  # long evidence, such as every rank's Python stack
+
+
+class Outcome(NamedTuple):
+    """How a host's part of the job ended."""
+
+    exit_code: int  # the user's own code, 128 + N for signal N
+    failure: Failure | None = None

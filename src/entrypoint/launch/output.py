@@ -1,0 +1,190 @@
+"""The processes' output on its way out: prefixed lines where there are several, byte-exact where there is one."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import select
+import stat
+import time
+
+READ_SIZE = 1 << 16  # a pipe's default capacity
+LONGEST_LINE = 1 << 16  # a longer one is shown as several lines, so that it cannot fill the memory
+TAIL_SIZE = 1 << 13  # kept of each stream for the failure report
+BACKLOG = 1 << 20  # with more than this unwritten nothing more is read: the writers wait, as they would without us
+PIPE_BUF = 4096  # a pipe that polls as writable takes this much without blocking (pipe(7))
+PAUSE = 0.02  # seconds while lines trickle in: one turn for many lines instead of one each
+MOST_HELD = 1 << 20  # what a pipe can be made to hold without privilege
+
+# A carriage return redraws a line on a terminal. In a log each drawing becomes a line of its own; those that stand
+# beside a newline draw nothing.
+_REDRAW = re.compile(rb"\r*\n\r*|\r+")
+
+
+class Sink:
+    """Where output goes (our stdout or stderr). Never blocks: a reader that stalls must not keep us from a SIGTERM."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.pending = bytearray()
+        self._chunk = (1 << 20) if stat.S_ISREG(os.fstat(fd).st_mode) else PIPE_BUF
+        self._broken = False
+        self._writable = select.poll()
+        self._writable.register(fd, select.POLLOUT)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes; `flush` moves them on."""
+        if not self._broken:
+            self.pending += data
+
+    def flush(self) -> None:
+        """Write what the reader takes now. A reader that is gone loses output, it does not end the training."""
+        try:
+            while self.pending and self._writable.poll(0):
+                written = os.write(self.fd, self.pending[: self._chunk])
+                del self.pending[:written]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._broken = True
+            self.pending.clear()
+
+
+class Stream:
+    """One output stream of one process: read end of its pipe, its prefix (may be empty), its last bytes."""
+
+    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"") -> None:
+        self.fd = fd
+        self.sink = sink
+        self.tail = b""
+        self._prefix = prefix
+        self._partial = b""
+        self._held_return = False
+        os.set_blocking(fd, False)
+
+    def read(self) -> int:
+        """Move what is there, at most READ_SIZE bytes, to the sink. Returns its size, 0 for none, -1 at the end."""
+        try:
+            data = os.read(self.fd, READ_SIZE)
+        except BlockingIOError:
+            return 0
+        if not data:
+            return -1
+        self.tail = (self.tail + data)[-TAIL_SIZE:]
+        if self._prefix:
+            self._feed(data)
+        else:
+            self.sink.write(data)
+        return len(data)
+
+    def close(self) -> None:
+        """End of the stream: a last line without its newline gets one, or it would swallow another rank's prefix."""
+        if self._partial:
+            self._emit(self._partial + b"\n")
+            self._partial = b""
+        os.close(self.fd)
+
+    def _feed(self, data: bytes) -> None:
+        if self._held_return or b"\r" in data:
+            data = self._split_redraws(data)
+        whole, newline, rest = data.rpartition(b"\n")
+        if newline:
+            self._emit(self._partial + whole + newline)
+            self._partial = rest
+        else:
+            self._partial += data
+        while len(self._partial) >= LONGEST_LINE:
+            self._emit(self._partial[:LONGEST_LINE] + b"\n")
+            self._partial = self._partial[LONGEST_LINE:]
+
+    def _split_redraws(self, data: bytes) -> bytes:
+        """Turn carriage returns into line ends; one at the very end is held until it is known what follows it."""
+        if self._held_return:
+            data = b"\r" + data
+        self._held_return = data.endswith(b"\r")
+        if self._held_return:
+            data = data[:-1]
+        if not self._partial:
+            data = data.lstrip(b"\r")
+        return _REDRAW.sub(b"\n", data)
+
+    def _emit(self, lines: bytes) -> None:
+        """Queue whole lines, each with the prefix."""
+        self.sink.write(self._prefix + lines[:-1].replace(b"\n", b"\n" + self._prefix) + b"\n")
+
+
+class Console:
+    """All streams, their sinks, and descriptors that only wake us up, behind one poll()."""
+
+    def __init__(self, wake_fds: list[int]) -> None:
+        self.bytes_read = 0
+        self.stdout = Sink(1)
+        # With `2>&1` one queue keeps lines whole and in order.
+        self.stderr = self.stdout if os.path.samestat(os.fstat(1), os.fstat(2)) else Sink(2)
+        self._streams: dict[int, Stream] = {}
+        self._wake_fds = wake_fds
+        self._trickling = False
+
+    def add(self, stream: Stream) -> None:
+        """Carry this stream from now on; it is closed at its end."""
+        self._streams[stream.fd] = stream
+
+    def turn(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for output or a wake-up, and carry what there is one step further."""
+        if self._trickling:
+            _poll(self._wake_fds, [], min(timeout, PAUSE))
+        readable = [fd for fd, stream in self._streams.items() if len(stream.sink.pending) < BACKLOG]
+        writable = [sink.fd for sink in (self.stdout, self.stderr) if sink.pending]
+        largest = 0
+        for fd in _poll(readable + self._wake_fds, writable, timeout):
+            if fd in self._streams:
+                largest = max(largest, self._advance(self._streams[fd]))
+        self._trickling = 0 < largest < READ_SIZE // 2
+        self.flush()
+
+    def drain(self, streams: list[Stream]) -> None:
+        """Take what these streams hold right now: what a process wrote before it ended is known after this."""
+        for stream in streams:
+            for _ in range(1 + MOST_HELD // READ_SIZE):  # bounded: a relative that lives on may write for ever
+                if stream.fd not in self._streams or self._advance(stream) <= 0:
+                    break
+            self.flush()
+
+    def finish(self, timeout: float) -> None:
+        """Carry the rest out, waiting at most `timeout` seconds for a slow reader."""
+        streams = list(self._streams.values())
+        self.drain(streams)
+        for stream in streams:
+            if stream.fd in self._streams:
+                self._close(stream)
+        deadline = time.monotonic() + timeout
+        while (self.stdout.pending or self.stderr.pending) and time.monotonic() < deadline:
+            _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], deadline - time.monotonic())
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what the readers of our stdout and stderr take now."""
+        self.stdout.flush()
+        self.stderr.flush()
+
+    def _advance(self, stream: Stream) -> int:
+        size = stream.read()
+        if size < 0:
+            self._close(stream)
+        self.bytes_read += max(0, size)
+        return size
+
+    def _close(self, stream: Stream) -> None:
+        del self._streams[stream.fd]
+        stream.close()
+
+
+def _poll(readable: list[int], writable: list[int], timeout: float) -> list[int]:
+    """Descriptors that are ready (or broken, which a read or write then finds out) within `timeout` seconds."""
+    poll = select.poll()
+    for fd in readable:
+        poll.register(fd, select.POLLIN)
+    for fd in writable:
+        poll.register(fd, select.POLLOUT)
+    return [fd for fd, _ in poll.poll(max(0, math.ceil(timeout * 1000)))]

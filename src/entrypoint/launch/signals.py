@@ -1,0 +1,69 @@
+"""Requests to stop: SIGTERM and SIGINT remembered from the first moment on, and readable as a file descriptor."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_received: list[int] = []
+_wakeup: list[int] = []  # the read end of the pipe that the interpreter's C handler writes to
+
+
+class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, not an error
+    """SIGTERM or SIGINT came while the launcher was still getting ready; `signum` says which."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}")
+        self.signum = signum
+
+
+def arm() -> None:
+    """Remember SIGTERM and SIGINT, and wake a waiting poll() for them and for SIGCHLD. Safe to call twice."""
+    if _wakeup:
+        return
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, lambda number, _frame: _received.append(number))
+    # The wake-up descriptor is only written for signals that have a handler, even one that does nothing.
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    _wakeup.append(read_end)
+
+
+def received() -> tuple[int, ...]:
+    """Every stop signal so far, oldest first."""
+    return tuple(_received)
+
+
+def fileno() -> int:
+    """The descriptor that is readable after a signal; `drain` empties it. Arms the handlers if nobody did."""
+    arm()
+    return _wakeup[0]
+
+
+def drain() -> None:
+    """Empty the wake-up pipe; the signals themselves stay in `received`."""
+    try:
+        while os.read(fileno(), 4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def check() -> None:
+    """Raise StopRequested if a stop signal came: for the steps before any process is started."""
+    if _received:
+        raise StopRequested(_received[0])
+
+
+def sleep(seconds: float) -> None:
+    """Wait, but no longer than until a stop signal comes, which raises StopRequested."""
+    check()
+    select.select([fileno()], [], [], max(0.0, seconds))
+    drain()
+    check()

@@ -1,0 +1,104 @@
+"""Starts the supervisor in a process of its own on small scripts and reads back what it printed and decided."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ENTRYPOINT = Path(__file__).resolve().parents[3] / "src" / "entrypoint"
+HANG_BOUND = 60  # seconds; no test waits for a duration, this only ends one that would never end
+
+DRIVER = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from launch import signals
+signals.arm()
+from launch.process_spec import ProcessSpec
+from launch.supervise import Settings, run
+job = json.loads(sys.argv[2])
+specs = [ProcessSpec(tuple(s["argv"]), s["env"], s["cwd"], s["role"], s["rank"], s["essential"]) for s in job["specs"]]
+exec(job["before"])
+outcome = run(specs, Settings(**job["settings"]))
+failure = outcome.failure._asdict() if outcome.failure else None
+with open(job["result"], "w") as file:
+    json.dump({"exit_code": outcome.exit_code, "failure": failure}, file)
+"""
+
+
+@dataclass
+class Script:
+    """One process of a test's job: Python source and how it is planned."""
+
+    source: str
+    rank: int = 0
+    role: str = "worker"
+    essential: bool = True
+    argv: tuple[str, ...] = ()
+
+    def spec(self, cwd: Path) -> dict[str, Any]:
+        argv = self.argv or (sys.executable, "-I", "-S", "-u", "-c", self.source)
+        env = {"PATH": os.environ["PATH"]}
+        return {
+            "argv": argv,
+            "env": env,
+            "cwd": str(cwd),
+            "role": self.role,
+            "rank": self.rank,
+            "essential": self.essential,
+        }
+
+
+@dataclass
+class Run:
+    """A supervisor at work."""
+
+    process: subprocess.Popen[bytes]
+    result: Path
+    stdout: bytes = b""
+    stderr: bytes = b""
+    outcome: dict[str, Any] = field(default_factory=dict)
+
+    def finish(self) -> Run:
+        """Wait for its end and read what it left."""
+        try:
+            self.stdout, self.stderr = self.process.communicate(timeout=HANG_BOUND)
+        finally:
+            self.process.kill()
+        assert self.result.exists(), self.stderr.decode()
+        self.outcome = json.loads(self.result.read_text())
+        return self
+
+    @property
+    def exit_code(self) -> int:
+        code: int = self.outcome["exit_code"]
+        return code
+
+    @property
+    def failure(self) -> dict[str, Any]:
+        failure: dict[str, Any] = self.outcome["failure"]
+        assert failure is not None, "the run did not fail"
+        return failure
+
+
+def start(folder: Path, *scripts: Script | str, before: str = "", **settings: Any) -> Run:
+    """Start a supervisor over these scripts; `folder` is their working directory, `before` runs in it first."""
+    jobs = [script if isinstance(script, Script) else Script(script) for script in scripts]
+    job = {
+        "specs": [script.spec(folder) for script in jobs],
+        "settings": {"host": "algo-1", "end_grace": 5.0, "stop_grace": 5.0, **settings},
+        "before": before,
+        "result": str(folder / "result.json"),
+    }
+    argv = [sys.executable, "-I", "-S", "-c", DRIVER, str(ENTRYPOINT), json.dumps(job)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return Run(process, folder / "result.json")
+
+
+def run(folder: Path, *scripts: Script | str, **settings: Any) -> Run:
+    """Start a supervisor over these scripts and wait for its end."""
+    return start(folder, *scripts, **settings).finish()

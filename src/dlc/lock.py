@@ -1,4 +1,4 @@
-"""Writes the hashed locks of an image: one resolution by uv, cut into the three files that the recipe installs in turn."""
+"""Writes the hashed locks of an image: one resolution by uv, cut into the three files that the recipe installs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from uv import find_uv_bin
 
 from dlc.errors import LockError
 from dlc.process import Completed, run
+from dlc.variant import normal_name
 
 # A requirement line and the indented lines (hashes) that continue it.
 ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==.*(?:\n +.*)*", re.MULTILINE)
+# The C library of each Debian release: newer wheels would not load on it.
+SUITE_GLIBC = {"bullseye": "2.31", "bookworm": "2.36", "trixie": "2.41"}
 RESOLVE_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
 class LockRequest:
-    """What to lock. Requirements are PEP 508 strings; `source` names packages that have no wheel and are built by us."""
+    """What to lock. Requirements are PEP 508 strings; `source` names packages without a wheel, which we build."""
 
     framework: tuple[str, ...]
     training: tuple[str, ...]
@@ -47,20 +50,15 @@ def write(request: LockRequest, folder: Path) -> list[str]:
 
 def names(lock: str) -> list[str]:
     """Normalised package names of a lock, in its order."""
-    return [normal(match.group(1)) for match in ENTRY.finditer(lock)]
-
-
-def normal(name: str) -> str:
-    """A package name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return [normal_name(match.group(1)) for match in ENTRY.finditer(lock)]
 
 
 def split(lock: str, framework: Sequence[str], source: Sequence[str]) -> dict[str, str]:
     """Cut one lock into file name -> text: the framework's packages, those built from source, and the rest."""
     texts: dict[str, list[str]] = {"framework.txt": [], "training.txt": [], "source.txt": []}
-    sources = {normal(name) for name in source}
+    sources = {normal_name(name) for name in source}
     for match in ENTRY.finditer(lock):
-        name = normal(match.group(1))
+        name = normal_name(match.group(1))
         file = "source.txt" if name in sources else "framework.txt" if name in framework else "training.txt"
         texts[file].append(match.group(0))
     return {name: "\n".join(entries) + "\n" if entries else "" for name, entries in texts.items()}

@@ -1,4 +1,4 @@
-"""The one module that runs other programs: argv lists, an echo, output kept, failure typed, children never left behind."""
+"""The one module that runs other programs: argv lists, output kept, failure typed, children never left behind."""
 
 from __future__ import annotations
 

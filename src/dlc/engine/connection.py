@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dlc.cache import engine_folder
 from dlc.engine import packages
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.embedded import EmbeddedEngine, context_is_ours
 from dlc.errors import EngineError
 from dlc.process import run
 
@@ -44,12 +44,12 @@ def connect(start: bool = True) -> Engine:
 
 
 def find() -> Engine | None:
-    """The engine that can be used without starting anything, or None. A DOCKER_HOST that does not answer is an error."""
+    """The engine that can be used without starting anything, or None. A silent DOCKER_HOST is an error."""
     if host := os.environ.get("DOCKER_HOST"):
         if engine := probe(host, "DOCKER_HOST"):
             return engine
         raise EngineError(f"DOCKER_HOST={host}: no engine answers there", "start it, or unset DOCKER_HOST")
-    if engine := probe(None, "context"):
+    if not context_is_ours() and (engine := probe(None, "context")):
         return engine
     embedded = EmbeddedEngine(engine_folder())
     return probe(embedded.host, "embedded") if embedded.pid() else None
@@ -75,9 +75,7 @@ def _start_embedded() -> Engine:
         raise EngineError(f"no Docker engine answers, and none can be started here: {reason}", packages.MANUAL_REMEDY)
     embedded = EmbeddedEngine(engine_folder())
     embedded.start()
-    print(
-        f"no Docker engine answered: started a private one, {embedded.host} (dlc engine stop ends it)", file=sys.stderr
-    )
+    print(f"started a private Docker engine: {embedded.host} (dlc engine stop ends it)", file=sys.stderr)
     engine = probe(embedded.host, "embedded")
     if engine is None:
         raise EngineError("the embedded engine started and does not answer", f"see {embedded.log}")

@@ -20,6 +20,7 @@ from dlc.process import run, tail
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
+CONTEXT = "dlc"  # of the docker client
 SOCKET_PATH_LIMIT = 100  # bytes; sun_path holds 108 with the terminator
 DAEMON_CONFIG = {
     # The containerd store gives manifests with digests, OCI export and rewritten timestamps.
@@ -78,6 +79,7 @@ class EmbeddedEngine:
             if not _installed():
                 packages.install(packages.engine_packages(), self.folder / "apt")
             self._spawn()
+            self._select()
             return True
 
     def stop(self) -> bool:
@@ -92,6 +94,7 @@ class EmbeddedEngine:
         else:
             raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
         (self.folder / "docker.pid").unlink(missing_ok=True)
+        self._deselect()
         return True
 
     @contextmanager
@@ -100,6 +103,19 @@ class EmbeddedEngine:
         with (self.folder / "lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+    def _select(self) -> None:
+        """Let plain `docker` commands reach this engine too, where the user has chosen no other."""
+        if _context()[0] not in ("default", CONTEXT):
+            return
+        run(["docker", "context", "rm", "--force", CONTEXT], check=False)
+        run(["docker", "context", "create", CONTEXT, "--docker", f"host={self.host}"], check=False)
+        run(["docker", "context", "use", CONTEXT], check=False)
+
+    def _deselect(self) -> None:
+        if _context() == (CONTEXT, self.host):
+            run(["docker", "context", "use", "default"], check=False)
+            run(["docker", "context", "rm", "--force", CONTEXT], check=False)
 
     def _check(self) -> None:
         if os.geteuid() != 0:
@@ -129,6 +145,19 @@ class EmbeddedEngine:
                 f"dockerd did not start; the end of {self.log}:\n{tail(self.log.read_text(errors='replace'), 8)}",
                 packages.MANUAL_REMEDY,
             )
+
+
+def context_is_ours() -> bool:
+    """Whether the docker client's current context was made by `EmbeddedEngine.start`."""
+    return shutil.which("docker") is not None and _context()[0] == CONTEXT
+
+
+def _context() -> tuple[str, str]:
+    """Name and host of the docker client's current context; DOCKER_HOST does not count."""
+    form = "{{.Name}} {{.Endpoints.docker.Host}}"
+    done = run(["docker", "context", "inspect", "--format", form], env={"DOCKER_HOST": ""}, check=False)
+    name, _, host = done.stdout.strip().partition(" ")
+    return name, host
 
 
 def _installed() -> bool:

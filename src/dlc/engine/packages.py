@@ -1,7 +1,8 @@
 """Installs Docker Engine, buildx, compose and mmdebstrap from the distribution's own packages.
 
-Debian 12's docker.io has no buildx, so there the four Docker packages come from Debian 13: they need only libc6 >= 2.34.
-The extra release is given to apt for these calls alone, from files in dlc's cache: the host's apt set-up is not changed.
+Debian 12's docker.io has no buildx, so there the four Docker packages come from Debian 13: they need only
+libc6 >= 2.34. The extra release is given to apt for these calls alone, from files in dlc's cache: the host's apt
+set-up is not changed.
 """
 
 from __future__ import annotations
@@ -70,11 +71,9 @@ def _needs_donor(names: Sequence[str]) -> bool:
 def _donor_options(work: Path) -> list[str]:
     """apt options that add the donor suite, pinned so that only the Docker packages come from it."""
     work.mkdir(parents=True, exist_ok=True)
-    own = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]).stdout.split(
-        "\n"
-    )
+    known = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]).stdout
     codename = os_release()["VERSION_CODENAME"]
-    sites = {line.split()[0] for line in own if line.split()[1:] == [codename]}
+    sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [codename]}
     if not sites:
         raise EngineError(f"apt has no source for Debian {codename}", MANUAL_REMEDY)
     (work / "sources.list").write_text(

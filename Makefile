@@ -1,0 +1,32 @@
+# One-line aliases; `make help` lists them.
+IMAGE ?= pytorch-2.13-training-cpu-py311
+DLC := .venv/bin/dlc
+.DEFAULT_GOAL := help
+
+help: ## show this
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.venv/ready: requirements.lock scripts/bootstrap.sh pyproject.toml
+	@scripts/bootstrap.sh
+
+setup: .venv/ready ## the tool's own environment in .venv
+
+image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
+	@$(DLC) build '$(IMAGE)'
+
+test: .venv/ready ## build what is missing and run every test that needs no GPU
+	@$(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
+
+unit: .venv/ready ## the tests that need no Docker engine
+	@.venv/bin/python -m pytest -n 2 tests/unit
+
+example: .venv/ready ## train the example of the default image through the launcher
+	@scripts/run-example.sh '$(IMAGE)'
+
+lint: .venv/ready ## ruff, mypy, hadolint, shellcheck, schema
+	@scripts/lint.sh
+
+tool-lock: .venv/ready ## resolve the tool's own dependencies anew into requirements.lock
+	@scripts/lock-tool.sh
+
+.PHONY: help setup image test unit example lint tool-lock

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Makes .venv, the tool's own environment, from the hashed requirements.lock; installs Python's packages where apt can.
+set -eu
+cd "$(dirname "$0")/.."
+
+find_python() {
+    for candidate in python3.13 python3.12 python3.11 python3; do
+        path=$(command -v "$candidate") || continue
+        "$path" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$path" && return
+    done
+    return 1
+}
+
+make_venv() {
+    rm -rf .venv
+    "$1" -m venv .venv >/dev/null 2>&1
+}
+
+install_packages() {
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "dlc needs $*: install it and run this again" >&2
+        exit 69
+    fi
+    echo "installing $* (Debian packages)"
+    apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >/dev/null
+}
+
+command -v git >/dev/null || install_packages git ca-certificates
+python=$(find_python) || { install_packages python3 python3-venv ca-certificates; python=$(find_python) || python=; }
+if [ -z "$python" ]; then
+    echo "dlc needs Python 3.11 or newer, which this distribution does not package: install one and run this again" >&2
+    exit 69
+fi
+# Debian's python3 comes without ensurepip.
+make_venv "$python" || { install_packages python3-venv; make_venv "$python"; }
+
+echo "setting up .venv with $("$python" --version)"
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+.venv/bin/python -m pip install -q --require-hashes -r requirements.lock
+.venv/bin/python -m pip install -q --no-index --no-deps --no-build-isolation -e .
+touch .venv/ready

@@ -1,0 +1,113 @@
+"""Builds a plan: one `docker buildx bake`, shown step by step, with a log file, typed failures and results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc import bake
+from dlc.engine import images
+from dlc.engine.connection import Engine
+from dlc.errors import BaseImageError, BuildError, DiskError, DlcError
+from dlc.host_inputs import HostInputs
+from dlc.plan import Plan
+from dlc.process import run, stream
+from dlc.progress import Progress, Step
+
+# Local images are stored as they will be run: compressing them would take most of a build.
+CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
+CLASSIC_OUTPUT = "type=docker"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One image after a build. `seconds` is the time of the whole bake it was part of, 0 where it was skipped."""
+
+    id: str
+    ref: str
+    digest: str
+    size: int  # bytes of its layers, unpacked
+    seconds: float
+    built: bool
+
+
+def build(
+    plan: Plan,
+    engine: Engine,
+    inputs: HostInputs,
+    log: Path,
+    *,
+    epoch: int,
+    revision: str,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> float:
+    """Build every target of the plan; return the seconds it took. The log keeps all that BuildKit printed.
+
+    Raises BuildError with the failing step's last lines, DiskError, BaseImageError. What was finished stays cached.
+    """
+    output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
+    text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
+    progress = Progress()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    with log.open("w") as handle:
+
+        def line(text: str) -> None:
+            handle.write(text + "\n")
+            if step := progress.feed(text):
+                on_step(step)
+
+        # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
+        argv = ["docker", "buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false"]
+        code = stream(argv, line, env=engine.environment, stdin=text)
+    images.remove_dangling(engine)
+    if code:
+        raise failure(progress, log)
+    return time.monotonic() - start
+
+
+def failure(progress: Progress, log: Path) -> DlcError:
+    """The error that a failed build is reported as."""
+    step, lines = progress.failure()
+    text = f"{step} failed:\n{lines}\n  log: {log}"
+    if re.search(r"no space left on device|ENOSPC", lines):
+        return DiskError(text, "free space where the engine keeps its data: docker system df, docker builder prune")
+    if step.startswith("the build") and re.search(r"pull access denied|failed to resolve|not found", lines):
+        return BaseImageError(text, "check base.image: docker pull shows whether it exists")
+    if "the base image's Python is" in lines:
+        return BaseImageError(text, "choose another base.image or another python")
+    return BuildError(text, "mend the step and run again: finished steps are cached")
+
+
+def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
+    """What the engine has now for each selected image. Raises BuildError for one that is not there."""
+    targets = [plan.target(identifier) for identifier in plan.selected]
+    found = images.find(engine, [target.tags[0] for target in targets])
+    for target in targets:
+        if target.tags[0] not in found:
+            raise BuildError(f"{target.tags[0]}: the engine does not have it after the build")
+    return [
+        Result(
+            t.id, t.tags[0], found[t.tags[0]].digest, found[t.tags[0]].size, seconds * (t.id in built), t.id in built
+        )
+        for t in targets
+    ]
+
+
+def revision_and_epoch(root: Path) -> tuple[str, int]:
+    """The commit that is built from (with `-dirty` where files differ) and its time in seconds.
+
+    SOURCE_DATE_EPOCH, where set, is the time. A folder that is no git checkout is `unknown` at time 0.
+    """
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    done = run(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
+    commit, _, seconds = done.stdout.strip().partition(" ")
+    if not commit:
+        return "unknown", int(given or 0)
+    dirty = run(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()
+    return commit + ("-dirty" if dirty else ""), int(given or seconds)

@@ -1,0 +1,35 @@
+"""`dlc lock`: resolves the packages of images anew and writes their hashed locks beside the recipes."""
+
+from __future__ import annotations
+
+import argparse
+
+from dlc import lock
+from dlc.locked import HEADER
+from dlc.matrix import load_variants
+from dlc.tree import find_root, read_tree
+
+HELP = "resolve the packages of images into hashed locks"
+EXAMPLE = "dlc lock 'pytorch-2.13-*'"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Selectors."""
+    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write three files per image; an image without a solution leaves its old lock as it was."""
+    root = find_root()
+    for variant in load_variants(read_tree(root), args.glob):
+        request = lock.LockRequest(
+            framework=variant.framework_requirements,
+            training=variant.training_requirements,
+            source=variant.source_built,
+            python=variant.settings.python,
+            glibc=lock.SUITE_GLIBC[variant.suite],
+            header=HEADER + variant.lock_digest(),
+        )
+        names = lock.write(request, root / variant.lock_folder)
+        print(f"{variant.lock_folder}: {len(names)} packages")
+    return 0

@@ -1,0 +1,131 @@
+"""Looks at the host once and gives the build what it needs from there: base files, uv, wheels, secrets, proxies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from uv import find_uv_bin
+
+from dlc import rootfs
+from dlc.errors import LockError
+from dlc.host_inputs import HostInputs
+from dlc.lock import local_wheel_folders
+from dlc.plan import Plan
+from dlc.variant import normal_name
+
+PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "FTP_PROXY", "ALL_PROXY")
+CA_VARIABLES = ("DLC_CA_BUNDLE", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+# Secret id -> the variables that may hold it, most specific first.
+INDEX_VARIABLES = {
+    "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
+    "extra_index_url": ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+}
+
+
+def collect(plan: Plan, root: Path, cache: Path, epoch: int) -> HostInputs:
+    """Everything that the targets of a plan take from the host; makes base file systems that are missing.
+
+    Raises BaseImageError and LockError.
+    """
+    wanted = {value for target in plan.targets for value in (target.context, *target.contexts.values())}
+    contexts: dict[str, Path] = {}
+    for name in sorted(value.removeprefix("host:") for value in wanted if value.startswith("host:")):
+        if name.startswith("rootfs-"):
+            contexts[name] = rootfs.make(name.removeprefix("rootfs-"), cache, epoch)
+        elif name == "tools":
+            contexts[name] = _tools(cache)
+        else:
+            contexts[name] = _wheels(plan, root, cache)
+    return HostInputs(root, contexts, proxies(os.environ), secrets(os.environ))
+
+
+def proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
+    names = (*PROXY_NAMES, *(name.lower() for name in PROXY_NAMES))
+    return {name: environment[name] for name in names if environment.get(name)}
+
+
+def secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Build secrets by id, as bake writes their source. Only ids and places, never a value."""
+    found: dict[str, str] = {}
+    for name in CA_VARIABLES:
+        if environment.get(name) and Path(environment[name]).is_file():
+            found["ca"] = f"src={Path(environment[name]).absolute()}"
+            break
+    for identifier, names in INDEX_VARIABLES.items():
+        for name in names:
+            if environment.get(name):
+                found[identifier] = f"env={name}"
+                break
+    netrc = Path(environment.get("NETRC") or Path.home() / ".netrc")
+    if netrc.is_file():
+        found["netrc"] = f"src={netrc.absolute()}"
+    return found
+
+
+def _tools(cache: Path) -> Path:
+    """A folder that holds the uv binary and nothing else."""
+    source = Path(find_uv_bin())
+    folder = cache / "tools" / _digest(source)[:12]
+    if not (folder / "uv").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f".uv.{os.getpid()}"
+        shutil.copy2(source, draft)
+        draft.rename(folder / "uv")
+    return folder
+
+
+def _wheels(plan: Plan, root: Path, cache: Path) -> Path:
+    """A folder with those wheels of the user's local wheel folders that a lock names, each checked by its hash.
+
+    A lock may pin a local version (torch==2.13.0+cpu) that no public index has: found nowhere, it is an error now.
+    """
+    folders = [root / t.context.removeprefix("repo:") for t in plan.targets if "wheels" in t.contexts]
+    text = "".join(path.read_text() for folder in folders for path in sorted(folder.glob("*.txt")))
+    house = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
+    house.mkdir(parents=True, exist_ok=True)
+    known = set(re.findall(r"sha256:([0-9a-f]{64})", text))
+    have = {_wheel_name(path): path for folder in local_wheel_folders() for path in sorted(folder.glob("*.whl"))}
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE):
+        wheel = have.get((normal_name(name), version))
+        if wheel is None:
+            _require_index(name, version)
+        elif not (house / wheel.name).exists():
+            if _digest(wheel) not in known:
+                raise LockError(
+                    f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
+                )
+            _link(wheel, house / wheel.name)
+    return house
+
+
+def _require_index(name: str, version: str) -> None:
+    """Raise LockError for a local version when the user names no index that could serve it."""
+    if "+" in version and not any(os.environ.get(variable) for names in INDEX_VARIABLES.values() for variable in names):
+        raise LockError(
+            f"{name}=={version}: a local version, found in no folder of UV_FIND_LINKS or PIP_FIND_LINKS",
+            "name a folder that holds its wheel there, or an index that serves it in UV_INDEX",
+        )
+
+
+def _wheel_name(path: Path) -> tuple[str, str]:
+    name, version = path.name.split("-")[:2]
+    return normal_name(name), version
+
+
+def _link(source: Path, target: Path) -> None:
+    """Hard link where the file system allows, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,66 @@
+"""Reads BuildKit's plain progress line by line: which step of which target ran, how long, and what failed."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+STEP = re.compile(r"^#(\d+) \[(.+?)\] (.*)")
+DONE = re.compile(r"^#(\d+) DONE ([\d.]+)s")
+CACHED = re.compile(r"^#(\d+) CACHED")
+FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
+OUTPUT = re.compile(r"^#(\d+) [\d.]+ (.*)")
+KEEP_LINES = 30
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step. `name` is BuildKit's, as in `pytorch framework 1/1`; seconds are 0 where it was cached."""
+
+    name: str
+    command: str
+    seconds: float
+    cached: bool
+
+
+@dataclass
+class Progress:
+    """What has been read so far."""
+
+    steps: list[Step] = field(default_factory=list)
+    running: dict[str, str] = field(default_factory=dict)
+    failed: str = ""
+    _names: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _output: dict[str, deque[str]] = field(default_factory=dict)
+    _last: deque[str] = field(default_factory=lambda: deque(maxlen=KEEP_LINES))
+
+    def feed(self, line: str) -> Step | None:
+        """Take one line; returns the step that it ends, if any."""
+        self._last.append(line)
+        if match := STEP.match(line):
+            self._names[match[1]] = (match[2], match[3])
+            self.running[match[1]] = match[2]
+        elif match := FAILED.match(line):
+            self.failed = self.failed or match[1]
+        elif match := OUTPUT.match(line):
+            self._output.setdefault(match[1], deque(maxlen=KEEP_LINES)).append(match[2])
+        elif match := DONE.match(line):
+            return self._end(match[1], float(match[2]), cached=False)
+        elif match := CACHED.match(line):
+            return self._end(match[1], 0.0, cached=True)
+        return None
+
+    def failure(self) -> tuple[str, str]:
+        """Name of the failed step and the last lines it printed; without a failed step, the last lines of all."""
+        name = self._names.get(self.failed, ("the build", ""))[0]
+        return name, "\n".join(self._output.get(self.failed) or self._last)
+
+    def _end(self, number: str, seconds: float, *, cached: bool) -> Step | None:
+        self.running.pop(number, None)
+        if number not in self._names:
+            return None
+        name, command = self._names[number]
+        step = Step(name, command, seconds, cached)
+        self.steps.append(step)
+        return step

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,12 @@ def start(folder: Path, *scripts: Script | str, before: str = "", **settings: An
 def run(folder: Path, *scripts: Script | str, **settings: Any) -> Run:
     """Start a supervisor over these scripts and wait for its end."""
     return start(folder, *scripts, **settings).finish()
+
+
+def wait_for(path: Path) -> str:
+    """Wait for a script to write this file; its text."""
+    deadline = time.monotonic() + HANG_BOUND
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
+    return path.read_text()

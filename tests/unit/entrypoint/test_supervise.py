@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import HANG_BOUND, Run, Script, run, start
+from supervised import HANG_BOUND, Run, Script, run, start, wait_for
 
 FOREVER = "import time; time.sleep(600)"
 IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -25,14 +25,6 @@ if os.fork() == 0:
 os.wait()
 while not os.path.exists('daemon'): time.sleep(0.01)
 """
-
-
-def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + HANG_BOUND
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.01)
-    return path.read_text()
 
 
 def is_gone(pid: str) -> bool:

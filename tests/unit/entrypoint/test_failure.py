@@ -1,0 +1,113 @@
+"""failure: the file's first 1024 characters say it, the user's own file is kept, a full disk is no success."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launch import failure
+from launch.outcome import Failure, Outcome
+
+FAILED = Failure(
+    "worker rank 3 on algo-1 exited with code 1", "worker", 3, "algo-1", 1, "", ("Traceback", "ValueError: x")
+)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("mounting a file system of 64 KiB needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_the_cause_comes_first_and_the_last_lines_follow(tmp_path: Path) -> None:
+    path = tmp_path / "output" / "failure"
+    assert failure.write(str(path), Outcome(1, FAILED))
+    assert path.read_text() == "worker rank 3 on algo-1 exited with code 1\nTraceback\nValueError: x\n"
+
+
+def test_a_success_writes_nothing(tmp_path: Path) -> None:
+    assert not failure.write(str(tmp_path / "failure"), Outcome(0))
+    assert not (tmp_path / "failure").exists()
+
+
+def test_the_users_own_file_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "failure").write_text("my own words")
+    assert not failure.write(str(tmp_path / "failure"), Outcome(1, FAILED))
+    assert (tmp_path / "failure").read_text() == "my own words"
+
+
+def test_an_empty_file_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "failure").touch()
+    assert failure.write(str(tmp_path / "failure"), Outcome(1, FAILED))
+
+
+def test_a_place_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert not failure.write(str(tmp_path / "file" / "failure"), Outcome(1, FAILED))
+
+
+@given(st.text(), st.lists(st.text(st.characters(exclude_characters="\n"))), st.text(max_size=50))
+def test_the_first_1024_characters_hold_cause_and_last_line(cause: str, lines: list[str], last: str) -> None:
+    text = failure.report(Failure(cause, last_lines=(*lines, last)))
+    reason = text[: failure.REASON_LENGTH]
+    assert reason.startswith(cause[:512])
+    assert f"\n{last}" in reason if last else True
+
+
+def test_what_does_not_fit_the_reason_stands_after_it() -> None:
+    lines = tuple(f"line {number}" for number in range(500))
+    text = failure.report(Failure("c" * 700, last_lines=lines, details="stacks"))
+    assert text[: failure.REASON_LENGTH].rstrip("\n").endswith("line 499")
+    rest = text[failure.REASON_LENGTH :]
+    assert "c" * 700 in rest
+    assert "line 0\n" in rest
+    assert rest.endswith("stacks\n")
+
+
+def test_lone_surrogates_are_written_all_the_same(tmp_path: Path) -> None:
+    assert failure.write(str(tmp_path / "failure"), Outcome(1, Failure("file \udcff is missing")))
+    assert "\\udcff" in (tmp_path / "failure").read_text()
+
+
+def test_the_frame_names_the_cause_and_quotes_the_lines() -> None:
+    text = failure.frame(FAILED)
+    assert "dlc: worker rank 3 on algo-1 exited with code 1\n  | Traceback\n  | ValueError: x\n" in text
+
+
+def test_room_on_the_disk_keeps_a_success(tmp_path: Path) -> None:
+    assert failure.check_disk(Outcome(0), (str(tmp_path), str(tmp_path / "absent"))) == Outcome(0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_failure_even_when_the_process_said_0(small_disk: Path) -> None:
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "model").write_bytes(b"x" * 100_000)
+    outcome = failure.check_disk(Outcome(0), (str(small_disk),), "algo-2")
+    assert outcome.exit_code == failure.DISK_FULL
+    assert outcome.failure is not None
+    assert outcome.failure.cause.startswith(f"no space left on {small_disk}")
+    assert os.listdir(small_disk) == ["model"]  # noqa: PTH208 - no trace of the probe, hidden or not
+
+
+def test_a_full_disk_is_added_to_another_failures_cause(small_disk: Path) -> None:
+    (small_disk / "model").write_bytes(b"x" * 65536)
+    outcome = failure.check_disk(Outcome(1, FAILED), (str(small_disk),))
+    assert outcome.exit_code == 1
+    assert outcome.failure is not None
+    assert "exited with code 1; no space left" in outcome.failure.cause
+
+
+def test_a_disk_too_full_for_the_failure_file_raises_nothing(small_disk: Path) -> None:
+    (small_disk / "model").write_bytes(b"x" * 65536)
+    assert not failure.write(str(small_disk / "failure"), Outcome(1, FAILED))

@@ -1,0 +1,37 @@
+"""The frameworks' compilers work on a CPU with what is in the image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.engine import run_once
+from harness.images import Image
+
+pytestmark = pytest.mark.container
+
+SCRIPTS = Path(__file__).parent / "scripts"
+TOLERANCE = 1e-5  # single precision, values of order one
+
+
+def run_script(image: Image, name: str) -> list[str]:
+    """Lines that a script of this folder printed in a fresh container, which has no compiler cache."""
+    done = run_once(
+        image.ref, "python", f"/scripts/{name}", options=("--volume", f"{SCRIPTS}:/scripts:ro"), seconds=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.framework("pytorch")
+def test_torch_compile_works_on_cpu(image: Image) -> None:
+    [difference] = run_script(image, "torch_compile.py")
+    assert float(difference) < TOLERANCE
+
+
+@pytest.mark.framework("tensorflow")
+def test_xla_compiles_a_tensorflow_function_on_cpu(image: Image) -> None:
+    difference, compiled = run_script(image, "tensorflow_xla.py")
+    assert float(difference) < TOLERANCE
+    assert compiled == "True"

@@ -1,0 +1,71 @@
+"""What `docker image inspect` and `docker history` say of each image: entrypoint, labels, size, and no secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from harness.engine import docker
+from harness.images import CONTENT_KEY, Image
+
+pytestmark = pytest.mark.container
+
+ENTRYPOINT = ["/usr/bin/tini", "--", "/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/launcher.py"]
+# Names of variables and options that carry a secret or point into the network of the host that built the image.
+SECRETIVE = re.compile(
+    r"(https?|ftp|all|no)_proxy|password|passwd|token|secret_|api_?key|://[^/\s]*@|index_url=|find_links=(?!/wheels)",
+    re.I,
+)
+LARGEST_BYTES = 4_000_000_000  # of a CPU image, unpacked; AWS's own gate for theirs is 7.2 GB
+
+
+def test_the_entrypoint_is_the_launcher_below_tini(image: Image) -> None:
+    assert image.inspected["Config"]["Entrypoint"] == ENTRYPOINT
+    assert image.inspected["Config"]["Cmd"] == ["train"]
+
+
+def test_labels_are_those_of_the_plan(image: Image) -> None:
+    labels = image.inspected["Config"]["Labels"]
+    assert dict(image.target.labels).items() <= labels.items()
+    assert labels[CONTENT_KEY] == image.target.key
+
+
+def test_labels_say_version_revision_time_and_licence(image: Image) -> None:
+    labels = image.inspected["Config"]["Labels"]
+    assert labels["org.opencontainers.image.version"]
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["org.opencontainers.image.revision"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", labels["org.opencontainers.image.created"])
+
+
+def test_the_image_is_for_the_planned_platform(image: Image) -> None:
+    assert (image.inspected["Os"], image.inspected["Architecture"]) == ("linux", "amd64")
+
+
+def test_the_environment_is_what_user_code_needs_and_no_more(image: Image) -> None:
+    names = {entry.partition("=")[0] for entry in image.inspected["Config"]["Env"]}
+    assert names >= {"PATH", "LANG"}
+    assert not [entry for entry in image.inspected["Config"]["Env"] if SECRETIVE.search(entry)]
+
+
+def test_the_history_shows_no_secret_and_no_proxy(image: Image) -> None:
+    history = docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", image.ref).stdout
+    assert "launcher.py" in history
+    assert not SECRETIVE.search(history), SECRETIVE.search(history)
+
+
+def test_the_launcher_is_the_last_and_a_small_layer(image: Image) -> None:
+    rows = docker("history", "--format", "{{.Size}}\t{{.CreatedBy}}", "--human=false", image.ref).stdout.splitlines()
+    sizes = [(int(size), step) for size, step in (row.split("\t", 1) for row in rows) if size not in ("", "0")]
+    newest_size, newest_step = sizes[0]
+    assert "/opt/dlc" in newest_step
+    assert newest_size < 2_000_000, f"{newest_size} bytes"
+
+
+def test_the_size_is_within_its_budget(image: Image, record_property: Callable[[str, object], None]) -> None:
+    rows = docker("history", "--format", "{{.Size}}", "--human=false", image.ref).stdout.split()
+    size = sum(int(row) for row in rows)
+    record_property("image size", f"{image.ref} {size / 1e9:.2f} GB")
+    assert size < LARGEST_BYTES, f"{image.ref}: {size / 1e9:.2f} GB"

@@ -1,0 +1,67 @@
+"""The Python packages of each image are exactly those of its locks, fit together and can be imported."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dlc.locked import locked_versions
+from dlc.variant import normal_name
+from harness.container import Container
+from harness.images import Image, repository
+
+pytestmark = pytest.mark.container
+
+LIST_DISTRIBUTIONS = """
+import importlib.metadata, json
+print(json.dumps(sorted((d.metadata["Name"], d.version) for d in importlib.metadata.distributions())))
+"""
+# What `pip check` may say, and why it is no defect.
+KNOWN_CONFLICTS: dict[str, str] = {}
+
+
+def test_packages_and_versions_are_exactly_the_locked_ones(container: Container, image: Image) -> None:
+    installed = [(normal_name(name), version) for name, version in json.loads(container.python(LIST_DISTRIBUTIONS))]
+    assert len(installed) == len(dict(installed)), "a package is there twice"
+    assert dict(installed) == dict(locked_versions(repository(), image.variant))
+
+
+def test_python_is_the_one_of_the_buildspec_in_the_virtual_environment(container: Container, image: Image) -> None:
+    code = "import sys; print(sys.executable, sys.prefix, '%d.%d' % sys.version_info[:2])"
+    assert container.python(code).split() == ["/opt/venv/bin/python", "/opt/venv", image.variant.settings.python]
+
+
+def test_packages_fit_together(container: Container) -> None:
+    _, output, errors = container.try_to("python", "-m", "pip", "check", seconds=120)
+    conflicts = {line for line in output.splitlines() if line and line != "No broken requirements found."}
+    assert conflicts <= set(KNOWN_CONFLICTS), errors
+    assert "No module named" not in errors
+
+
+def test_the_libraries_of_every_training_image_can_be_imported(container: Container) -> None:
+    container.python("import numpy, sklearn, transformers, sagemaker_training", seconds=180)
+
+
+@pytest.mark.framework("pytorch")
+def test_torch_can_be_imported_and_computes(container: Container) -> None:
+    code = "import torch, transformers; print(int(torch.arange(10).sum()), torch.distributed.is_gloo_available())"
+    assert container.python(code, seconds=180).split() == ["45", "True"]
+
+
+@pytest.mark.framework("tensorflow")
+def test_tensorflow_can_be_imported_and_computes(container: Container) -> None:
+    assert container.python("import tensorflow as tf; print(int(tf.reduce_sum(tf.range(10))))", seconds=180) == "45\n"
+
+
+def test_bytecode_is_there_so_that_imports_do_not_compile(container: Container) -> None:
+    code = """
+import importlib.util, numpy, os, sagemaker_training
+print(all(os.path.exists(importlib.util.cache_from_source(m.__file__)) for m in (numpy, sagemaker_training, os)))
+"""
+    assert container.python(code) == "True\n"
+
+
+def test_files_of_packages_belong_to_root_and_only_root_may_change_them(container: Container) -> None:
+    assert container.find("!", "-user", "root", below="/opt") == []
+    assert container.find("-perm", "/0022", "!", "-type", "l", below="/opt") == []

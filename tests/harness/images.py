@@ -1,0 +1,64 @@
+"""The images under test: which ones the buildspec has, and that each is built and fresh before it is asked anything."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from dlc.matrix import load_variants
+from dlc.plan import make_plan
+from dlc.targets import Target
+from dlc.tree import Tree, find_root, read_tree
+from dlc.variant import Variant
+from harness.engine import docker
+
+CONTENT_KEY = "org.dlc.content-key"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image: what the buildspec says of it, the plan's target, and `docker image inspect`."""
+
+    variant: Variant
+    target: Target
+    inspected: dict[str, Any]
+
+    @property
+    def ref(self) -> str:
+        """`dlc/pytorch:2.13-training-cpu-py311`."""
+        return self.variant.ref
+
+    @property
+    def framework(self) -> str:
+        """`pytorch` or `tensorflow`."""
+        return self.variant.header.framework
+
+
+@lru_cache(maxsize=1)
+def repository() -> Tree:
+    """The repository's files."""
+    return read_tree(find_root())
+
+
+def frameworks(selector: str) -> dict[str, str]:
+    """Id -> framework of the images that a glob selects."""
+    return {variant.id: variant.header.framework for variant in load_variants(repository(), [selector])}
+
+
+@lru_cache
+def built_image(identifier: str) -> Image:
+    """The image of this id; the calling test fails where it is missing, or was built from other sources."""
+    [variant] = load_variants(repository(), [identifier])
+    target = make_plan(repository(), [identifier]).target(identifier)
+    found = docker("image", "inspect", variant.ref, check=False)
+    if found.returncode:
+        pytest.fail(f"{variant.ref} is not built: dlc build {identifier}", pytrace=False)
+    [inspected] = json.loads(found.stdout)
+    key = (inspected["Config"]["Labels"] or {}).get(CONTENT_KEY)
+    if key != target.key:
+        pytest.fail(f"{variant.ref} is older than its sources ({CONTENT_KEY}): dlc build {identifier}", pytrace=False)
+    return Image(variant, target, inspected)

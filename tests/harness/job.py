@@ -1,0 +1,175 @@
+"""A training job for tests: its hosts are containers on a Docker network of their own, each with its own /opt/ml.
+
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={"epochs": 5}) as job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+
+Hosts are named as the platform names them (algo-1, algo-2, ...). Leaving the `with` removes every container and the
+network, whatever happened.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from dlc.process import tail
+from harness.engine import RUN_LABEL, docker
+from harness.images import Image
+from harness.opt_ml import GROUP, lay_out
+
+# Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
+CALM = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
+POLL_SECONDS = 0.2
+
+
+class Job:
+    """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
+
+    Script, program, hyperparameters and channels are as in `lay_out`, the same on every host.
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        folder: Path,
+        script: Path,
+        *,
+        program: str = "",
+        hosts: int = 1,
+        groups: Mapping[str, int] | None = None,
+        hyperparameters: Mapping[str, object] | None = None,
+        channels: Mapping[str, Path] | None = None,
+        environment: Mapping[str, str] | None = None,
+        command: tuple[str, ...] = ("train",),
+    ) -> None:
+        self.image = image
+        self.command = command
+        self.groups = _name_hosts(groups or {GROUP: hosts})
+        self.hosts = [host for members in self.groups.values() for host in members]
+        self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
+        self.network = f"dlc-test-{time.monotonic_ns():x}"
+        self._folder = folder
+        for host in self.hosts:
+            lay_out(
+                self.opt_ml(host), script, program=program, host=host, groups=self.groups,
+                hyperparameters=hyperparameters, channels=channels,
+            )  # fmt: skip
+
+    def __enter__(self) -> Job:
+        docker("network", "create", "--label", RUN_LABEL, self.network)
+        try:
+            for host in self.hosts:
+                self._start(host)
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    # What a host has and says
+
+    def container(self, host: str) -> str:
+        """The container's name."""
+        return f"{self.network}-{host}"
+
+    def opt_ml(self, host: str = "algo-1") -> Path:
+        """The folder that is /opt/ml on this host."""
+        return self._folder / host
+
+    def failure(self, host: str = "algo-1") -> str:
+        """The failure file's text; empty when there is none."""
+        path = self.opt_ml(host) / "output" / "failure"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What the example scripts' ranks wrote as metrics-rank<N>.json, of all hosts, by rank."""
+        files = [file for host in self.hosts for file in self.opt_ml(host).glob("output/data/metrics-rank*.json")]
+        return sorted((json.loads(file.read_text()) for file in files), key=lambda metrics: metrics["rank"])
+
+    def log(self, host: str = "algo-1") -> str:
+        """What the container has printed so far: stdout, then stderr."""
+        done = docker("logs", self.container(host), check=False)
+        return done.stdout + done.stderr
+
+    def report(self) -> str:
+        """For assertion messages: the end of each host's log, and its failure file."""
+        parts = [f"--- {host} ---\n{tail(self.log(host), 40)}\nfailure: {self.failure(host)!r}" for host in self.hosts]
+        return "\n".join(parts)
+
+    def is_running(self, host: str = "algo-1") -> bool:
+        """Whether the host's container runs."""
+        return bool(self._state(host)["Running"])
+
+    # What can be done to it
+
+    def wait(self, seconds: float = 180.0) -> dict[str, int]:
+        """Exit code of every host once all have ended; the test fails where one still runs after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while running := [host for host in self.hosts if self.is_running(host)]:
+            if time.monotonic() > deadline:
+                pytest.fail(f"still running after {seconds:g} s: {', '.join(running)}\n{self.report()}", pytrace=False)
+            time.sleep(POLL_SECONDS)
+        return {host: int(self._state(host)["ExitCode"]) for host in self.hosts}
+
+    def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = 120.0) -> None:
+        """Return once the host has printed `text`; the test fails where it has not after `seconds`, or has ended."""
+        deadline = time.monotonic() + seconds
+        while text not in self.log(host):
+            if time.monotonic() > deadline or not self.is_running(host):
+                pytest.fail(f"{host} did not print {text!r} within {seconds:g} s\n{self.report()}", pytrace=False)
+            time.sleep(POLL_SECONDS)
+
+    def stop(self, host: str = "algo-1", grace: int = 20) -> None:
+        """What the platform does to stop a job: SIGTERM, and SIGKILL after `grace` seconds."""
+        docker("stop", "--time", str(grace), self.container(host), seconds=grace + 60.0)
+
+    def kill(self, host: str) -> None:
+        """The machine is gone: SIGKILL to all of the container at once."""
+        docker("kill", self.container(host))
+
+    def cut_network(self, host: str) -> None:
+        """Unplug the host: packets vanish, connections are never closed."""
+        docker("network", "disconnect", "--force", self.network, self.container(host))
+
+    def ask(self, host: str, *argv: str, seconds: int = 30) -> str:
+        """The output of a command run in the host's container, bounded inside it as well."""
+        return docker("exec", self.container(host), "timeout", str(seconds), *argv, seconds=seconds + 30.0).stdout
+
+    # How it is started and removed
+
+    def _start(self, host: str) -> None:
+        words = ["run", "--detach", "--name", self.container(host), "--label", RUN_LABEL]
+        words += ["--network", self.network, "--network-alias", host, "--hostname", host, "--shm-size", "256m"]
+        words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
+        for name, value in self.environment.items():
+            words += ["--env", f"{name}={value}"]
+        docker(*words, self.image.ref, *self.command)
+
+    def _state(self, host: str) -> dict[str, Any]:
+        found = docker("container", "inspect", "--format", "{{json .State}}", self.container(host)).stdout
+        state: dict[str, Any] = json.loads(found)
+        return state
+
+    def _remove(self) -> None:
+        for host in self.hosts:
+            docker("rm", "--force", "--volumes", self.container(host), check=False)
+        docker("network", "rm", self.network)
+
+
+def _name_hosts(groups: Mapping[str, int]) -> dict[str, list[str]]:
+    """Hosts algo-1, algo-2, ... dealt out to the groups in their order."""
+    dealt: dict[str, list[str]] = {}
+    for name, number in groups.items():
+        first = sum(len(members) for members in dealt.values()) + 1
+        dealt[name] = [f"algo-{index}" for index in range(first, first + number)]
+    return dealt

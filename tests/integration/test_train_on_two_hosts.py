@@ -1,0 +1,40 @@
+"""Two hosts on a Docker network train one model: every rank ends with the same weights, so with the same loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlc.tree import find_root
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = pytest.mark.integration
+
+STRATEGY = {
+    "pytorch": "sagemaker_torch_distributed_enabled",
+    "tensorflow": "sagemaker_multi_worker_mirrored_strategy_enabled",
+}
+
+
+def test_ranks_of_two_hosts_learn_together_and_agree_on_the_loss(image: Image, tmp_path: Path) -> None:
+    script = find_root() / "examples" / image.framework / "train.py"
+    hyperparameters = {STRATEGY[image.framework]: True, "epochs": 15}
+    with Job(image, tmp_path, script, hosts=2, hyperparameters=hyperparameters) as job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        first, second = job.metrics()
+        assert (first["rank"], second["rank"]) == (0, 1)
+        assert first["world_size"] == second["world_size"] == 2
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-5), job.report()
+        assert min(first["accuracy"], second["accuracy"]) >= 0.95, job.report()
+        assert len(list((job.opt_ml("algo-1") / "model").iterdir())) == 1
+        assert not list((job.opt_ml("algo-2") / "model").glob("*")), "only rank 0 writes the model"
+
+
+def test_a_failing_host_ends_the_job_on_both(image: Image, tmp_path: Path) -> None:
+    script = Path(__file__).parent / "scripts" / "exit_three.py"
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={STRATEGY[image.framework]: True}) as job:
+        codes = job.wait(seconds=120)
+        assert all(code != 0 for code in codes.values()), job.report()
+        assert "channel training holds no parquet file" in job.failure("algo-1") + job.failure("algo-2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
@@ -11,9 +10,9 @@ from pydantic import BaseModel
 
 from dlc.errors import SpecError
 from dlc.problems import Mark, Problem
-from dlc.spec import Compat, Header, Pins
+from dlc.spec import Compat, Header, Pins, Settings
 from dlc.tree import Tree, text
-from dlc.validate import validate
+from dlc.validate import describe, validate
 from dlc.yaml_marks import Node, parse
 
 DEFAULTS, PINS, COMPAT = "buildspec/defaults.yml", "buildspec/pins.yml", "buildspec/compat.yml"
@@ -22,10 +21,13 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class ImageFile:
-    """One image file: what names its images, the settings common to all of them, and each variant's own."""
+    """One image file: what names its images, the settings common to all of them, and each variant's own.
+
+    A wrong header is None, so that the settings are checked all the same.
+    """
 
     path: str
-    header: Header
+    header: Header | None
     node: Node
     settings: Node
     variants: tuple[Node, ...]
@@ -33,69 +35,63 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Buildspec:
-    """All files. `pins` and `compat` are None where their file is wrong; `problems` says what is."""
+    """All files; a file that cannot be used is None here, and `problems` says why."""
 
-    defaults: Node
+    defaults: Node | None
     pins: Pins | None
     compat: Compat | None
-    compat_node: Node
+    compat_node: Node | None
     images: tuple[ImageFile, ...]
     problems: tuple[Problem, ...]
-
-    def versions(self) -> Mapping[str, list[str]]:
-        """The known versions of each framework."""
-        known: dict[str, list[str]] = {}
-        for image in self.images:
-            known.setdefault(image.header.framework, []).append(image.header.version)
-        return known
 
 
 def read_buildspec(tree: Tree) -> Buildspec:
     """Read every YAML file of `tree` below buildspec/."""
     problems: list[Problem] = []
     defaults = _node(tree, DEFAULTS, problems)
+    if defaults:
+        _model(Settings, defaults, problems)
     pins = _model(Pins, _node(tree, PINS, problems), problems)
     compat_node = _node(tree, COMPAT, problems)
     compat = _model(Compat, compat_node, problems)
-    images: list[ImageFile] = []
-    for path in sorted(tree):
-        if path.startswith("buildspec/") and path.endswith(".yml") and path.count("/") == 2:
-            image = _image(path, _node(tree, path, problems), tree, problems)
-            images.extend([image] if image else [])
-    if not images and not problems:
+    paths = [path for path in sorted(tree) if PurePosixPath(path).match("buildspec/*/*.yml")]
+    nodes = {path: _node(tree, path, problems) for path in paths}
+    images = [_image(path, node, tree, problems) for path, node in nodes.items() if node]
+    if not paths:
         problems.append(Problem(Mark("buildspec", 1, 1), "", "an image file such as pytorch/2.13-training.yml", "none"))
     return Buildspec(defaults, pins, compat, compat_node, tuple(images), tuple(problems))
 
 
-def _node(tree: Tree, path: str, problems: list[Problem]) -> Node:
+def _node(tree: Tree, path: str, problems: list[Problem]) -> Node | None:
     try:
         node, found = parse(text(tree, path), path)
     except SpecError as error:
-        problems.append(Problem(Mark(path, 1, 1), "", "a readable YAML file", error.message.partition("found ")[2]))
-        return Node({}, Mark(path, 1, 1))
-    if isinstance(node.value, str | tuple):
-        found.append(Problem(node.mark, "", "a mapping at the top", "something else"))
-        node = Node({}, node.mark)
+        node, found = None, [Problem(Mark(path, 1, 1), "", "a YAML file", error.message.partition("found ")[2])]
+    if node and isinstance(node.value, str | tuple):
+        found.append(Problem(node.mark, "", "a mapping", describe(node)))
+        node = None
     problems.extend(found)
     return node
 
 
-def _model(model: type[M], node: Node, problems: list[Problem]) -> M | None:
+def _model(model: type[M], node: Node | None, problems: list[Problem]) -> M | None:
+    if node is None:
+        return None
     value, found = validate(model, node)
     problems.extend(found)
     return value
 
 
-def _image(path: str, node: Node, tree: Tree, problems: list[Problem]) -> ImageFile | None:
+def _image(path: str, node: Node, tree: Tree, problems: list[Problem]) -> ImageFile:
     entries = node.children()
     names = Header.model_fields
     header = _model(Header, Node({k: v for k, v in entries.items() if k in names}, node.mark), problems)
-    if header is None:
-        return None
-    problems.extend(_misnamed(path, header, node, tree))
+    if header:
+        problems.extend(_misnamed(path, header, node, tree))
     settings = Node({k: v for k, v in entries.items() if k not in names}, node.mark)
-    variants = entries["variants"].value
-    return ImageFile(path, header, node, settings, tuple(v for v in variants if isinstance(v, Node)))
+    listed = entries["variants"].value if "variants" in entries else ()
+    variants = listed if isinstance(listed, tuple) and listed else (Node({}, node.mark),)
+    return ImageFile(path, header, node, settings, variants)
 
 
 def _misnamed(path: str, header: Header, node: Node, tree: Tree) -> list[Problem]:

@@ -37,7 +37,7 @@ def override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
         raise UsageError(f"--set {argument}: expected PATH=VALUE", "for example --set base.image=debian:12")
     mark = Mark(f"--set {argument}")
     parsed, problems = parse(value, mark.file)
-    node = _marked(parsed, mark) if value.strip() else Node("", mark, mark)
+    node = _marked(parsed, mark) if value.strip() and parsed else Node("", mark, mark)
     for key in reversed(split(path, legal)):
         node = Node({key: node}, mark, mark)
     return node, [Problem(mark, path, problem.expected, problem.found) for problem in problems]

@@ -13,7 +13,7 @@ from dlc.yaml_marks import Node
 HEADER_FACTS = ("framework", "version", "job")
 
 
-def broken_rules(variant: Variant, compat: Compat, compat_node: Node, file_node: Node) -> list[Problem]:
+def broken_rules(variant: Variant, compat: Compat, compat_node: Node | None, file_node: Node) -> list[Problem]:
     """Every rule whose `when` the image fulfils and whose `then` it does not; facts an image lacks break nothing."""
     facts = _facts(variant)
     problems = []
@@ -22,11 +22,17 @@ def broken_rules(variant: Variant, compat: Compat, compat_node: Node, file_node:
             continue
         for name, condition in _asked(rule.then):
             if name in facts and not satisfies(facts[name], condition):
-                rule_node = compat_node.at(("rules", index))
+                rule_node = compat_node and compat_node.at(("rules", index))
                 where = f" ({rule_node.mark})" if rule_node else ""
                 place = _place(variant, file_node, name)
                 problems.append(
-                    Problem(place.mark, name, f"{condition} because {rule.why}{where}", repr(facts[name]), variant.id)
+                    Problem(
+                        place.mark,
+                        name,
+                        f"{condition} because {rule.why}{where}",
+                        repr(facts[name]),
+                        f"in {variant.id}",
+                    )
                 )
     return problems
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dlc.buildspec import Buildspec, ImageFile, read_buildspec
-from dlc.cascade import merge, merge_all, override
+from dlc.cascade import merge_all, override
 from dlc.compat import broken_rules
-from dlc.problems import Problem, did_you_mean, raise_report
+from dlc.problems import Mark, Problem, did_you_mean, raise_report
 from dlc.selector import select
 from dlc.spec import Pins, Settings
 from dlc.tree import Tree
@@ -17,6 +18,15 @@ from dlc.versions import starts_with
 from dlc.yaml_marks import Node
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """The merged settings of one variant before they are checked; `mark` is where the variant is written."""
+
+    image: ImageFile
+    node: Node
+    mark: Mark
+
+
 def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
     """The variants that `globs` select (all without one), each with the `--set path=value` texts applied to it.
 
@@ -24,39 +34,41 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     where only --set is to blame.
     """
     buildspec = read_buildspec(tree)
-    pairs = [(image, merge_all([buildspec.defaults, image.settings, layer]))
-             for image in buildspec.images for layer in image.variants]  # fmt: skip
-    variants = _checked(pairs, buildspec, list(buildspec.problems))
+    candidates = _candidates(buildspec)
+    variants = _checked(candidates, buildspec, list(buildspec.problems))
     chosen = select(globs, [variant.id for variant in variants])
-    if not sets:
-        return tuple(variant for variant in variants if variant.id in chosen)
-    problems: list[Problem] = []
-    layers = [override(text, buildspec.defaults) for text in sets]
-    problems.extend(problem for _, found in layers for problem in found)
-    top = merge_all([layer for layer, _ in layers])
-    changed = [(image, merge(node, top)) for (image, node), variant in zip(pairs, variants, strict=True)
-               if variant.id in chosen]  # fmt: skip
-    return _checked(changed, buildspec, problems)
+    pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
+    if not sets or buildspec.defaults is None:
+        return tuple(variant for _, variant in pairs)
+    overrides = [override(text, buildspec.defaults) for text in sets]
+    layers = [layer for layer, _ in overrides]
+    changed = [Candidate(c.image, merge_all([c.node, *layers]), layers[-1].mark) for c, _ in pairs]
+    return _checked(changed, buildspec, [problem for _, found in overrides for problem in found])
 
 
-def _checked(
-    pairs: Sequence[tuple[ImageFile, Node]], buildspec: Buildspec, problems: list[Problem]
-) -> tuple[Variant, ...]:
-    """One variant per pair; raises the report of `problems` and of those found here."""
-    variants: list[Variant] = []
-    first: dict[str, Node] = {}
-    for image, node in pairs:
-        variant, found = resolve(image, node, buildspec)
+def _candidates(buildspec: Buildspec) -> list[Candidate]:
+    """The layers of each variant merged; none without defaults, about which there is a problem already."""
+    if buildspec.defaults is None:
+        return []
+    return [
+        Candidate(image, merge_all([buildspec.defaults, image.settings, layer]), layer.mark)
+        for image in buildspec.images
+        for layer in image.variants
+    ]
+
+
+def _checked(candidates: Sequence[Candidate], buildspec: Buildspec, problems: list[Problem]) -> tuple[Variant, ...]:
+    """One variant per candidate; raises the report of `problems` and of those found here."""
+    variants: dict[str, Variant] = {}
+    for candidate in candidates:
+        variant, found = resolve(candidate.image, candidate.node, buildspec)
         problems.extend(found)
-        if variant is None:
-            continue
-        if variant.id in first:
-            mark = (node.at(("device",)) or node).mark
-            problems.append(Problem(mark, "variants", "each image once", f"{variant.id} twice"))
-        first.setdefault(variant.id, node)
-        variants.append(variant)
+        if variant and variant.id in variants:
+            problems.append(Problem(candidate.mark, "variants", "each image once", f"{variant.id} twice"))
+        if variant:
+            variants.setdefault(variant.id, variant)
     raise_report(problems)
-    return tuple(variants)
+    return tuple(variants.values())
 
 
 def resolve(image: ImageFile, node: Node, buildspec: Buildspec) -> tuple[Variant | None, list[Problem]]:
@@ -67,7 +79,7 @@ def resolve(image: ImageFile, node: Node, buildspec: Buildspec) -> tuple[Variant
     problems = _unknown_suite(settings, node) + _unlike_header(image, settings, node)
     framework = _pinned(settings.packages.framework, "framework", node, buildspec.pins, problems)
     training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)
-    if problems:
+    if problems or image.header is None:
         return None, problems
     variant = Variant(image.header, settings, node, framework, training)
     if buildspec.compat:
@@ -88,7 +100,7 @@ def _unlike_header(image: ImageFile, settings: Settings, node: Node) -> list[Pro
         mark = image.node.mark
         return [Problem(mark, "packages.framework", "the framework's requirement, such as torch==2.13.0", "none")]
     name, _, version = settings.packages.framework[0].partition("==")
-    if starts_with(version, image.header.version):
+    if image.header is None or starts_with(version, image.header.version):
         return []
     mark = (node.at(("packages", "framework", 0)) or node).mark
     found = repr(settings.packages.framework[0])

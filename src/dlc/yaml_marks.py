@@ -54,27 +54,26 @@ class Node:
             yield path, self
 
 
-def parse(text: str, file: str) -> tuple[Node, list[Problem]]:
-    """Read one YAML document; an empty one is an empty mapping. Syntax errors and duplicate keys become problems."""
+def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+    """Read one YAML document; an empty one is an empty mapping, one with a syntax error is None.
+
+    Syntax errors, duplicate keys, aliases and keys that are no names become problems.
+    """
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         found = ": ".join(part for part in (error.context, error.problem) if part)
-        return _empty(file), [Problem(_mark(place, file), "", "YAML", found)]
+        return None, [Problem(_mark(place, file), "", "YAML", found)]
     except yaml.YAMLError as error:
-        return _empty(file), [Problem(Mark(file, 1, 1), "", "YAML", str(error).splitlines()[0])]
+        return None, [Problem(Mark(file, 1, 1), "", "YAML", str(error).splitlines()[0])]
     except RecursionError:
-        return _empty(file), [Problem(Mark(file, 1, 1), "", "YAML", "nesting too deep to read")]
+        return None, [Problem(Mark(file, 1, 1), "", "YAML", "nesting too deep to read")]
     if root is None:
-        return _empty(file), []
+        return Node({}, Mark(file, 1, 1)), []
     reader = _Reader(file)
     node = reader.read(root, "")
     return node, reader.problems
-
-
-def _empty(file: str) -> Node:
-    return Node({}, Mark(file, 1, 1))
 
 
 def _mark(mark: Any, file: str) -> Mark:

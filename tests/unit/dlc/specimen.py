@@ -1,0 +1,117 @@
+"""A small repository as a value, for tests that need a buildspec, recipes and locks of known content."""
+
+from __future__ import annotations
+
+from dlc.locked import FILES, HEADER
+from dlc.matrix import load_variants
+from dlc.tree import SourceFile, Tree
+
+DEFAULTS = """\
+repository: dlc
+device: cpu
+python: "3.11"
+suites: {"3.9": bullseye, "3.11": bookworm, "3.13": trixie}
+base:
+  image: ""
+  os_packages: [ca-certificates, tini]
+os_packages: []
+build_packages: [gcc]
+packages:
+  framework: []
+  training: [transformers, numpy]
+  source: []
+labels: {org.opencontainers.image.licenses: Apache-2.0}
+"""
+PINS = """\
+packages:
+  numpy: 2.4.6
+  transformers: 5.23.0
+"""
+COMPAT = """\
+rules:
+  - when: {python: "==3.9"}
+    then: {suite: bullseye}
+    why: Python 3.9 is in bullseye only
+  - when: {framework: pytorch, version: ">=2.9"}
+    then: {python: ">=3.10"}
+    why: its wheels start there
+  - when: {packages: {torch: "<2.3"}}
+    then: {packages: {numpy: "<2"}}
+    why: it was compiled for NumPy 1
+"""
+PYTORCH = """\
+framework: pytorch
+version: "2.13"
+job: training
+os_packages: [g++]
+variants:
+  - packages: {framework: [torch==2.13.0+cpu]}
+"""
+TENSORFLOW = """\
+framework: tensorflow
+version: "2.21"
+job: training
+variants:
+  - packages: {framework: [tensorflow-cpu==2.21.0]}
+"""
+BASE_RECIPE = """\
+FROM rootfs
+ARG PYTHON_VERSION
+ARG OS_PACKAGES
+RUN --mount=from=scripts,target=/scripts /scripts/install.sh ${OS_PACKAGES} && /scripts/venv.sh "$PYTHON_VERSION"
+"""
+RECIPE = """\
+FROM base AS builder
+ARG BUILD_PACKAGES
+RUN --mount=from=scripts,target=/scripts /scripts/install.sh ${BUILD_PACKAGES}
+FROM base AS image
+ARG OS_PACKAGES
+RUN --mount=type=bind,from=scripts,target=/scripts /scripts/install.sh ${OS_PACKAGES}
+RUN --mount=from=tools,target=/tools --mount=from=wheels,target=/wheels uv pip install
+COPY --from=builder /built /built
+COPY --from=entrypoint . /opt/dlc/entrypoint
+"""
+PYTORCH_PATH = "buildspec/pytorch/2.13-training.yml"
+TORCH_ID = "pytorch-2.13-training-cpu-py311"
+TENSORFLOW_ID = "tensorflow-2.21-training-cpu-py311"
+TEXTS = {
+    "buildspec/defaults.yml": DEFAULTS,
+    "buildspec/pins.yml": PINS,
+    "buildspec/compat.yml": COMPAT,
+    PYTORCH_PATH: PYTORCH,
+    "buildspec/tensorflow/2.21-training.yml": TENSORFLOW,
+    "docker/base/Dockerfile": BASE_RECIPE,
+    "docker/pytorch/Dockerfile": RECIPE,
+    "docker/tensorflow/Dockerfile": RECIPE,
+    "docker/scripts/install.sh": "#!/bin/sh\n",
+    "src/entrypoint/launcher.py": "print('launched')\n",
+}
+
+
+def unlocked() -> dict[str, SourceFile]:
+    """The specimen without locks."""
+    return {path: SourceFile(text.encode()) for path, text in TEXTS.items()}
+
+
+def changed(tree: Tree, path: str, text: str) -> Tree:
+    """The same tree with one file written anew."""
+    return {**tree, path: SourceFile(text.encode())}
+
+
+def locked(tree: Tree) -> Tree:
+    """The tree with fresh locks for every variant: what was asked for, and nothing it would bring along."""
+    files = dict(tree)
+    for variant in load_variants(tree):
+        lists = {"framework.txt": variant.framework_requirements, "training.txt": variant.training_requirements}
+        for name in FILES:
+            lines = [
+                HEADER + variant.lock_digest(),
+                *(f"{pin} \\\n    --hash=sha256:00" for pin in lists.get(name, ())),
+            ]
+            files[f"{variant.lock_folder}/{name}"] = SourceFile(("\n".join(lines) + "\n").encode())
+    return files
+
+
+def specimen() -> Tree:
+    """The whole repository, locks fresh."""
+    return locked(unlocked())

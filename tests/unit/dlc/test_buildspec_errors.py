@@ -1,0 +1,131 @@
+"""Every mistake in every buildspec file is in one report: file:line:col, path, expected, found, a near miss."""
+
+from __future__ import annotations
+
+import pytest
+from specimen import COMPAT, DEFAULTS, PINS, PYTORCH, PYTORCH_PATH, changed, unlocked
+
+from dlc.errors import SpecError, UsageError
+from dlc.matrix import load_variants
+from dlc.tree import SourceFile, Tree
+
+TENSORFLOW_PATH = "buildspec/tensorflow/2.21-training.yml"
+
+
+def report(tree: Tree, *sets: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load_variants(tree, (), sets)
+    return caught.value.message.splitlines()
+
+
+def with_pytorch(old: str, new: str) -> Tree:
+    assert old in PYTORCH
+    return changed(unlocked(), PYTORCH_PATH, PYTORCH.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("os_packages", "os_package", "4:1: os_package: expected one of base, build_packages, device, labels, "
+         "os_packages, packages, python, repository, suites, found unknown key 'os_package'; "
+         "did you mean 'os_packages'?"),
+        ("[g++]", "g++", "4:14: os_packages: expected a list, found 'g++'"),
+        ("[g++]", "[g++, -y]", "4:20: os_packages[1]: expected a Debian package name, found '-y'"),
+        ("[g++]", "", "4:13: os_packages: expected a list, found nothing"),
+        ("os_packages: [g++]", "base: debian", "4:7: base: expected a mapping, found 'debian'"),
+        ("os_packages: [g++]", "base: {imag: x}", "4:8: base.imag: expected one of image, os_packages, "
+         "found unknown key 'imag'; did you mean 'image'?"),
+        ("os_packages: [g++]", "python: 3.1x", "4:9: python: expected a Python version such as 3.11, found '3.1x'"),
+        ("os_packages: [g++]", "python: 3.12", "4:9: python: expected one that a suite packages: 3.9, 3.11, 3.13, "
+         "found '3.12'"),
+        ("os_packages: [g++]", "suites: {'3.x': sid}", "4:10: suites.3.x: expected a Python version such as 3.11, "
+         "found 'sid'"),
+        ("os_packages: [g++]", "job: x", "4:1: job: expected each key once, found it also at "
+         f"{PYTORCH_PATH}:3:1"),
+        ("torch==2.13.0+cpu", "torch==2.12.0", "6:28: packages.framework[0]: expected torch==2.13.*, "
+         "the file's version, found 'torch==2.12.0'"),
+        ("torch==2.13.0+cpu", "torch>=2", "6:28: packages.framework[0]: expected NAME or NAME==VERSION, "
+         "found 'torch>=2'"),
+        ("- packages", "- framework: jax\n    packages", "6:5: framework: expected one of base, build_packages, "
+         "device, labels, os_packages, packages, python, repository, suites, found unknown key 'framework'"),
+        ("framework: pytorch", "framework: pytorsh", "1:12: framework: expected 'pytorch', the folder's name, "
+         "found 'pytorsh'"),
+        ("version: \"2.13\"", "version: two", "2:10: version: expected a version series such as 2.13, found 'two'"),
+    ],
+)  # fmt: skip
+def test_one_mistake_is_reported_where_it_is(old: str, new: str, line: str) -> None:
+    assert f"{PYTORCH_PATH}:{line}" in report(with_pytorch(old, new))
+
+
+def test_the_mistakes_of_all_files_are_in_one_report_in_file_order() -> None:
+    tree = with_pytorch("job: training", "job: [a]")
+    tree = changed(tree, "buildspec/pins.yml", PINS.replace("2.4.6", "'>=2'"))
+    tree = changed(tree, "buildspec/compat.yml", COMPAT.replace("why: its", "wy: its"))
+    tree = changed(tree, "buildspec/defaults.yml", DEFAULTS.replace("repository: dlc", "repository: DLC"))
+    tree = changed(tree, TENSORFLOW_PATH, "variants: [")
+    lines = report(tree)
+    starts = ["buildspec/compat.yml:5:5", "buildspec/compat.yml:7:5", "buildspec/defaults.yml:1:13"]
+    starts += ["buildspec/pins.yml:2:10", f"{PYTORCH_PATH}:3:6", f"{TENSORFLOW_PATH}:1:12"]
+    assert len(lines) == len(starts)
+    for start, line in zip(starts, lines, strict=True):
+        assert line.startswith(start)
+
+
+def test_a_mistake_shared_by_many_variants_is_reported_once() -> None:
+    variants = "".join(
+        f"\n  - {{device: cu{n}, packages: {{framework: [torch==2.13.0]}}}}" for n in (118, 126, 128)
+    )  # fmt: skip
+    tree = with_pytorch("[g++]\nvariants:", f"[-g]\nvariants:{variants}")
+    assert report(tree) == [f"{PYTORCH_PATH}:4:15: os_packages[0]: expected a Debian package name, found '-g'"]
+
+
+def test_a_requirement_without_a_version_needs_a_pin() -> None:
+    tree = changed(unlocked(), "buildspec/pins.yml", PINS.replace("transformers", "transformer"))
+    lines = report(tree)
+    assert lines == ["buildspec/defaults.yml:12:14: packages.training[0]: expected ==VERSION here or a version in "
+                     "buildspec/pins.yml, found 'transformers'; did you mean 'transformer'?"]  # fmt: skip
+
+
+def test_two_variants_with_one_identifier_are_reported() -> None:
+    tree = with_pytorch("variants:", "variants:\n  - packages: {framework: [torch==2.13.1]}")
+    assert any("expected each image once, found pytorch-2.13-training-cpu-py311 twice" in line for line in report(tree))
+
+
+def test_a_file_that_is_not_where_its_header_says_is_reported() -> None:
+    tree = changed(unlocked(), "buildspec/pytorch/2.14-training.yml", PYTORCH)
+    assert report(tree) == [
+        "buildspec/pytorch/2.14-training.yml:2:10: version: expected the file's name '2.14-training' (VERSION-JOB), "
+        "found '2.13-training'",
+        "buildspec/pytorch/2.14-training.yml:6:5: variants: expected each image once, found "
+        "pytorch-2.13-training-cpu-py311 twice",
+    ]
+
+
+def test_a_framework_without_a_recipe_is_reported() -> None:
+    tree = changed(unlocked(), "buildspec/jax/2.13-training.yml", PYTORCH.replace("pytorch", "jax"))
+    assert any("expected its recipe docker/jax/Dockerfile, found no such file" in line for line in report(tree))
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"- a\n", b"text", b"", b"\x00"])
+@pytest.mark.parametrize("path", ["buildspec/defaults.yml", "buildspec/pins.yml", "buildspec/compat.yml", PYTORCH_PATH])
+def test_a_file_of_another_kind_is_a_report_and_no_traceback(path: str, data: bytes) -> None:
+    lines = report({**unlocked(), path: SourceFile(data)})
+    assert any(line.startswith(f"{path}:1:1: ") for line in lines)
+
+
+@pytest.mark.parametrize("path", ["buildspec/defaults.yml", "buildspec/pins.yml", "buildspec/compat.yml"])
+def test_a_missing_file_is_named(path: str) -> None:
+    tree = {name: file for name, file in unlocked().items() if name != path}
+    assert any(line.startswith(f"{path}:1:1: ") and "found none" in line for line in report(tree))
+
+
+def test_a_buildspec_without_images_is_an_error() -> None:
+    tree = {name: file for name, file in unlocked().items() if name.count("/") < 2 or not name.startswith("buildspec")}
+    assert "expected an image file" in report(tree)[0]
+
+
+@pytest.mark.parametrize("text", ["pythn=3.11", "device=gpu", "base.os_packages=make", "labels=x"])
+def test_a_wrong_set_is_a_usage_error_that_names_the_option(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--set") as caught:
+        load_variants(unlocked(), (), [text])
+    assert len(caught.value.message.splitlines()) == 1

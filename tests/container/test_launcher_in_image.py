@@ -92,7 +92,7 @@ def test_the_toolkits_environment_can_be_read_inside(image: Image, opt_ml: Path)
 def test_the_launcher_is_compiled_and_only_root_may_change_it(container: Container) -> None:
     launcher = container.host.file(LAUNCHER)
     assert (launcher.user, launcher.mode & 0o022) == ("root", 0)
-    assert container.find("-name", "*.pyc", below="/opt/dlc/entrypoint/launch")
+    assert container.find("-name", "*.pyc", below=("/opt/dlc/entrypoint/launch",))
 
 
 def test_the_launcher_needs_the_standard_library_only(container: Container) -> None:

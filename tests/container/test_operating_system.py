@@ -70,7 +70,7 @@ def test_only_root_has_a_shell_and_nobody_a_password(container: Container) -> No
 
 def test_no_lists_caches_logs_or_build_files_are_left(container: Container) -> None:
     present = [folder for folder in LEFT_OVERS if container.host.file(folder).exists]
-    files = container.find(*present[1:], "-type", "f", below=present[0])
+    files = container.find("-type", "f", below=tuple(present))
     assert [file for file in files if not KEPT.fullmatch(file)] == []
 
 

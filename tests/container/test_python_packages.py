@@ -63,5 +63,5 @@ print(all(os.path.exists(importlib.util.cache_from_source(m.__file__)) for m in 
 
 
 def test_files_of_packages_belong_to_root_and_only_root_may_change_them(container: Container) -> None:
-    assert container.find("!", "-user", "root", below="/opt") == []
-    assert container.find("-perm", "/0022", "!", "-type", "l", below="/opt") == []
+    assert container.find("!", "-user", "root", below=("/opt",)) == []
+    assert container.find("-perm", "/0022", "!", "-type", "l", below=("/opt",)) == []

@@ -36,9 +36,9 @@ class Container:
         """What a program printed that the image's own `python` ran, which must succeed."""
         return self.ask("python", "-c", code, *argv, seconds=seconds)
 
-    def find(self, *conditions: str, below: str = "/", seconds: int = 120) -> list[str]:
+    def find(self, *conditions: str, below: tuple[str, ...] = ("/",), seconds: int = 120) -> list[str]:
         """Paths in the image's own file system (no mounts) that meet the conditions of find(1), sorted."""
-        return sorted(self.ask("find", below, "-xdev", *conditions, seconds=seconds).splitlines())
+        return sorted(self.ask("find", *below, "-xdev", *conditions, seconds=seconds).splitlines())
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from launch import signals  # noqa: E402  its folder is on sys.path only now
+from launch import signals
 
 signals.arm()  # before anything else is imported: from here on a SIGTERM is not lost
 

@@ -73,12 +73,22 @@ def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
 
 def plain(source: str, hosts: Sequence[str], current_host: str, where: str, interface: str = "") -> Cluster:
     """A cluster without instance groups, from hosts that did not come from resourceconfig.json."""
-    interface = interface or DEFAULT_INTERFACE
+    interface = interface or _interface_of_default_route()
     config = {"current_host": current_host, "hosts": list(hosts), "network_interface_name": interface}
     check_hosts(where, "hosts", hosts)
     check_member(where, "current host", current_host, hosts)
     check_interface(where, interface)
     return Cluster(source, tuple(hosts), current_host, network_interface=interface, resource_config=config)
+
+
+def _interface_of_default_route() -> str:
+    """Where nobody names an interface: the one that leads out of this machine, loopback where none does."""
+    try:
+        with open("/proc/net/route", encoding="ascii", errors="replace") as file:
+            routes = [line.split() for line in file][1:]
+    except OSError:
+        return DEFAULT_INTERFACE
+    return next((route[0] for route in routes if len(route) > 1 and route[1] == "00000000"), "lo")
 
 
 def check_hosts(where: str, key: str, hosts: object) -> tuple[str, ...]:

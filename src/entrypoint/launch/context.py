@@ -28,6 +28,8 @@ class Context(NamedTuple):
     environ: Mapping[str, str]  # the launcher's own: what the user set
     paths: Paths
     venv: str
+    run_dir: str  # where this host's launcher keeps private files of the job
+    installed: frozenset[str]  # libraries of the image, of those that strategies ask about; empty: unknown
 
     @property
     def python(self) -> str:

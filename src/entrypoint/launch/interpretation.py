@@ -1,4 +1,4 @@
-"""Reads everything there is to know about a job on this host, and decides what it becomes. Starts and writes nothing."""
+"""Reads all there is to know about a job on this host and decides what it becomes; starts and writes nothing."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import NamedTuple
 
 from launch import cluster as cluster_module
 from launch import devices as devices_module
-from launch import entry_point
+from launch import entry_point, strategies
 from launch import job as job_module
-from launch import strategies
 from launch.cluster import Cluster
+from launch.compiler import compiler_decisions, compiler_variables
 from launch.context import Context
 from launch.devices import Devices
 from launch.environment import sm_variables
 from launch.errors import CONFIG, LaunchError, shown
+from launch.frameworks import installed
 from launch.job import Job
 from launch.network import network_variables
 from launch.paths import DEFAULT_BASE, Paths
 from launch.process_spec import Decision, Launch
 
 DEFAULT_VENV = "/opt/venv"
+DEFAULT_RUN_DIR = "/run/dlc"
 GROUPS = "sagemaker_distribution_instance_groups"
 
 
@@ -54,7 +56,7 @@ def read(environ: Mapping[str, str], root: str = "/") -> Request:
     paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
     cluster = cluster_module.discover(environ, paths)
     job = job_module.read(environ, paths)
-    strategy = strategies.requested(job)
+    strategy = strategies.requested(job, environ, len(cluster.hosts))
     return Request(
         environ=environ,
         paths=paths,
@@ -82,10 +84,13 @@ def decide(request: Request) -> Interpretation:
         environ=request.environ,
         paths=request.paths,
         venv=_venv(request.environ),
+        run_dir=request.environ.get("DLC_RUN_DIR") or DEFAULT_RUN_DIR,
+        installed=installed(_venv(request.environ)),
     )
     launch = strategies.plan(context, request.strategy)
-    cluster_decision = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
-    return Interpretation(request, context, launch._replace(decisions=(cluster_decision, *launch.decisions)))
+    hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
+    decisions = (hosts, *launch.decisions, *compiler_decisions(job))
+    return Interpretation(request, context, launch._replace(decisions=decisions))
 
 
 def _venv(environ: Mapping[str, str]) -> str:
@@ -115,7 +120,7 @@ def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
 
 
 def _environment(request: Request) -> dict[str, str]:
-    """The whole environment of a plain process: the user's, our defaults where the user has none, and the contract's."""
+    """The whole environment of a plain process: the user's, our defaults where they have none, and the contract's."""
     environ, job, paths = request.environ, request.job, request.paths
     env = {**_defaults(request), **environ}
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
@@ -134,4 +139,5 @@ def _defaults(request: Request) -> dict[str, str]:
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": "7777",
         **network_variables(request.cluster, request.devices),
+        **compiler_variables(request.job, installed(_venv(request.environ)), request.paths),
     }

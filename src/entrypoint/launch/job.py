@@ -126,9 +126,9 @@ def _typed(path: str, key: str, value: Any) -> Any:
 def _separate_model_dir_of_tuning(own: dict[str, Any], parameters: Mapping[str, Any], job_name: str) -> None:
     # The jobs of one tuning share model_dir; as the TensorFlow toolkit does, each gets a folder of its own in S3.
     model_dir = own.get("model_dir")
-    if job_name and "_tuning_objective_metric" in parameters and isinstance(model_dir, str):
-        if model_dir.startswith("s3://"):
-            own["model_dir"] = f"{model_dir.rstrip('/')}/{job_name}/model"
+    in_s3 = isinstance(model_dir, str) and model_dir.startswith("s3://")
+    if in_s3 and job_name and "_tuning_objective_metric" in parameters:
+        own["model_dir"] = f"{str(model_dir).rstrip('/')}/{job_name}/model"
 
 
 def _program(environ: Mapping[str, str], path: str, parameters: Mapping[str, Any]) -> str:

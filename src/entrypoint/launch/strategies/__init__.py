@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
 from launch.context import Context
+from launch.errors import CONFIG, LaunchError, shown
 from launch.job import Job
 from launch.process_spec import Decision, Launch
 
@@ -13,7 +15,12 @@ from launch.process_spec import Decision, Launch
 STRATEGIES = {
     "single": "launch.strategies.single",
     "torchrun": "launch.strategies.torchrun",
+    "xla": "launch.strategies.xla",
     "tf_multi_worker": "launch.strategies.tf_multi_worker",
+    "tf_parameter_server": "launch.strategies.tf_parameter_server",
+    "mpi": "launch.strategies.mpi",
+    "horovod": "launch.strategies.horovod",
+    "smdistributed": "launch.strategies.smdistributed",
 }
 
 
@@ -24,22 +31,46 @@ class Strategy(Protocol):
 
 
 class Request(NamedTuple):
-    """A hyperparameter that asks for a strategy."""
+    """What asks for a strategy: a hyperparameter that is true, or the variable DLC_STRATEGY."""
 
-    parameter: str
+    source: str
     strategy: str
 
 
 # In order of precedence, which is the platform's own (contract, section 3).
 REQUESTS = (
+    Request("sagemaker_parameter_server_enabled", "tf_parameter_server"),
+    Request("sagemaker_horovod_enabled", "horovod"),
+    Request("sagemaker_mpi_enabled", "mpi"),
+    Request("sagemaker_pytorch_ddp_enabled", "torchrun"),
     Request("sagemaker_torch_distributed_enabled", "torchrun"),
+    Request("sagemaker_distributed_dataparallel_enabled", "smdistributed"),
+    Request("sagemaker_pytorch_xla_multi_worker_enabled", "xla"),
     Request("sagemaker_multi_worker_mirrored_strategy_enabled", "tf_multi_worker"),
 )
 
 
-def requested(job: Job) -> Request | None:
-    """The request that wins, None for a plain job."""
-    return next((request for request in REQUESTS if job.flag(request.parameter)), None)
+def requested(job: Job, environ: Mapping[str, str], hosts: int) -> Request | None:
+    """The request that wins, None for a plain job of one process per host.
+
+    Raises LaunchError for a DLC_STRATEGY that does not exist.
+    """
+    stated = environ.get("DLC_STRATEGY")
+    if stated:
+        if stated not in STRATEGIES:
+            raise LaunchError(
+                CONFIG,
+                "no such strategy",
+                where="DLC_STRATEGY",
+                expected=f"one of {', '.join(STRATEGIES)}",
+                found=shown(stated),
+            )
+        return None if stated == "single" else Request("DLC_STRATEGY", stated)
+    asked = [request for request in REQUESTS if job.flag(request.source)]
+    # The platform ignores a parameter server on a single host: there is nobody to share parameters with.
+    if hosts == 1:
+        asked = [request for request in asked if request.strategy != "tf_parameter_server"]
+    return asked[0] if asked else None
 
 
 def plan(context: Context, request: Request | None) -> Launch:
@@ -49,11 +80,9 @@ def plan(context: Context, request: Request | None) -> Launch:
     if context.cluster.current_host not in context.hosts:
         return _with(
             _load("single").plan(context),
-            Decision("one plain process", f"this host is not in the distributed group {', '.join(context.hosts)}"),
+            Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}"),
         )
-    return _with(
-        _load(request.strategy).plan(context), Decision(f"strategy {request.strategy}", f"{request.parameter} is true")
-    )
+    return _with(_load(request.strategy).plan(context), Decision(f"strategy {request.strategy}", request.source))
 
 
 def _load(name: str) -> Strategy:

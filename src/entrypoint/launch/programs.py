@@ -1,0 +1,16 @@
+"""Where the programs lie that the launcher starts beside the user's: small scripts, each complete in itself."""
+
+from __future__ import annotations
+
+import os
+
+# Not in the package: a script's folder comes first on sys.path, and `signals` or `job` must not hide a user's module.
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "programs")
+
+# The interpreter of programs that need none of the image's packages: isolated, so no user variable changes it.
+SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
+
+
+def path(name: str) -> str:
+    """The file of the program `name`."""
+    return f"{_FOLDER}/{name}.py"

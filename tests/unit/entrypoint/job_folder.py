@@ -1,0 +1,90 @@
+"""A /opt/ml in a temporary folder, and what the launcher makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from launch import explain, interpretation
+
+HOMOGENEOUS = {
+    "current_host": "algo-1",
+    "current_instance_type": "ml.g5.xlarge",
+    "current_group_name": "homogeneousCluster",
+    "hosts": ["algo-1"],
+    "instance_groups": [
+        {"instance_group_name": "homogeneousCluster", "instance_type": "ml.g5.xlarge", "hosts": ["algo-1"]}
+    ],
+    "network_interface_name": "eth0",
+}
+
+
+def hosts(*names: str, current: str = "") -> dict[str, Any]:
+    """A resourceconfig.json of one group."""
+    group = {**HOMOGENEOUS["instance_groups"][0], "hosts": list(names)}  # type: ignore[dict-item]
+    return {**HOMOGENEOUS, "current_host": current or names[0], "hosts": list(names), "instance_groups": [group]}
+
+
+class JobFolder:
+    """The relocated /opt/ml of one host."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.environ = {
+            "SAGEMAKER_BASE_DIR": str(base),
+            "DLC_NUM_GPUS": "0",
+            "DLC_NUM_CPUS": "8",
+            "DLC_NUM_NEURONS": "0",
+            "DLC_EFA": "0",
+            "DLC_VENV": "/opt/venv",
+            "PATH": "/usr/bin:/bin",
+        }
+        (base / "input/config").mkdir(parents=True)
+
+    def config(self, name: str, content: object) -> JobFolder:
+        """Write input/config/NAME.json, JSON unless it is text or bytes already."""
+        path = self.base / f"input/config/{name}.json"
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return self
+
+    def hyperparameters(self, **values: object) -> JobFolder:
+        """Write hyperparameters.json as the SDK does: every value JSON once more."""
+        program = {} if "sagemaker_program" in values else {"sagemaker_program": "train.py"}
+        return self.config(
+            "hyperparameters", {name: json.dumps(value) for name, value in {**program, **values}.items()}
+        )
+
+    def code(self, names: Iterable[str] = ("train.py",), text: str = "") -> JobFolder:
+        """Put files into the code directory."""
+        for name in names:
+            path = self.base / "code" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return self
+
+    def env(self, **variables: str) -> JobFolder:
+        """Set variables of the container."""
+        self.environ.update(variables)
+        return self
+
+    def explain(self) -> dict[str, Any]:
+        """What `--explain=json` prints. Raises LaunchError as it does."""
+        text = explain.as_json(interpretation.decide(interpretation.read(self.environ)))
+        data: dict[str, Any] = json.loads(text.replace(str(self.base), "/opt/ml"))
+        return data
+
+    def process(self, index: int = 0) -> dict[str, Any]:
+        """One of the processes."""
+        process: dict[str, Any] = self.explain()["processes"][index]
+        return process
+
+
+def training_env(data: Mapping[str, Any]) -> dict[str, Any]:
+    """SM_TRAINING_ENV, parsed."""
+    parsed: dict[str, Any] = json.loads(data["env"]["SM_TRAINING_ENV"])
+    return parsed

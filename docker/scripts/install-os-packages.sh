@@ -16,6 +16,9 @@ apt-get $options update
 # shellcheck disable=SC2086
 apt-get $options -y --no-install-recommends install "$@"
 
+if [ -x /usr/bin/python3 ]; then
+    /usr/bin/python3 -I -S /scripts/prune.py /scripts/prune.txt
+fi
 # What carries a time or a former state would make two builds differ.
 rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/bootstrap.log \
     /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old /var/lib/dpkg/*-old

@@ -13,4 +13,5 @@ install --require-hashes -r "$lock"
 if [ -n "$built" ] && [ -n "$(ls "$built")" ]; then
     install "$built"/*.whl
 fi
+/usr/bin/python3 -I -S /scripts/prune.py /scripts/prune.txt
 /usr/bin/python3 -I -S /scripts/compile-bytecode.py /opt/venv

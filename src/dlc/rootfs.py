@@ -24,13 +24,21 @@ DPKG_OPTIONS = (
     "path-exclude=/usr/share/locale/*",
     "path-exclude=/usr/share/lintian/*",
 )
+# Releases from before Debian merged /bin and /lib into /usr.
+SPLIT_USR_SUITES = ("bullseye",)
+MERGED_USR_HOOK = "/usr/share/mmdebstrap/hooks/merged-usr"
 BUILD_SECONDS = 900.0
 
 
 def arguments(suite: str) -> list[str]:
     """The mmdebstrap command without its target."""
+    include = ["ca-certificates"]
     options = [f"--dpkgopt={option}" for option in DPKG_OPTIONS]
-    return ["mmdebstrap", "--variant=minbase", "--include=ca-certificates", *options, suite]
+    if suite not in SPLIT_USR_SUITES:
+        # Merged from the start: else Debian installs usrmerge to do it, and with it 55 MB of Perl.
+        include.append("usr-is-merged")
+        options.append(f"--hook-dir={MERGED_USR_HOOK}")
+    return ["mmdebstrap", "--variant=minbase", f"--include={','.join(include)}", *options, suite]
 
 
 def folder(suite: str, cache: Path) -> Path:

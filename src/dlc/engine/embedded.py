@@ -25,7 +25,7 @@ SOCKET_PATH_LIMIT = 100  # bytes; sun_path holds 108 with the terminator
 DAEMON_CONFIG = {
     # The containerd store gives manifests with digests, OCI export and rewritten timestamps.
     "features": {"containerd-snapshotter": True},
-    "builder": {"gc": {"enabled": True, "defaultKeepStorage": "30GB"}},
+    "builder": {"gc": {"enabled": True, "defaultKeepStorage": "40GB"}},
     # Addresses few hosts use, so that the bridge does not hide the network that the packages come from.
     "bip": "10.213.0.1/24",
     "default-address-pools": [{"base": "10.214.0.0/16", "size": 24}],

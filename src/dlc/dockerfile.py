@@ -16,6 +16,7 @@ PREDEFINED = frozenset(
 )  # fmt: skip
 HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")
 VARIABLE = re.compile(r"(?<!\\)\$(?:\{([A-Za-z_][A-Za-z0-9_]*)|([A-Za-z_][A-Za-z0-9_]*))")
+REFERENCE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::?-(?P<fallback>[^}]*))?[^}]*\}|(?P<bare>\w+))")
 MOUNT_FROM = re.compile(r"(?:^|,)from=([^,]+)")
 
 
@@ -124,16 +125,22 @@ def variables(text: str) -> list[str]:
 def _stage(instruction: Instruction, index: int, arguments: Mapping[str, Argument]) -> Stage:
     words = [word for word in instruction.text.split() if not word.startswith("--")]
     name = words[2] if len(words) == 3 and words[1].lower() == "as" else str(index)
-    return Stage(name, VARIABLE.sub(lambda m: _default(m, arguments), words[0]).rstrip("}"), instruction.line)
+    base = REFERENCE.sub(lambda match: _default(match, arguments), words[0]) if words else ""
+    return Stage(name, base, instruction.line)
 
 
 def _default(match: re.Match[str], arguments: Mapping[str, Argument]) -> str:
-    argument = arguments.get(match.group(1) or match.group(2))
-    return (argument.default if argument else None) or match.group()
+    """What a global ARG puts in the place of `$NAME`; the reference itself where nothing is known."""
+    argument = arguments.get(match["braced"] or match["bare"])
+    return (argument.default if argument else None) or match["fallback"] or match.group()
 
 
 def _declare(instruction: Instruction, arguments: dict[str, Argument], reads: dict[str, int]) -> None:
-    for word in shlex.split(instruction.text):
+    try:
+        words = shlex.split(instruction.text)
+    except ValueError:  # an open quote
+        words = instruction.text.split()
+    for word in words:
         name, equals, default = word.partition("=")
         arguments[name] = Argument(name, default if equals else None, instruction.line)
         for read in variables(default):

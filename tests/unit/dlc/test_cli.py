@@ -1,0 +1,142 @@
+"""Every verb helps with an example, prints JSON where it prints data, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlc.__main__ import main
+from dlc.cli import PLUMBING, VERBS, load, run
+from dlc.errors import UsageError
+
+ROOT = Path(__file__).parents[3]
+TORCH = "pytorch-2.13-training-cpu-py311"
+# Packages that cost more than `dlc plan` may take in all, or that it has no business with.
+HEAVY = ("rich", "uv", "asyncio", "http", "email.mime", "dlc.engine", "dlc.process", "dlc.host")
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def dlc(*argv: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "dlc", *argv]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *PLUMBING])
+def test_every_verb_helps_and_shows_an_example_of_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run([verb, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert f"example: dlc {verb}" in text
+    assert load(verb).HELP in text
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["help"]])
+def test_help_lists_every_verb_with_its_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 0
+    text = capsys.readouterr().out
+    for verb in VERBS:
+        assert f"  {verb} " in text
+        assert load(verb).HELP in text
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["paln"], 64, "did you mean 'plan'?"),
+        (["plan", "--jsn"], 64, "dlc plan --help"),
+        (["plan", "--set", "x"], 64, "expected PATH=VALUE"),
+        (["list", "--set", "device=gpu"], 64, "expected cpu, or CUDA"),
+        (["list", "pytorch-9.9-*"], 66, "known versions of pytorch: 2.13"),
+        (["show"], 64, "ID"),
+        (["plan", "--set", "packages.training=[numpy==1.0]"], 67, "dlc lock"),
+    ],
+)
+def test_a_wrong_command_line_is_one_message_and_an_exit_code(
+    argv: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dlc: ")
+    assert words in err
+
+
+def test_the_inner_run_raises_what_main_reports() -> None:
+    with pytest.raises(UsageError):
+        run(["nothing-like-it"])
+
+
+def test_list_prints_a_line_or_an_object_per_image(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "pytorch-*"]) == 0
+    assert TORCH in capsys.readouterr().out
+    assert main(["list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    row = next(row for row in rows if row["id"] == TORCH)
+    assert row["ref"] == "dlc/pytorch:2.13-training-cpu-py311"
+    assert row["os"] == "bookworm"
+
+
+def test_show_prints_each_value_with_the_place_that_set_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", TORCH, "--set", "base.image=debian:12", "--json"]) == 0
+    settings = json.loads(capsys.readouterr().out)[TORCH]["settings"]
+    assert settings["base.image"] == {"value": "debian:12", "origin": "--set base.image=debian:12"}
+    assert settings["repository"]["origin"].startswith("buildspec/defaults.yml:")
+    assert settings["packages.framework"]["origin"].startswith("buildspec/pytorch/2.13-training.yml:")
+    assert main(["show", TORCH]) == 0
+    assert "[torch==2.13.0+cpu]" in capsys.readouterr().out
+
+
+def test_plan_prints_every_target_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", TORCH]) == 0
+    text = capsys.readouterr().out
+    assert text.index("rootfs-bookworm\n") < text.index("\nbase-bookworm-py311\n") < text.index(f"\n{TORCH}\n")
+    assert "3 targets for 1 images" in text
+    assert main(["plan", TORCH, "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["selected"] == [TORCH]
+    assert [target["id"] for target in value["targets"]][-1] == TORCH
+    assert value["decisions"] == []
+
+
+def test_the_process_exits_with_the_code_of_its_error_and_shows_no_traceback() -> None:
+    done = dlc("list", "nothing-*")
+    assert done.returncode == 66
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_had_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m dlc plan --json | head -n 1"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_outside_a_checkout_the_tool_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["list", TORCH]) == 0
+
+
+@pytest.mark.parametrize("verb", ["list", "plan"])
+def test_planning_imports_nothing_that_it_does_not_need(verb: str) -> None:
+    program = f"import sys; from dlc.__main__ import main; main([{verb!r}]); print(*sys.modules, file=sys.stderr)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    loaded = set(done.stderr.split())
+    assert "dlc.matrix" in loaded
+    assert sorted(loaded & set(HEAVY)) == []

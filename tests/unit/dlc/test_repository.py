@@ -1,0 +1,61 @@
+"""This repository's own buildspec, recipes and pins fit together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dlc.buildspec import read_buildspec
+from dlc.locked import staleness
+from dlc.matrix import load_variants
+from dlc.plan import make_plan
+from dlc.tree import find_root, read_tree
+from dlc.variant import normal_name
+
+ROOT = find_root(Path(__file__).parent)
+TREE = read_tree(ROOT)
+
+
+def test_the_default_images_are_planned() -> None:
+    ids = [variant.id for variant in load_variants(TREE)]
+    assert "pytorch-2.13-training-cpu-py311" in ids
+    assert "tensorflow-2.21-training-cpu-py311" in ids
+    assert make_plan(TREE).selected == tuple(ids)
+
+
+def test_every_lock_is_fresh() -> None:
+    reasons = [staleness(TREE, variant) for variant in load_variants(TREE)]
+    assert [reason for reason in reasons if reason] == []
+
+
+def test_every_lock_folder_belongs_to_an_image() -> None:
+    folders = {path.rpartition("/")[0] for path in TREE if "/locks/" in path}
+    assert folders == {variant.lock_folder for variant in load_variants(TREE)}
+
+
+def test_every_recipe_is_used_by_an_image() -> None:
+    recipes = {path for path in TREE if path.endswith("/Dockerfile")}
+    assert recipes == {target.dockerfile for target in make_plan(TREE).targets if not target.inline}
+
+
+def test_every_pin_is_used_by_an_image() -> None:
+    pins = read_buildspec(TREE).pins
+    assert pins is not None
+    asked = [name for v in load_variants(TREE) for name in (*v.framework_requirements, *v.training_requirements)]
+    assert {normal_name(name) for name in pins.packages} <= {normal_name(name) for name in asked}
+
+
+@pytest.mark.parametrize("base", ["debian:12", "ubuntu:24.04"])
+def test_every_image_can_be_planned_on_a_base_that_the_user_names(base: str) -> None:
+    plan = make_plan(TREE, (), [f"base.image={base}"])
+    assert not any(target.inline for target in plan.targets)
+
+
+def test_no_compiled_python_is_part_of_a_content_key() -> None:
+    assert [path for path in TREE if "__pycache__" in path] == []
+
+
+def test_the_plan_says_nothing_of_the_machine_it_is_made_on() -> None:
+    assert str(ROOT) not in json.dumps(make_plan(TREE).as_dict())

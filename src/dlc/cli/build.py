@@ -21,6 +21,9 @@ from dlc.tree import find_root, read_tree
 HELP = "build the images a selector names, and the parents they need"
 EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
 
+SHOWN_COMMANDS = ("RUN", "COPY", "ADD", "exporting")
+SHOWN_WIDTH = 80
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Selectors, --set and --json."""
@@ -56,15 +59,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(step: Step) -> None:
     """One line per step that did something."""
-    if not step.cached and not step.name.startswith("internal"):
-        print(f"  {step.seconds:7.1f} s  {step.name}  {_short(step.command)}", file=sys.stderr, flush=True)
+    if not step.cached and step.command.startswith(SHOWN_COMMANDS):
+        print(f"  {step.seconds:6.1f} s  {step.name}  {_short(step.command)}", file=sys.stderr, flush=True)
 
 
 def _short(command: str) -> str:
     """The script that a long RUN line comes down to."""
-    words = [word for word in command.split() if not word.startswith("--")]
-    text = " ".join(words)
-    return text if len(text) <= 70 else text[:67] + "..."
+    text = " ".join(word for word in command.split() if not word.startswith("--"))
+    return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 3] + "..."
 
 
 def _report(results: Sequence[build.Result], engine: Engine) -> None:

@@ -1,0 +1,14 @@
+#!/bin/sh
+# Every static check of the repository.
+set -eu
+cd "$(dirname "$0")/.."
+PATH=$(pwd)/.venv/bin:$PATH
+
+ruff check .
+ruff format --check .
+mypy src/dlc
+mypy --python-version 3.10 src/entrypoint/launcher.py
+hadolint docker/*/Dockerfile
+shellcheck -x docker/scripts/*.sh scripts/*.sh .ci/run
+dlc schema --check
+check-jsonschema --schemafile buildspec/buildspec.schema.json buildspec/*/*.yml

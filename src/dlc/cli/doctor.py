@@ -1,0 +1,30 @@
+"""`dlc doctor`: says whether this host can build images, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from dlc.doctor import examine
+
+HELP = "check whether this host can build images"
+EXAMPLE = "dlc doctor --json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--json."""
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 1 when a build would fail."""
+    findings = examine()
+    if args.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            print(f"{finding.level:<5} {finding.name:<13} {finding.found}")
+            if finding.remedy:
+                print(f"      {'':<13} remedy: {finding.remedy}")
+    return int(any(finding.level == "bad" for finding in findings))

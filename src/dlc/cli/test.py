@@ -1,0 +1,36 @@
+"""`dlc test`: asks built images the questions of tests/container, and with --all trains on them too."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from dlc.engine.connection import connect
+from dlc.errors import ImageTestError, UsageError
+from dlc.matrix import load_variants
+from dlc.process import stream
+from dlc.tree import find_root, read_tree
+
+HELP = "run the container tests on built images"
+EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One selector and how far to go."""
+    parser.add_argument("glob", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    parser.add_argument("--all", action="store_true", help="the integration tests too: jobs on one host and on several")
+
+
+def run(args: argparse.Namespace) -> int:
+    """pytest does the work; its exit code other than 0 is ImageTestError."""
+    root = find_root()
+    load_variants(read_tree(root), [args.glob])  # a selector that matches nothing is an error before anything runs
+    if not (root / "tests/container").is_dir():
+        raise UsageError(f"{root}: expected tests/container, found none", "run dlc test inside a checkout")
+    engine = connect()
+    folders = ["tests/container", "tests/integration"] if args.all else ["tests/container"]
+    argv = [sys.executable, "-m", "pytest", *folders, "--image", args.glob]
+    code = stream(argv, lambda line: print(line, flush=True), env=engine.environment, cwd=root)
+    if code:
+        raise ImageTestError(f"{args.glob}: the tests did not pass (pytest's exit code {code})")
+    return 0

@@ -13,6 +13,7 @@ from dlc.problems import Mark, Problem
 from dlc.spec import Compat, Header, Pins, Settings
 from dlc.tree import Tree, text
 from dlc.validate import describe, validate
+from dlc.versions import release
 from dlc.yaml_marks import Node, parse
 
 DEFAULTS, PINS, COMPAT = "buildspec/defaults.yml", "buildspec/pins.yml", "buildspec/compat.yml"
@@ -54,12 +55,18 @@ def read_buildspec(tree: Tree) -> Buildspec:
     pins = _model(Pins, _node(tree, PINS, problems), problems)
     compat_node = _node(tree, COMPAT, problems)
     compat = _model(Compat, compat_node, problems)
-    paths = [path for path in sorted(tree) if PurePosixPath(path).match("buildspec/*/*.yml")]
+    paths = sorted((path for path in tree if PurePosixPath(path).match("buildspec/*/*.yml")), key=_by_version)
     nodes = {path: _node(tree, path, problems) for path in paths}
     images = [_image(path, node, tree, problems) for path, node in nodes.items() if node]
     if not paths:
         problems.append(Problem(Mark("buildspec", 1, 1), "", "an image file such as pytorch/2.13-training.yml", "none"))
     return Buildspec(defaults, pins, compat, compat_node, tuple(images), tuple(problems))
+
+
+def _by_version(path: str) -> tuple[str, tuple[int, ...], str]:
+    """2.9 before 2.13."""
+    folder, _, name = path.rpartition("/")
+    return folder, release(name), name
 
 
 def _node(tree: Tree, path: str, problems: list[Problem]) -> Node | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 from dlc.errors import LockError
 from dlc.tree import Tree, below, text
@@ -28,11 +29,15 @@ def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
     return found
 
 
-def require_fresh(tree: Tree, variants: Iterable[Variant]) -> None:
-    """Raise one LockError for all variants whose lock is missing or was made from other requirements."""
+def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] = (), sets: Sequence[str] = ()) -> None:
+    """Raise one LockError for all variants whose lock is missing or was made from other requirements.
+
+    `globs` and `sets` are how the user asked for them: with --set, the identifiers may be in no file.
+    """
     reasons = {variant.id: reason for variant in variants if (reason := staleness(tree, variant))}
     if reasons:
-        remedy = f"dlc lock {' '.join(reasons)}"
+        words = [*(globs or ["*"]), *(word for text in sets for word in ("--set", text))] if sets else list(reasons)
+        remedy = f"dlc lock {shlex.join(words)}"
         raise LockError("\n".join(f"{name}: {reason}" for name, reason in reasons.items()), remedy)
 
 

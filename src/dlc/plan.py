@@ -81,7 +81,7 @@ def make_plan(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -
     RecipeError where a Dockerfile does not fit.
     """
     variants = load_variants(tree, globs, sets)
-    require_fresh(tree, variants)
+    require_fresh(tree, variants, globs, sets)
     targets: dict[str, Target] = {}
     for variant in variants:
         for target in chain(variant, tree):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dlc import lock
+from dlc.cli.arguments import add_set
 from dlc.locked import HEADER
 from dlc.matrix import load_variants
 from dlc.tree import find_root, read_tree
@@ -14,14 +15,15 @@ EXAMPLE = "dlc lock 'pytorch-2.13-*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Selectors."""
+    """Selectors, --set."""
     parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    add_set(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write three files per image; an image without a solution leaves its old lock as it was."""
     root = find_root()
-    for variant in load_variants(read_tree(root), args.glob):
+    for variant in load_variants(read_tree(root), args.glob, args.sets):
         request = lock.LockRequest(
             framework=variant.framework_requirements,
             training=variant.training_requirements,

@@ -8,6 +8,7 @@ from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, sp
 from dlc.errors import LockError
 from dlc.locked import FILES, HEADER, locked_versions, require_fresh, staleness, versions
 from dlc.matrix import load_variants
+from dlc.plan import make_plan
 from dlc.tree import Tree
 
 FOLDER = f"docker/pytorch/locks/{TORCH_ID}"
@@ -29,6 +30,12 @@ def test_missing_locks_are_named_together_with_the_command_that_writes_them() ->
     message = stale(unlocked())
     assert f"{FOLDER}: no lock" in message
     assert f"remedy: dlc lock {TORCH_ID} {TENSORFLOW_ID}" in message
+
+
+def test_with_set_the_remedy_repeats_how_the_images_were_asked_for() -> None:
+    with pytest.raises(LockError) as caught:
+        make_plan(specimen(), ["pytorch-*"], ["python=3.13", "base.image="])
+    assert caught.value.remedy == "dlc lock 'pytorch-*' --set python=3.13 --set base.image="
 
 
 @pytest.mark.parametrize("name", FILES)

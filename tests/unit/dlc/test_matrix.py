@@ -105,3 +105,9 @@ def test_the_lock_input_is_canonical_and_holds_what_a_resolution_depends_on() ->
 @pytest.mark.parametrize("written", ["Sage_Maker.Training", "sage-maker-training[extra]==5.1", "SAGE.MAKER.TRAINING"])
 def test_package_names_are_compared_as_indexes_compare_them(written: str) -> None:
     assert normal_name(written) == "sage-maker-training"
+
+
+def test_versions_are_listed_in_their_own_order_and_not_in_the_alphabet() -> None:
+    text = PYTORCH.replace('"2.13"', '"2.9"').replace("torch==2.13.0+cpu", "torch==2.9.1")
+    tree = changed(unlocked(), "buildspec/pytorch/2.9-training.yml", text)
+    assert [v.header.version for v in load_variants(tree, ["pytorch-*"])] == ["2.9", "2.13"]

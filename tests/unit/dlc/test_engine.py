@@ -1,0 +1,74 @@
+"""dlc.engine: which engine is chosen, and what is refused, told without starting one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlc import rootfs
+from dlc.engine import packages
+from dlc.engine.connection import connect, find
+from dlc.engine.embedded import EmbeddedEngine
+from dlc.errors import EngineError
+
+
+def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(EngineError, match="no engine answers there") as caught:
+        find()
+    assert caught.value.exit_code == 69
+    assert "DOCKER_HOST" in caught.value.remedy
+
+
+def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no docker client: no engine of the user
+    monkeypatch.setenv("DLC_ENGINE", "off")
+    monkeypatch.setenv("DLC_ENGINE_DIR", str(tmp_path / "engine"))
+    with pytest.raises(EngineError, match="DLC_ENGINE=off"):
+        connect()
+    assert not (tmp_path / "engine").exists()
+
+
+def test_not_root_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(EngineError, match="not root") as caught:
+        packages.install(["docker.io"], Path("/nonexistent"))
+    assert "Docker Engine" in caught.value.remedy
+
+
+def test_pid_file_of_another_program_is_not_our_engine(tmp_path: Path) -> None:
+    (tmp_path / "docker.pid").write_text("1")
+    engine = EmbeddedEngine(tmp_path)
+    assert engine.pid() is None
+    assert engine.stop() is False
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "999999999"])
+def test_stale_pid_file_is_not_our_engine(tmp_path: Path, text: str) -> None:
+    (tmp_path / "docker.pid").write_text(text)
+    assert EmbeddedEngine(tmp_path).pid() is None
+
+
+def test_folder_too_deep_for_a_socket_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    engine = EmbeddedEngine(tmp_path / ("d" * 120))
+    with pytest.raises(EngineError, match="too long for a socket") as caught:
+        engine.start()
+    assert "DLC_ENGINE_DIR" in caught.value.remedy
+
+
+def test_base_file_system_is_named_after_how_it_is_made(tmp_path: Path) -> None:
+    folders = {rootfs.folder(suite, tmp_path) for suite in ("bullseye", "bookworm", "trixie")}
+    assert len(folders) == 3
+    assert "--include=ca-certificates,usr-is-merged" in rootfs.arguments("bookworm")
+    assert "--include=ca-certificates" in rootfs.arguments("bullseye")
+
+
+def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:
+    folder = rootfs.folder("bookworm", tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "rootfs.tar").write_bytes(b"tar")
+    assert rootfs.make("bookworm", tmp_path, 0) == folder

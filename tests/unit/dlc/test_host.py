@@ -1,0 +1,77 @@
+"""dlc.host: what a build takes from the host, without any secret's value."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from dlc import host
+from dlc.errors import LockError
+from dlc.plan import Plan
+from dlc.targets import Target
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for names in (*host.INDEX_VARIABLES.values(), ("UV_FIND_LINKS", "PIP_FIND_LINKS")):
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def plan_with_lock(root: Path, lock: str) -> Plan:
+    (root / "locks").mkdir()
+    (root / "locks/framework.txt").write_text(lock)
+    target = Target("t", "Dockerfile", "repo:locks", "key", contexts={"wheels": "host:wheels"})
+    return Plan((target,), ("t",))
+
+
+def test_proxies_are_taken_in_both_spellings_and_nothing_else() -> None:
+    found = host.proxies({"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost", "HTTP_PROXY": "", "HOME": "/root"})
+    assert found == {"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost"}
+
+
+def test_secrets_are_places_never_values(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("CERTIFICATE")
+    (tmp_path / "netrc").write_text("machine m password hunter2")
+    found = host.secrets({
+        "SSL_CERT_FILE": f"{tmp_path}/ca.pem",
+        "NETRC": f"{tmp_path}/netrc",
+        "PIP_INDEX_URL": "https://user:hunter2@index/simple",
+        "UV_INDEX_URL": "https://user:hunter2@other/simple",
+    })  # fmt: skip
+    assert found == {"ca": f"src={tmp_path}/ca.pem", "netrc": f"src={tmp_path}/netrc", "index_url": "env=UV_INDEX_URL"}
+
+
+def test_locked_wheel_of_a_local_folder_is_handed_over(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "links/my_pkg-1.0+cpu-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"wheel")
+    (wheel.parent / "other-2.0-py3-none-any.whl").write_bytes(b"other")
+    clean.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{digest}\n")
+    folder = host.collect(plan, tmp_path, tmp_path / "cache", 0).contexts["wheels"]
+    assert [path.name for path in folder.iterdir()] == [wheel.name]
+
+
+def test_local_wheel_with_another_hash_is_refused_before_the_build(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "links/my_pkg-1.0+cpu-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"tampered")
+    clean.setenv("UV_FIND_LINKS", str(wheel.parent))
+    plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(LockError, match="sha256 is not the one in the lock"):
+        host.collect(plan, tmp_path, tmp_path / "cache", 0)
+
+
+def test_local_version_that_no_folder_and_no_index_has_is_said_before_the_build(
+    tmp_path: Path, clean: pytest.MonkeyPatch
+) -> None:
+    plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(LockError, match=r"my-pkg==1\.0\+cpu: a local version"):
+        host.collect(plan, tmp_path, tmp_path / "cache", 0)
+    clean.setenv("UV_INDEX", "https://index/cpu")
+    assert host.collect(plan, tmp_path, tmp_path / "cache", 0).contexts["wheels"].is_dir()

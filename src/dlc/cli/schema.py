@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from pathlib import Path
 
-HELP = "write the JSON Schemas of the buildspec files"
+HELP = "write the JSON Schemas of the buildspec files that are not fresh"
 EXAMPLE = "dlc schema"
 
 

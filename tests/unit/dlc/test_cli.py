@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,20 @@ def test_plan_prints_every_target_in_order(capsys: pytest.CaptureFixture[str]) -
     assert value["selected"] == [TORCH]
     assert [target["id"] for target in value["targets"]][-1] == TORCH
     assert value["decisions"] == []
+
+
+def test_a_stale_schema_is_found_and_then_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "buildspec", tmp_path / "buildspec")
+    monkeypatch.chdir(tmp_path)
+    assert main(["schema", "--check"]) == 0
+    (tmp_path / "buildspec/pins.schema.json").write_text("{}")
+    assert main(["schema", "--check"]) == 65
+    assert "buildspec/pins.schema.json: not what the models say" in capsys.readouterr().err
+    assert main(["schema"]) == 0
+    assert capsys.readouterr().out == "buildspec/pins.schema.json\n"
+    assert main(["schema", "--check"]) == 0
 
 
 def test_the_process_exits_with_the_code_of_its_error_and_shows_no_traceback() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from pathlib import Path
 
 HELP = "write the JSON Schemas of the buildspec files that are not fresh"
 EXAMPLE = "dlc schema"
@@ -12,21 +11,23 @@ EXAMPLE = "dlc schema"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--check."""
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is not fresh")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write every schema file and name it."""
+    """Write and name every schema file that is not fresh; with --check, raise SpecError with their names instead."""
+    from dlc.errors import SpecError
     from dlc.schema import schemas
     from dlc.tree import find_root
 
     root = find_root()
-    stale = [path for path, text in schemas().items() if not _is(root / path, text)]
-    for path in stale:
-        print(f"{path}: {'stale, run dlc schema' if args.check else 'written'}")
-        if not args.check:
-            (root / path).write_text(schemas()[path])
-    return int(bool(stale) and args.check)
+    stale = {path: text for path, text in schemas().items() if not _is(root / path, text)}
+    if args.check and stale:
+        raise SpecError("\n".join(f"{path}: not what the models say" for path in stale), "dlc schema")
+    for path, text in stale.items():
+        (root / path).write_text(text)
+        print(path)
+    return 0
 
 
 def _is(path: Path, text: str) -> bool:

@@ -30,11 +30,3 @@ def test_ranks_of_two_hosts_learn_together_and_agree_on_the_loss(image: Image, t
         assert min(first["accuracy"], second["accuracy"]) >= 0.95, job.report()
         assert len(list((job.opt_ml("algo-1") / "model").iterdir())) == 1
         assert not list((job.opt_ml("algo-2") / "model").glob("*")), "only rank 0 writes the model"
-
-
-def test_a_failing_host_ends_the_job_on_both(image: Image, tmp_path: Path) -> None:
-    script = Path(__file__).parent / "scripts" / "exit_three.py"
-    with Job(image, tmp_path, script, hosts=2, hyperparameters={STRATEGY[image.framework]: True}) as job:
-        codes = job.wait(seconds=120)
-        assert all(code != 0 for code in codes.values()), job.report()
-        assert "channel training holds no parquet file" in job.failure("algo-1") + job.failure("algo-2")

@@ -18,6 +18,8 @@ LOCAL_INSTANCE = "local"
 DISCOVERERS = {
     "DLC_HOSTS": "launch.discover_dlc_hosts",
     "resourceconfig.json": "launch.discover_resourceconfig",
+    "Slurm": "launch.discover_slurm",
+    "Kubernetes": "launch.discover_kubernetes",
     "single host": "launch.discover_single",
 }
 

@@ -1,4 +1,4 @@
-"""SageMaker Training Compiler requests, mapped to the XLA settings of plain PyTorch and TensorFlow (contract, section 4)."""
+"""Requests for SageMaker Training Compiler, mapped to the XLA settings of plain PyTorch and TensorFlow."""
 
 from __future__ import annotations
 

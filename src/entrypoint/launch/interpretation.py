@@ -50,6 +50,10 @@ class Interpretation(NamedTuple):
     context: Context
     launch: Launch
 
+    def with_decision(self, decision: Decision) -> Interpretation:
+        """The same, with one more decision made known."""
+        return self._replace(launch=self.launch._replace(decisions=(*self.launch.decisions, decision)))
+
 
 def read(environ: Mapping[str, str], root: str = "/") -> Request:
     """Read the config files, the environment and the hardware. Raises LaunchError: the first thing that is wrong."""
@@ -64,12 +68,12 @@ def read(environ: Mapping[str, str], root: str = "/") -> Request:
         devices=devices_module.detect(environ, root),
         job=job,
         strategy=strategy,
-        groups=_groups(job, cluster, strategy is not None),
+        groups=_groups(job, cluster, strategy is not None or bool(strategies.asked(job))),
     )
 
 
-def decide(request: Request) -> Interpretation:
-    """This host's processes. The user's code has to be in the code directory by now.
+def decide(request: Request, folder: str = "") -> Interpretation:
+    """This host's processes. `folder` shows the user's code, which is in the code directory unless it says otherwise.
 
     Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
     """
@@ -78,7 +82,7 @@ def decide(request: Request) -> Interpretation:
         cluster=request.cluster,
         devices=request.devices,
         job=job,
-        entry=entry_point.resolve(job.program, request.paths.code),
+        entry=entry_point.resolve(job.program, folder or request.paths.code),
         hosts=request.hosts,
         env=_environment(request._replace(job=job)),
         environ=request.environ,
@@ -91,6 +95,11 @@ def decide(request: Request) -> Interpretation:
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     decisions = (hosts, *launch.decisions, *compiler_decisions(job))
     return Interpretation(request, context, launch._replace(decisions=decisions))
+
+
+def python(environ: Mapping[str, str]) -> str:
+    """The interpreter of the user's code, which sees the image's packages."""
+    return f"{_venv(environ)}/bin/python"
 
 
 def _venv(environ: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from launch import interpretation, signals
+from launch import entry_point, interpretation, signals
 from launch.errors import SOFTWARE, USAGE, LaunchError
 from launch.paths import DEFAULT_BASE, Paths
 
@@ -48,9 +48,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _explain(as_json: bool, environ: Mapping[str, str]) -> int:
-    from launch import explain
+    from launch import explain, source
 
-    decided = interpretation.decide(interpretation.read(environ))
+    request = interpretation.read(environ)
+    code = source.locate(request.job, request.paths)
+    folder = code.visible_folder(request.paths)
+    decided = interpretation.decide(request, folder)
+    if os.path.isdir(folder) and os.listdir(folder):
+        entry_point.check(decided.context.entry, folder)
+    decided = decided.with_decision(code.decision)
     print(explain.as_json(decided) if as_json else explain.as_text(decided))
     return 0
 

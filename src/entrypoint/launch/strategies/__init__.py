@@ -66,11 +66,14 @@ def requested(job: Job, environ: Mapping[str, str], hosts: int) -> Request | Non
                 found=shown(stated),
             )
         return None if stated == "single" else Request("DLC_STRATEGY", stated)
-    asked = [request for request in REQUESTS if job.flag(request.source)]
     # The platform ignores a parameter server on a single host: there is nobody to share parameters with.
-    if hosts == 1:
-        asked = [request for request in asked if request.strategy != "tf_parameter_server"]
-    return asked[0] if asked else None
+    usable = [request for request in asked(job) if hosts > 1 or request.strategy != "tf_parameter_server"]
+    return usable[0] if usable else None
+
+
+def asked(job: Job) -> list[Request]:
+    """Every request that the job makes, whether or not it can be met."""
+    return [request for request in REQUESTS if job.flag(request.source)]
 
 
 def plan(context: Context, request: Request | None) -> Launch:

@@ -1,0 +1,205 @@
+"""Discovery: what hosts there are, from whichever of the sources speaks first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_folder import HOMOGENEOUS, hosts
+
+from launch import cluster, discover_resourceconfig
+from launch.discover_slurm import expand
+from launch.errors import LaunchError
+from launch.paths import Paths
+
+DATA = {"instance_group_name": "data", "instance_type": "ml.c5.xlarge", "hosts": ["algo-2"]}
+DNN = {"instance_group_name": "dnn", "instance_type": "ml.p4d.24xlarge", "hosts": ["algo-3", "algo-1"]}
+HETEROGENEOUS = {
+    "current_host": "algo-1",
+    "current_group_name": "dnn",
+    "current_instance_type": "ml.p4d.24xlarge",
+    "hosts": ["algo-1", "algo-2", "algo-3"],
+    "instance_groups": [DATA, DNN],
+    "network_interface_name": "eth0",
+}
+
+
+def parse(config: dict[str, Any]) -> cluster.Cluster:
+    return discover_resourceconfig.parse("resourceconfig.json", config)
+
+
+def discover(folder: Path, **environ: str) -> cluster.Cluster:
+    return cluster.discover(environ, Paths(str(folder)))
+
+
+def test_a_homogeneous_job_has_one_group_and_is_not_heterogeneous() -> None:
+    found = parse(hosts("algo-1", "algo-2", current="algo-2"))
+    assert found.current_group_hosts == ("algo-1", "algo-2")
+    assert not found.is_heterogeneous
+
+
+def test_hosts_of_a_group_keep_the_order_of_the_file() -> None:
+    found = parse(HETEROGENEOUS)
+    assert found.is_heterogeneous
+    assert found.current_group_hosts == ("algo-3", "algo-1")
+    assert found.hosts_of(["data", "dnn"]) == ("algo-2", "algo-3", "algo-1")
+
+
+def test_local_modes_short_form_has_no_groups_and_every_host_is_in_the_only_one() -> None:
+    found = parse({"current_host": "a", "hosts": ["a", "b"], "current_instance_type": "local"})
+    assert found.groups == ()
+    assert found.hosts_of(["homogeneousCluster"]) == ("a", "b")
+    assert (found.instance_type, found.network_interface) == ("local", "eth0")
+
+
+def test_topology_of_an_ultra_server_is_taken_along() -> None:
+    topology = [{"hostName": "algo-1", "capacityUnitId": "u"}]
+    assert parse({**HOMOGENEOUS, "topology": topology}).resource_config["topology"] == topology
+
+
+def test_groups_of_one_name_distribute_over_all_their_hosts() -> None:
+    same = [{**DNN, "hosts": [host]} for host in ("algo-1", "algo-2", "algo-3")]
+    found = parse({**HETEROGENEOUS, "instance_groups": same})
+    assert found.hosts_of(["dnn"]) == ("algo-1", "algo-2", "algo-3")
+
+
+def test_unsorted_hosts_keep_their_order_because_ranks_follow_the_file() -> None:
+    found = parse({"current_host": "algo-2", "hosts": ["algo-2", "algo-10", "algo-1"]})
+    assert found.hosts == ("algo-2", "algo-10", "algo-1")
+
+
+def test_a_group_name_that_no_group_has_leaves_the_host_without_mates() -> None:
+    assert parse({**HETEROGENEOUS, "current_group_name": "other"}).current_group_hosts == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"current_host": "algo-9"}, "current_host"),
+        ({"current_host": 3}, "current_host"),
+        ({"current_host": None}, "current_host"),
+        ({"hosts": []}, "hosts"),
+        ({"hosts": "algo-1"}, "hosts"),
+        ({"hosts": {"algo-1": 1}}, "hosts"),
+        ({"hosts": ["algo-1", "algo-1"]}, "hosts"),
+        ({"hosts": ["algo-1", ""]}, "hosts"),
+        ({"hosts": ["algo-1", "-oProxyCommand=x"]}, "hosts"),
+        ({"hosts": ["algo-1", "a b"]}, "hosts"),
+        ({"hosts": ["algo-1", "a\0"]}, "hosts"),
+        ({"hosts": ["algo-1", 2]}, "hosts"),
+        ({"instance_groups": {}}, "instance_groups"),
+        ({"instance_groups": [3]}, "instance_groups[0]"),
+        ({"instance_groups": [{**DNN, "hosts": ["algo-1", "algo-7"]}]}, "instance_groups[0].hosts"),
+        ({"instance_groups": [{**DNN, "hosts": []}]}, "instance_groups[0].hosts"),
+        ({"instance_groups": [{**DNN, "instance_group_name": 1}]}, "instance_groups[0].instance_group_name"),
+        ({"instance_groups": [DNN, {**DATA, "hosts": ["algo-1"]}]}, "instance_groups"),
+        ({"current_group_name": "data"}, "current_group_name"),
+        ({"current_group_name": ["dnn"]}, "current_group_name"),
+        ({"network_interface_name": ""}, "network_interface_name"),
+        ({"network_interface_name": "--x"}, "network_interface_name"),
+        ({"network_interface_name": 0}, "network_interface_name"),
+        ({"topology": "x"}, "topology"),
+    ],
+)
+def test_a_wrong_resourceconfig_is_named_by_file_and_key(change: dict[str, object], key: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        parse({**HETEROGENEOUS, **change})
+    assert str(error.value).startswith(f"resourceconfig.json: {key}; expected ")
+    assert "; found " in str(error.value)
+    assert error.value.exit_code == 65
+
+
+def test_without_any_word_the_host_is_alone(tmp_path: Path) -> None:
+    found = discover(tmp_path)
+    assert (found.source, found.hosts, found.current_host) == ("single host", ("algo-1",), "algo-1")
+
+
+def test_stated_hosts_come_before_every_other_source(tmp_path: Path) -> None:
+    found = discover(tmp_path, DLC_HOSTS="a, b", DLC_RANK="1", JOB_COMPLETION_INDEX="0", DLC_NUM_HOSTS="4")
+    assert (found.source, found.hosts, found.current_host) == ("DLC_HOSTS", ("a", "b"), "b")
+
+
+def test_one_stated_host_needs_no_rank(tmp_path: Path) -> None:
+    assert discover(tmp_path, DLC_HOSTS="10.0.0.1").current_host == "10.0.0.1"
+
+
+@pytest.mark.parametrize("rank", ["", "2", "-1", "x", "²"])
+def test_a_rank_outside_of_the_stated_hosts_is_an_error(tmp_path: Path, rank: str) -> None:
+    with pytest.raises(LaunchError, match=r"DLC_RANK.*a number from 0 to 1"):
+        discover(tmp_path, DLC_HOSTS="a,b", DLC_RANK=rank)
+
+
+def test_a_stated_interface_is_used_where_the_platform_names_none(tmp_path: Path) -> None:
+    assert discover(tmp_path, DLC_HOSTS="a", DLC_NETWORK_INTERFACE="ib0").network_interface == "ib0"
+
+
+@pytest.mark.parametrize(
+    ("node_list", "names"),
+    [
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[08-11,20]", ["n08", "n09", "n10", "n11", "n20"]),
+        ("r[1-2]n[1-2],x", ["r1n1", "r1n2", "r2n1", "r2n2", "x"]),
+        ("g[1,3]-ib", ["g1-ib", "g3-ib"]),
+    ],
+)
+def test_slurms_node_lists_are_expanded(node_list: str, names: list[str]) -> None:
+    assert list(expand(node_list)) == names
+
+
+@pytest.mark.parametrize("node_list", ["n[", "n[1", "n]", "n[1-]", "n[3-1]", "n[]", ",", "a,,b", "n[1-999999999]"])
+def test_a_malformed_node_list_is_an_error(node_list: str) -> None:
+    with pytest.raises(LaunchError, match="SLURM_STEP_NODELIST"):
+        list(expand(node_list))
+
+
+def test_a_slurm_step_is_a_cluster(tmp_path: Path) -> None:
+    found = discover(
+        tmp_path, SLURM_STEP_NODELIST="n[1-2]", SLURM_NODEID="1", SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_JOB_ID="7"
+    )
+    assert (found.source, found.hosts, found.current_host) == ("Slurm", ("n1", "n2"), "n2")
+
+
+def test_two_tasks_on_a_slurm_node_are_an_error_with_its_remedy(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="srun --ntasks-per-node=1"):
+        discover(tmp_path, SLURM_STEP_NODELIST="n1", SLURM_NODEID="0", SLURM_STEP_TASKS_PER_NODE="2")
+
+
+def test_a_batch_script_outside_of_a_step_is_one_host(tmp_path: Path) -> None:
+    assert discover(tmp_path, SLURM_JOB_NODELIST="n[1-2]", SLURM_NODEID="0").source == "single host"
+
+
+def test_an_indexed_job_is_a_cluster_behind_its_service(tmp_path: Path) -> None:
+    found = discover(tmp_path, JOB_COMPLETION_INDEX="1", DLC_NUM_HOSTS="3", HOSTNAME="train-1", DLC_SERVICE="headless")
+    assert found.hosts == ("train-0.headless", "train-1.headless", "train-2.headless")
+    assert found.current_host == "train-1.headless"
+
+
+def test_the_replicas_of_a_job_set_are_one_cluster(tmp_path: Path) -> None:
+    found = discover(
+        tmp_path,
+        JOB_COMPLETION_INDEX="0",
+        DLC_NUM_HOSTS="2",
+        HOSTNAME="pt-workers-1-0",
+        JOBSET_NAME="pt",
+        REPLICATED_JOB_REPLICAS="2",
+        JOB_INDEX="1",
+    )
+    assert found.hosts == ("pt-workers-0-0.pt", "pt-workers-0-1.pt", "pt-workers-1-0.pt", "pt-workers-1-1.pt")
+    assert found.current_host == "pt-workers-1-0.pt"
+
+
+def test_pods_whose_number_nobody_states_are_jobs_of_their_own(tmp_path: Path) -> None:
+    assert discover(tmp_path, JOB_COMPLETION_INDEX="1", HOSTNAME="train-1").source == "single host"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"DLC_NUM_HOSTS": "x"}, {"JOB_COMPLETION_INDEX": "3"}, {"HOSTNAME": "train"}, {"DLC_NUM_HOSTS": "0"}]
+)
+def test_a_wrong_kubernetes_variable_is_an_error(tmp_path: Path, wrong: dict[str, str]) -> None:
+    right = {"JOB_COMPLETION_INDEX": "1", "DLC_NUM_HOSTS": "3", "HOSTNAME": "train-1"}
+    with pytest.raises(LaunchError) as error:
+        discover(tmp_path, **{**right, **wrong})
+    assert error.value.exit_code == 78

@@ -22,6 +22,10 @@ from dlc.progress import Progress, Step
 # Local images are stored as they will be run: compressing them would take most of a build.
 CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
 CLASSIC_OUTPUT = "type=docker"
+# An image that is removed while another one is unpacked can take a snapshot with it that both share: containerd
+# collects it although it was just found. Everything is cached by then, so the build is simply run again.
+LOST_SNAPSHOT = r"parent snapshot \S+ does not exist"
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,22 @@ def build(
     """
     output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
     text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
-    progress = Progress()
     log.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    with log.open("w") as handle:
+    for attempt in range(ATTEMPTS):
+        progress = Progress()
+        code = _bake(text, engine, log, progress, on_step)
+        if not (code and attempt + 1 < ATTEMPTS and re.search(LOST_SNAPSHOT, progress.failure()[2])):
+            break
+    images.remove_dangling(engine)
+    if code:
+        raise failure(progress, log)
+    return time.monotonic() - start
+
+
+def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Callable[[Step], None]) -> int:
+    """One run of bake; its exit code."""
+    with log.open("a") as handle:
 
         def line(text: str) -> None:
             handle.write(text + "\n")
@@ -64,21 +80,20 @@ def build(
 
         # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
         argv = ["docker", "buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false"]
-        code = stream(argv, line, env=engine.environment, stdin=text)
-    images.remove_dangling(engine)
-    if code:
-        raise failure(progress, log)
-    return time.monotonic() - start
+        return stream(argv, line, env=engine.environment, stdin=text)
 
 
 def failure(progress: Progress, log: Path) -> DlcError:
     """The error that a failed build is reported as."""
-    step, lines = progress.failure()
+    step, command, lines = progress.failure()
     text = f"{step} failed:\n{lines}\n  log: {log}"
     if re.search(r"no space left on device|ENOSPC", lines):
         return DiskError(text, "free space where the engine keeps its data: docker system df, docker builder prune")
-    if step.startswith("the build") and re.search(r"pull access denied|failed to resolve|not found", lines):
-        return BaseImageError(text, "check base.image: docker pull shows whether it exists")
+    if command.startswith("load metadata for "):
+        base = command.removeprefix("load metadata for ")
+        return BaseImageError(
+            f"base image {base}: {lines}\n  log: {log}", "check base.image: docker pull shows whether it exists"
+        )
     if "the base image's Python is" in lines:
         return BaseImageError(text, "choose another base.image or another python")
     return BuildError(text, "mend the step and run again: finished steps are cached")

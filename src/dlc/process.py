@@ -91,6 +91,7 @@ def stream(
         return child.wait()
     finally:
         end_group(child)
+        child.stdout.close()
 
 
 def end_group(child: subprocess.Popen[str], grace: float = 10.0) -> None:

@@ -33,6 +33,7 @@ class Progress:
     failed: str = ""
     _names: dict[str, tuple[str, str]] = field(default_factory=dict)
     _output: dict[str, deque[str]] = field(default_factory=dict)
+    _errors: dict[str, str] = field(default_factory=dict)
     _last: deque[str] = field(default_factory=lambda: deque(maxlen=KEEP_LINES))
 
     def feed(self, line: str) -> Step | None:
@@ -43,6 +44,7 @@ class Progress:
             self.running[match[1]] = match[2]
         elif match := FAILED.match(line):
             self.failed = self.failed or match[1]
+            self._errors.setdefault(match[1], match[2])
         elif match := OUTPUT.match(line):
             self._output.setdefault(match[1], deque(maxlen=KEEP_LINES)).append(match[2])
         elif match := DONE.match(line):
@@ -51,10 +53,11 @@ class Progress:
             return self._end(match[1], 0.0, cached=True)
         return None
 
-    def failure(self) -> tuple[str, str]:
-        """Name of the failed step and the last lines it printed; without a failed step, the last lines of all."""
-        name = self._names.get(self.failed, ("the build", ""))[0]
-        return name, "\n".join(self._output.get(self.failed) or self._last)
+    def failure(self) -> tuple[str, str, str]:
+        """The failed step's name, its command, and its last lines, or BuildKit's error where it printed none."""
+        name, command = self._names.get(self.failed, ("the build", ""))
+        printed = "\n".join(self._output.get(self.failed, ()))
+        return name, command, printed or self._errors.get(self.failed) or "\n".join(self._last)
 
     def _end(self, number: str, seconds: float, *, cached: bool) -> Step | None:
         self.running.pop(number, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import time
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if remaining.selected:
         revision, epoch = build.revision_and_epoch(root)
         inputs = host.collect(remaining, root, cache_folder(), epoch)
-        log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-build.log"
+        log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-build.log"
         seconds = build.build(
             remaining, engine, inputs, log, epoch=epoch, revision=revision, on_step=_show
         )  # fmt: skip
@@ -77,5 +78,6 @@ def _report(results: Sequence[build.Result], engine: Engine) -> None:
         print(f"  size    {result.size / 1e9:.2f} GB")
     last = results[-1]
     where = f"DOCKER_HOST={engine.host} " if engine.host else ""
-    package = "torch" if "pytorch" in last.id else "tensorflow"
+    framework = last.id.partition("-")[0]
+    package = {"pytorch": "torch"}.get(framework, framework)
     print(f"next: {where}docker run --rm {last.ref} {shlex.join(['python', '-c', f'import {package}'])}")

@@ -41,7 +41,7 @@ def test_failure_names_command_code_and_last_lines() -> None:
             [
                 sys.executable,
                 "-c",
-                "import sys; sys.exit('why it failed') if False else print('why it failed'); sys.exit(5)",
+                "import sys; print('why it failed'); sys.exit(5)",
             ]
         )
 
@@ -74,8 +74,8 @@ def test_stream_hands_over_each_line_and_takes_stdin() -> None:
 
 def test_interrupted_stream_ends_the_whole_process_group(tmp_path: Path) -> None:
     script = (
-        "import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(120)']);"
-        "print(child.pid, flush=True); time.sleep(120)"
+        "import subprocess, sys, time; sleep = 'import time; time.sleep(120)';"
+        "print(subprocess.Popen([sys.executable, '-c', sleep]).pid, flush=True); time.sleep(120)"
     )
     seen: list[int] = []
 

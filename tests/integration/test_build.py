@@ -1,0 +1,175 @@
+"""`dlc build` on a real engine, with a framework of one small package: built, skipped, kept secret, cleaned up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlc.cache import cache_folder
+from dlc.tree import find_root
+from harness.engine import connect, docker
+
+pytestmark = pytest.mark.integration
+
+REF = "dlc-toy/toy:1.17-training-cpu-py311"
+SPEC = """\
+framework: toy
+version: "1.17"
+job: training
+packages: {framework: [six==1.17.0], training: [], source: []}
+repository: dlc-toy
+variants:
+  - {device: cpu, python: "3.11"}
+"""
+BUILD_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def checkout(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of the sources with one more framework: a buildspec, a Dockerfile and a lock that dlc itself resolves."""
+    root = tmp_path_factory.mktemp("checkout")
+    for folder in ("buildspec", "docker", "src/entrypoint"):
+        shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "buildspec/toy").mkdir()
+    (root / "buildspec/toy/1.17-training.yml").write_text(SPEC)
+    (root / "docker/toy").mkdir()
+    shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")
+    locked = dlc(root, "lock", "toy-*")
+    assert locked.returncode == 0, locked.stderr
+    yield root
+    docker("image", "rm", "--force", REF, check=False)
+
+
+@pytest.fixture(scope="module")
+def built(checkout: Path) -> Path:
+    done = dlc(checkout, "build", "toy-*")
+    assert done.returncode == 0, done.stderr
+    return checkout
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "dlc", *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, **connect().environment, **more}
+
+
+def dlc(root: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    settings = environment(**more)
+    return subprocess.run(
+        command(*words), cwd=root, env=settings, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
+
+
+def inspect() -> dict[str, Any]:
+    [found] = json.loads(docker("image", "inspect", REF).stdout)
+    return dict(found)
+
+
+def processes(text: str) -> list[str]:
+    """Command lines on this host, containers' included, that hold a text."""
+    lines = [path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in _command_lines()]
+    return [line for line in lines if text in line]
+
+
+def _command_lines() -> list[Path]:
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+
+
+def test_new_framework_needs_no_python_and_its_image_runs(built: Path) -> None:
+    done = docker("run", "--rm", REF, "python", "-c", "import six; print(six.__version__)")
+    assert done.stdout == "1.17.0\n"
+
+
+def test_result_names_reference_digest_size_seconds_and_the_next_command(built: Path) -> None:
+    [result] = json.loads(dlc(built, "build", "toy-*", "--json").stdout)
+    assert result["ref"] == REF
+    assert result["digest"] == inspect()["Id"]
+    assert result["size"] > 50_000_000
+    text = dlc(built, "build", "toy-*").stdout
+    assert f"docker run --rm {REF} " in text.splitlines()[-1]
+
+
+def test_equal_content_key_builds_nothing(built: Path) -> None:
+    before = inspect()
+    done = dlc(built, "build", "toy-*")
+    assert "up to date" in done.stdout
+    assert "RUN" not in done.stderr
+    assert inspect()["Id"] == before["Id"]
+
+
+def test_changed_launcher_rebuilds_only_its_small_layer(built: Path) -> None:
+    before = inspect()
+    with (built / "src/entrypoint/launcher.py").open("a") as launcher:
+        launcher.write("# one more line\n")
+    done = dlc(built, "build", "toy-*")
+    assert done.returncode == 0, done.stderr
+    assert "install-python-packages" not in done.stderr
+    old, new = before["RootFS"]["Layers"], inspect()["RootFS"]["Layers"]
+    assert len(old) == len(new)
+    assert [old == new for old, new in zip(old, new, strict=True)].count(False) <= 2
+
+
+def test_secrets_and_proxies_reach_the_build_and_no_layer_log_or_label(built: Path, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine example.invalid login someone password correct-horse\n")
+    with (built / "docker/toy/Dockerfile").open("a") as recipe:
+        recipe.write('RUN --mount=type=secret,id=netrc test -s /run/secrets/netrc && test -n "$NO_PROXY"\n')
+    done = dlc(built, "build", "toy-*", NETRC=str(netrc), NO_PROXY="battery.invalid")
+    assert done.returncode == 0, done.stderr
+    archive = tmp_path / "image.tar"
+    docker("save", "--output", str(archive), REF)
+    traces = [archive.read_bytes(), _newest_log().read_bytes(), done.stdout.encode(), done.stderr.encode()]
+    for secret in (b"correct-horse", b"battery.invalid"):
+        assert not any(secret in trace for trace in traces)
+
+
+def _newest_log() -> Path:
+    return max((cache_folder() / "logs").glob("*-build.log"))
+
+
+def test_failing_step_is_reported_with_its_last_lines_and_the_log(built: Path) -> None:
+    done = dlc(built, "build", "toy-*", "--set", "os_packages=[no-such-package]")
+    assert done.returncode == 70
+    assert "Unable to locate package no-such-package" in done.stderr
+    assert Path(done.stderr.partition("log: ")[2].split()[0]).is_file()
+    assert "Traceback" not in done.stderr
+
+
+def test_base_image_that_does_not_exist_is_named(built: Path) -> None:
+    done = dlc(built, "build", "toy-*", "--set", "base.image=no-such-image.invalid/none:1")
+    assert done.returncode == 68
+    assert "no-such-image.invalid/none:1" in done.stderr
+
+
+def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(built: Path) -> None:
+    recipe = built / "docker/toy/Dockerfile"
+    recipe.write_text(recipe.read_text() + "RUN sleep 8.125\n")
+    argv = command("build", "toy-*")
+    child = subprocess.Popen(
+        argv, cwd=built, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + BUILD_SECONDS
+    while not processes("sleep 8.125") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(child.pid, signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    while (left := processes("sleep 8.125") + processes("buildx bake")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+    done = dlc(built, "build", "toy-*")
+    assert done.returncode == 0, done.stderr

@@ -29,6 +29,18 @@ def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
     return found
 
 
+def framework_version(tree: Tree, variant: Variant) -> str:
+    """The locked version of the framework itself. Raises LockError when the lock holds none."""
+    name = normal_name(variant.framework_requirements[0])
+    found = locked_versions(tree, variant)
+    if name not in found:
+        path = f"{variant.lock_folder}/{FILES[0]}"
+        raise LockError(
+            f"{path}: expected {variant.framework_requirements[0]}, found no {name}", f"dlc lock {variant.id}"
+        )
+    return found[name]
+
+
 def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] = (), sets: Sequence[str] = ()) -> None:
     """Raise one LockError for all variants whose lock is missing or was made from other requirements.
 

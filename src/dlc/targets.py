@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dlc.content_key import content_key
-from dlc.locked import locked_versions
+from dlc.locked import framework_version
 from dlc.recipe import require_fit
 from dlc.tree import Tree, text
-from dlc.variant import Variant, normal_name
+from dlc.variant import Variant
 
 ROOTFS_RECIPE = "FROM scratch\nADD rootfs.tar /\n"
 KEY_LABEL = "org.dlc.content-key"
@@ -101,7 +101,7 @@ def _keyed(target: Target, parent: Target | None, tree: Tree) -> Target:
 def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
     """What the image says of itself. Revision and date are added to the bake file: they are not content."""
     header, settings = variant.header, variant.settings
-    version = locked_versions(tree, variant)[normal_name(variant.framework_requirements[0])]
+    version = framework_version(tree, variant)
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"
     return {
         **settings.labels,

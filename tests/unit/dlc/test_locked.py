@@ -72,3 +72,10 @@ def test_the_versions_of_an_image_are_those_of_all_its_files() -> None:
     tree = specimen()
     variant = load_variants(tree, ["pytorch-*"])[0]
     assert locked_versions(tree, variant) == {"torch": "2.13.0+cpu", "transformers": "5.23.0", "numpy": "2.4.6"}
+
+
+def test_a_lock_that_lacks_the_framework_itself_is_an_error() -> None:
+    tree = specimen()
+    first = tree[f"{FOLDER}/framework.txt"].data.decode().partition("\n")[0]
+    with pytest.raises(LockError, match=r"framework.txt: expected torch==2.13.0\+cpu, found no torch"):
+        make_plan(changed(tree, f"{FOLDER}/framework.txt", f"{first}\nnumpy==2.4.6\n"))

@@ -32,8 +32,8 @@ LEFT_OVERS = (
     "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/debconf", "/var/log", "/tmp", "/var/tmp", "/root", "/build",
     "/built", "/run/secrets", "/scripts", "/tools", "/wheels", "/lock",
 )  # fmt: skip
-# What Debian's root account and debconf need; none of it is a cache that can be filled again. Empty files (logs of logins,
-# apt's locks) come with Debian's packages and hold nothing.
+# What Debian's root account and debconf need; none of it is a cache that can be filled again. Empty files (logs of
+# logins, apt's locks) come with Debian's packages and hold nothing.
 KEPT = re.compile(r"/root/\.(bashrc|profile)|/var/cache/debconf/(config|passwords|templates)\.dat")
 # A whole line, as in a key file: sources of TLS libraries hold the words in quotes.
 PRIVATE_KEY_LINE = r"^-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----[[:space:]]*$"

@@ -44,6 +44,7 @@ def as_data(interpretation: Interpretation) -> dict[str, Any]:
         "devices": request.devices._asdict(),
         "strategy": launch.strategy,
         "env": added(context.env, request.environ),
+        "before": [_process(process, request.environ) for process in launch.before],
         "processes": [_process(process, request.environ) for process in launch.processes],
         "decisions": [decision._asdict() for decision in launch.decisions],
     }

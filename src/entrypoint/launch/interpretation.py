@@ -42,6 +42,25 @@ class Request(NamedTuple):
         """The hosts of the distributed group in rank order; () when nothing is distributed."""
         return self.cluster.hosts_of(self.groups) if self.strategy else ()
 
+    @property
+    def talks_to_others(self) -> bool:
+        """Whether this host has to find another one."""
+        return len(self.cluster.hosts) > 1
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The hosts whose processes are the training; below MPI that is the leader's mpirun, the others serve it."""
+        if len(self.group_hosts) < 2:
+            return ()
+        return self.hosts[:1] if self.strategy and self.strategy.strategy == "mpi" else self.hosts
+
+    @property
+    def group_hosts(self) -> tuple[str, ...]:
+        """The hosts that end together. Without stated groups each group is a job of its own."""
+        if not self.strategy:
+            return ()
+        return self.cluster.hosts if GROUPS in self.job.parameters else self.hosts
+
 
 class Interpretation(NamedTuple):
     """The request and this host's part in it."""
@@ -60,7 +79,7 @@ def read(environ: Mapping[str, str], root: str = "/") -> Request:
     paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
     cluster = cluster_module.discover(environ, paths)
     job = job_module.read(environ, paths)
-    strategy = strategies.requested(job, environ, len(cluster.hosts))
+    strategy = strategies.requested(job, environ, len(cluster.hosts), installed(_venv(environ)))
     return Request(
         environ=environ,
         paths=paths,

@@ -30,7 +30,6 @@ class Launch(NamedTuple):
     strategy: str
     processes: tuple[ProcessSpec, ...]
     decisions: tuple[Decision, ...] = ()
-    # Processes of this host serve the leader (an MPI daemon, a parameter server): they end, well, when it has ended.
-    serves_leader: bool = False
+    before: tuple[ProcessSpec, ...] = ()  # run to a good end first, one after the other
     files: Mapping[str, str] = {}  # path to content: private files that the processes read
     needs_ssh: bool = False  # hosts of the group reach each other over ssh with this job's own keys

@@ -1,4 +1,4 @@
-"""Runs a job on this host: code in place, requirements installed, peers there, processes supervised to their end."""
+"""Runs a job on this host: group joined, code in place, requirements installed, processes supervised to their end."""
 
 from __future__ import annotations
 
@@ -9,39 +9,59 @@ from collections.abc import Iterable, Mapping
 from launch import entry_point, failure, interpretation, programs, signals, source, supervise
 from launch.errors import CANNOT_CREATE, LaunchError
 from launch.install import installation
-from launch.interpretation import Interpretation, Request
+from launch.interpretation import Request
 from launch.outcome import Outcome
-from launch.paths import Paths
-from launch.process_spec import ProcessSpec
+from launch.process_spec import Launch, ProcessSpec
 from launch.source import S3, Source
+from launch.switches import seconds
 
 
 def train(environ: Mapping[str, str]) -> int:
     """Run the job; the exit code of the user's own code where it has one. Raises LaunchError before anything starts."""
     request = interpretation.read(environ)
-    _make_folders(request.paths)
-    settings = supervise.Settings(host=request.cluster.current_host)
-    outcome = _run(request, settings)
-    outcome = failure.check_disk(outcome, (request.paths.model, request.paths.output), request.cluster.current_host)
-    failure.write(request.paths.failure, outcome)
+    settings = _settings(request)
+    paths = request.paths
+    for folder in (paths.model, paths.output_data, paths.output_intermediate, paths.code):
+        _make_folder(folder)
+    if request.talks_to_others:
+        from launch.group_run import in_group  # a host alone has no use for sockets and threads
+
+        outcome = in_group(request, settings, lambda joined: _run(request, joined))
+    else:
+        outcome = _run(request, settings)
+    outcome = failure.check_disk(outcome, (paths.model, paths.output), settings.host)
+    failure.write(paths.failure, outcome)
     return outcome.exit_code
 
 
+def _settings(request: Request) -> supervise.Settings:
+    environ = request.environ
+    return supervise.Settings(
+        host=request.cluster.current_host,
+        stop_grace=seconds(environ, "DLC_STOP_GRACE", supervise.STOP_GRACE),
+        end_grace=seconds(environ, "DLC_END_GRACE", supervise.END_GRACE),
+        hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
+    )
+
+
 def _run(request: Request, settings: supervise.Settings) -> Outcome:
+    """From the user's code to the end of this host's part."""
+    getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate(request.job, request.paths)
-    outcome = _fetch(code, request, settings)
+    outcome = _fetch(code, request, getting_ready)
     if outcome.exit_code:
         return outcome
     plan = interpretation.decide(request)
     entry_point.check(plan.context.entry, request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
     signals.check()
+    _write_private_files(plan.launch)
     setup = installation(plan.context)
-    if setup is not None:
-        outcome = supervise.run([setup], settings)
+    for process in (*([setup] if setup else []), *plan.launch.before):
+        outcome = supervise.run([process], getting_ready)
         if outcome.exit_code:
             return outcome
-    return _run_group(plan, settings)
+    return supervise.run(plan.launch.processes, settings)
 
 
 def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outcome:
@@ -61,17 +81,11 @@ def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outc
     return Outcome(0)
 
 
-def _run_group(plan: Interpretation, settings: supervise.Settings) -> Outcome:
-    _wait_for_peers(plan.request)
-    return supervise.run(plan.launch.processes, settings)
-
-
-def _wait_for_peers(request: Request) -> None:
-    # A host that talks to nobody waits for nobody; SageMaker Studio's local mode has no name resolution at all.
-    if len(request.cluster.hosts) > 1 and request.environ.get("SM_STUDIO_LOCAL_MODE", "").lower() != "true":
-        from launch import peers  # a host alone has no use for the socket module
-
-        peers.wait(request.cluster.hosts)
+def _write_private_files(launch: Launch) -> None:
+    for path, content in launch.files.items():
+        _make_folder(os.path.dirname(path), mode=0o700)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(content)
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -79,15 +93,14 @@ def _say(lines: Iterable[str]) -> None:
         print(f"dlc: {line}", file=sys.stderr, flush=True)
 
 
-def _make_folders(paths: Paths) -> None:
-    for folder in (paths.model, paths.output_data, paths.output_intermediate, paths.code):
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise LaunchError(
-                CANNOT_CREATE,
-                "cannot be created",
-                where=folder,
-                expected="a writable folder",
-                found=os.strerror(error.errno or 0),
-            ) from error
+def _make_folder(folder: str, mode: int = 0o777) -> None:
+    try:
+        os.makedirs(folder, mode, exist_ok=True)
+    except OSError as error:
+        raise LaunchError(
+            CANNOT_CREATE,
+            "cannot be created",
+            where=folder,
+            expected="a writable folder",
+            found=os.strerror(error.errno or 0),
+        ) from error

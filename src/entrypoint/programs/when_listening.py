@@ -1,6 +1,6 @@
-"""Waits until a server listens, then becomes the command that follows.
+"""Waits until servers listen, then becomes the command that follows, if any.
 
-Usage: when_listening.py HOST PORT SECONDS COMMAND [ARGUMENT...]
+Usage: when_listening.py SECONDS HOST PORT [HOST PORT...] -- [COMMAND [ARGUMENT...]]
 """
 
 import os
@@ -12,9 +12,8 @@ PAUSE = 0.1  # seconds between two attempts
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
 
 
-def wait(host: str, port: int, seconds: float) -> bool:
-    """Whether somebody listens on the port before the time is up."""
-    end = time.monotonic() + seconds
+def wait(host: str, port: int, end: float) -> bool:
+    """Whether somebody listens on the port before `end`, a time of the monotonic clock."""
     while time.monotonic() < end:
         try:
             socket.create_connection((host, port), timeout=5).close()
@@ -26,12 +25,18 @@ def wait(host: str, port: int, seconds: float) -> bool:
 
 
 def main() -> int:
-    """Become the command, or say who did not answer."""
-    host, port, seconds, *command = sys.argv[1:]
-    if wait(host, int(port), float(seconds)):
+    """Become the command, or say who does not answer."""
+    divider = sys.argv.index("--")
+    seconds, *addresses = sys.argv[1:divider]
+    command = sys.argv[divider + 1 :]
+    end = time.monotonic() + float(seconds)
+    for host, port in zip(addresses[::2], addresses[1::2]):
+        if not wait(host, int(port), end):
+            print(f"dlc: nobody listens on {host}, port {port}, after {seconds} s", file=sys.stderr)
+            return UNAVAILABLE
+    if command:
         os.execvp(command[0], command)
-    print(f"dlc: nobody listens on {host}:{port} after {seconds} s", file=sys.stderr)
-    return UNAVAILABLE
+    return 0
 
 
 if __name__ == "__main__":

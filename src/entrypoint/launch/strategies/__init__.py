@@ -10,6 +10,7 @@ from launch.context import Context
 from launch.errors import CONFIG, LaunchError, shown
 from launch.job import Job
 from launch.process_spec import Decision, Launch
+from launch.strategies import smdistributed
 
 # Each module has `plan(context) -> Launch`: pure, this host's processes only.
 STRATEGIES = {
@@ -20,7 +21,6 @@ STRATEGIES = {
     "tf_parameter_server": "launch.strategies.tf_parameter_server",
     "mpi": "launch.strategies.mpi",
     "horovod": "launch.strategies.horovod",
-    "smdistributed": "launch.strategies.smdistributed",
 }
 
 
@@ -35,6 +35,7 @@ class Request(NamedTuple):
 
     source: str
     strategy: str
+    decisions: tuple[Decision, ...] = ()  # where another strategy than the one asked for runs
 
 
 # In order of precedence, which is the platform's own (contract, section 3).
@@ -50,11 +51,23 @@ REQUESTS = (
 )
 
 
-def requested(job: Job, environ: Mapping[str, str], hosts: int) -> Request | None:
-    """The request that wins, None for a plain job of one process per host.
+def requested(job: Job, environ: Mapping[str, str], hosts: int, installed: frozenset[str]) -> Request | None:
+    """The request that wins, None for a plain job of one process per host. `installed`: see frameworks.py.
 
-    Raises LaunchError for a DLC_STRATEGY that does not exist.
+    Raises LaunchError for a DLC_STRATEGY or DLC_HOROVOD_CONTROLLER that does not exist.
     """
+    request = _first(job, environ, hosts)
+    if request is None:
+        return None
+    if request.strategy == "smdistributed":
+        strategy, decisions = smdistributed.substitute(job, job.program, installed)
+        return Request(request.source, strategy, decisions)
+    if request.strategy == "horovod" and _horovod_controller(environ) == "mpi":
+        return Request(request.source, "mpi", (Decision("Horovod below mpirun", "DLC_HOROVOD_CONTROLLER"),))
+    return request
+
+
+def _first(job: Job, environ: Mapping[str, str], hosts: int) -> Request | None:
     stated = environ.get("DLC_STRATEGY")
     if stated:
         if stated not in STRATEGIES:
@@ -76,6 +89,15 @@ def asked(job: Job) -> list[Request]:
     return [request for request in REQUESTS if job.flag(request.source)]
 
 
+def _horovod_controller(environ: Mapping[str, str]) -> str:
+    controller = environ.get("DLC_HOROVOD_CONTROLLER", "gloo")
+    if controller not in ("gloo", "mpi"):
+        raise LaunchError(
+            CONFIG, "controller", where="DLC_HOROVOD_CONTROLLER", expected="gloo or mpi", found=shown(controller)
+        )
+    return controller
+
+
 def plan(context: Context, request: Request | None) -> Launch:
     """This host's part of the job. Hosts outside the distributed group run the entry point as one plain process."""
     if request is None:
@@ -85,12 +107,13 @@ def plan(context: Context, request: Request | None) -> Launch:
             _load("single").plan(context),
             Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}"),
         )
-    return _with(_load(request.strategy).plan(context), Decision(f"strategy {request.strategy}", request.source))
+    launch = _load(request.strategy).plan(context)
+    return _with(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
 
 
 def _load(name: str) -> Strategy:
     return cast("Strategy", import_module(STRATEGIES[name]))
 
 
-def _with(launch: Launch, decision: Decision) -> Launch:
-    return launch._replace(decisions=(decision, *launch.decisions))
+def _with(launch: Launch, *decisions: Decision) -> Launch:
+    return launch._replace(decisions=(*decisions, *launch.decisions))

@@ -1,36 +1,18 @@
-"""Horovod: its gloo controller, which needs no ssh and no MPI, or mpirun where DLC_HOROVOD_CONTROLLER=mpi."""
+"""Horovod with its gloo controller, which needs neither ssh nor MPI."""
 
 from __future__ import annotations
 
 from launch import programs
 from launch.context import Context
-from launch.errors import CONFIG, LaunchError, shown
 from launch.network import thread_variables
 from launch.process_spec import Decision, Launch, ProcessSpec
-from launch.strategies import mpi
 
-CONTROLLERS = ("gloo", "mpi")
 RENDEZVOUS_PORT = 7778
 WAIT = 600  # seconds that ranks wait for one another: a host may be longer at installing its requirements
 
 
 def plan(context: Context) -> Launch:
-    """Every rank of this host as a process of its own; on the leader the rendezvous server that they meet at.
-
-    Raises LaunchError for a controller that does not exist.
-    """
-    controller = context.environ.get("DLC_HOROVOD_CONTROLLER", CONTROLLERS[0])
-    if controller not in CONTROLLERS:
-        raise LaunchError(
-            CONFIG,
-            "unknown controller",
-            where="DLC_HOROVOD_CONTROLLER",
-            expected=" or ".join(CONTROLLERS),
-            found=shown(controller),
-        )
-    if controller == "mpi":
-        launch = mpi.plan(context)
-        return launch._replace(decisions=(*launch.decisions, Decision("Horovod over MPI", "DLC_HOROVOD_CONTROLLER")))
+    """Every rank of this host as a process of its own; on the leader the rendezvous server that they meet at."""
     ranks = tuple(_rank(context, local_rank) for local_rank in range(context.processes_per_host))
     server = (_server(context),) if context.host_rank == 0 and _size(context) > 1 else ()
     return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
@@ -57,8 +39,8 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = context.leader
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(RENDEZVOUS_PORT)
         # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
-        waiting = (*programs.SYSTEM_PYTHON, programs.path("when_listening"), context.leader, str(RENDEZVOUS_PORT))
-        command = (*waiting, str(WAIT), *command)
+        waiting = programs.when_listening(WAIT, [(context.leader, RENDEZVOUS_PORT)])
+        command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": str(WAIT),

@@ -10,6 +10,7 @@ from launch import programs
 from launch.context import Context
 from launch.errors import CONFIG, LaunchError, shown
 from launch.process_spec import Decision, Launch
+from launch.strategies import smdistributed
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 PROCESSES = "sagemaker_mpi_num_processes"
@@ -17,9 +18,11 @@ PROCESSES = "sagemaker_mpi_num_processes"
 RANK_ENVIRONMENT = "rank_environment.json"  # what this host's ranks find in their environment
 CLIENT_CONFIG = "ssh_config"
 SERVER_CONFIG = "sshd_config"
+SSH_PORT = 7791  # of this job's own servers; 22 may be taken by the machine's
+WAIT = 900  # seconds that the leader waits for the other hosts' ssh servers
 
 
-def plan(context: Context, custom_options: str = CUSTOM_OPTIONS) -> Launch:
+def plan(context: Context) -> Launch:
     """mpirun on the group's first host, an ssh server on the others.
 
     Raises LaunchError for custom options that are no text or have an unclosed quote.
@@ -27,9 +30,9 @@ def plan(context: Context, custom_options: str = CUSTOM_OPTIONS) -> Launch:
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
     if context.host_rank:
         daemon = ("/usr/sbin/sshd", "-D", "-e", "-f", f"{context.run_dir}/{SERVER_CONFIG}")
-        server = context.process(daemon, "sshd", context.host_rank * context.processes_per_host)
-        return Launch("mpi", (server,), serves_leader=True, files=files, needs_ssh=True)
-    nccl_debug, custom = _custom(context, custom_options)
+        server = context.process(daemon, "sshd", context.host_rank * context.processes_per_host, essential=False)
+        return Launch("mpi", (server,), files=files, needs_ssh=True)
+    nccl_debug, custom = _custom(context)
     argv = (
         "mpirun",
         *_placement(context),
@@ -38,8 +41,12 @@ def plan(context: Context, custom_options: str = CUSTOM_OPTIONS) -> Launch:
         *custom,
         *_rank(context),
     )
-    launch = Launch("mpi", (context.process(argv, "mpirun", 0),), _decisions(context))
-    return launch._replace(files=files, needs_ssh=len(context.hosts) > 1)
+    launch = Launch("mpi", (context.process(argv, "mpirun", 0),), _decisions(context), files=files)
+    if len(context.hosts) == 1:
+        return launch
+    # ssh gives up at once where no server listens yet: another host may still install its requirements.
+    waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]])
+    return launch._replace(before=(context.process(waiting, "wait for ssh", 0),), needs_ssh=True)
 
 
 def _placement(context: Context) -> tuple[str, ...]:
@@ -67,8 +74,9 @@ def _transport(context: Context) -> tuple[str, ...]:
     )
 
 
-def _custom(context: Context, name: str) -> tuple[str, tuple[str, ...]]:
+def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
     """(NCCL_DEBUG's value, the other options as they are). `--NCCL_DEBUG V` is the platform's own notation."""
+    name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else smdistributed.CUSTOM_OPTIONS
     text = context.job.text(name)
     try:
         words = shlex.split(text)

@@ -38,12 +38,11 @@ def plan(context: Context) -> Launch:
             "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"index": rank, "type": "ps"}}),
             "CUDA_VISIBLE_DEVICES": "-1",  # the parameters live in host memory; the GPUs are the worker's
         },
-        # The leader's end is the job's end; the other hosts' servers are needed until then.
-        essential=rank != 0,
+        essential=False,  # it serves every host's worker, so it ends when the group does
     )
     why = "DLC_TF_CHIEF" if "DLC_TF_CHIEF" in context.environ else "the platform's name"
     decisions = (Decision(f"the first task is called {chief}", why),)
-    return Launch("tf_parameter_server", (server, worker), decisions, serves_leader=rank != 0)
+    return Launch("tf_parameter_server", (server, worker), decisions)
 
 
 def _cluster(context: Context, chief: str) -> dict[str, Any]:

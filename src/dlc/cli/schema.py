@@ -1,11 +1,11 @@
-"""`dlc schema`: writes the JSON Schemas of the buildspec files; for whoever changes the models."""
+"""`dlc schema`: writes what follows from the models, JSON Schemas and the table of settings; for who changes them."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "write the JSON Schemas of the buildspec files that are not fresh"
+HELP = "write the JSON Schemas and the documentation of settings anew where they are not fresh"
 EXAMPLE = "dlc schema"
 
 
@@ -15,13 +15,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write and name every schema file that is not fresh; with --check, raise SpecError with their names instead."""
+    """Write and name every derived file that is not fresh; with --check, raise SpecError with their names instead."""
+    from dlc import reference
     from dlc.errors import SpecError
     from dlc.schema import schemas
     from dlc.tree import find_root
 
     root = find_root()
-    stale = {path: text for path, text in schemas().items() if not _is(root / path, text)}
+    derived = {**schemas(), reference.DOCUMENT: reference.render((root / reference.DOCUMENT).read_text())}
+    stale = {path: text for path, text in derived.items() if not _is(root / path, text)}
     if args.check and stale:
         raise SpecError("\n".join(f"{path}: not what the models say" for path in stale), "dlc schema")
     for path, text in stale.items():

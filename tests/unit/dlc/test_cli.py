@@ -113,7 +113,8 @@ def test_plan_prints_every_target_in_order(capsys: pytest.CaptureFixture[str]) -
 def test_a_stale_schema_is_found_and_then_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(ROOT / "buildspec", tmp_path / "buildspec")
+    for folder in ("buildspec", "docs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     assert main(["schema", "--check"]) == 0
     (tmp_path / "buildspec/pins.schema.json").write_text("{}")

@@ -1,0 +1,32 @@
+"""The documentation of the buildspec has every setting, in words, and is fresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dlc.reference import BEGIN, DOCUMENT, END, render, table
+from dlc.tree import find_root
+from dlc.yaml_marks import parse
+
+ROOT = find_root(Path(__file__).parent)
+
+
+def test_the_committed_table_is_fresh() -> None:
+    text = (ROOT / DOCUMENT).read_text()
+    assert BEGIN in text
+    assert render(text) == text, "`dlc schema` writes it anew"
+
+
+def test_every_default_is_documented() -> None:
+    defaults, _ = parse((ROOT / "buildspec/defaults.yml").read_text(), "defaults.yml")
+    assert defaults is not None
+    paths = {path.split(".3.")[0].split(".org.")[0] for path, _ in defaults.leaves()}
+    assert {path for path in paths if f"| `{path}` |" not in table()} == set()
+
+
+def test_no_pattern_is_shown_to_people() -> None:
+    assert "^" not in table()
+
+
+def test_only_what_is_between_the_marks_is_written() -> None:
+    assert render(f"a\n{BEGIN}old\n{END}b\n") == f"a\n{BEGIN}{table()}{END}b\n"

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from dlc import mmdebstrap
 from dlc.content_key import content_key
 from dlc.locked import framework_version
 from dlc.recipe import require_fit
 from dlc.tree import Tree, text
 from dlc.variant import Variant
 
-ROOTFS_RECIPE = "FROM scratch\nADD rootfs.tar /\n"
 KEY_LABEL = "org.dlc.content-key"
 
 
@@ -44,8 +44,9 @@ def chain(variant: Variant, tree: Tree) -> tuple[Target, ...]:
 
 
 def _rootfs(suite: str) -> Target:
-    context = f"host:rootfs-{suite}"
-    return _keyed(Target(f"rootfs-{suite}", ROOTFS_RECIPE, context, inline=True), None, {})
+    """Our own minimal Debian. The command that makes its tar is a comment in its recipe, and so part of its key."""
+    recipe = f"# {' '.join(mmdebstrap.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    return _keyed(Target(f"rootfs-{suite}", recipe, f"host:rootfs-{suite}", inline=True), None, {})
 
 
 def _base(variant: Variant, rootfs: Target | None, tree: Tree) -> Target:

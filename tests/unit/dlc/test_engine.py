@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc import rootfs
+from dlc import mmdebstrap, rootfs
 from dlc.engine import packages
 from dlc.engine.connection import connect, find
 from dlc.engine.embedded import EmbeddedEngine
@@ -63,8 +63,8 @@ def test_folder_too_deep_for_a_socket_is_refused_before_anything_starts(tmp_path
 def test_base_file_system_is_named_after_how_it_is_made(tmp_path: Path) -> None:
     folders = {rootfs.folder(suite, tmp_path) for suite in ("bullseye", "bookworm", "trixie")}
     assert len(folders) == 3
-    assert "--include=ca-certificates,usr-is-merged" in rootfs.arguments("bookworm")
-    assert "--include=ca-certificates" in rootfs.arguments("bullseye")
+    assert "--include=ca-certificates,usr-is-merged" in mmdebstrap.arguments("bookworm")
+    assert "--include=ca-certificates" in mmdebstrap.arguments("bullseye")
 
 
 def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:

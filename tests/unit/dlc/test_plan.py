@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specimen import PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, specimen, unlocked
 
+from dlc import mmdebstrap
 from dlc.errors import LockError, RecipeError, SelectorError, SpecError
 from dlc.plan import Plan, make_plan
 from dlc.targets import KEY_LABEL
@@ -93,6 +94,13 @@ def test_a_new_a_renamed_and_an_executable_file_change_keys() -> None:
     assert differing({**tree, "docker/scripts/install.sh": SourceFile(script.data, True)}) == everything
     renamed = {path: file for path, file in tree.items() if file is not script}
     assert differing({**renamed, "docker/scripts/other.sh": script}) == everything
+
+
+def test_the_way_our_own_base_is_made_is_part_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = keys(specimen())
+    monkeypatch.setattr(mmdebstrap, "DPKG_OPTIONS", ())
+    after = keys(specimen())
+    assert all(before[name] != after[name] for name in before)
 
 
 def test_arguments_and_labels_change_keys_and_the_repository_name_does_not() -> None:

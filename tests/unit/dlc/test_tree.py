@@ -1,0 +1,53 @@
+"""The repository is read once, whole, and from wherever in it dlc is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlc.errors import SpecError
+from dlc.tree import SourceFile, below, find_root, read_tree, text
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for path in (
+        "buildspec/defaults.yml",
+        "docker/scripts/run.sh",
+        "src/entrypoint/launch/__pycache__/a.pyc",
+        "README.md",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    (tmp_path / "docker/scripts/run.sh").chmod(0o755)
+    (tmp_path / "docker/scripts/lost").symlink_to("nowhere")
+    return tmp_path
+
+
+def test_the_root_is_found_from_any_folder_below_it(checkout: Path) -> None:
+    for start in (checkout, checkout / "docker/scripts"):
+        assert find_root(start) == checkout
+
+
+def test_outside_any_checkout_the_root_is_the_one_that_dlc_is_in(tmp_path: Path) -> None:
+    assert find_root(tmp_path) == Path(__file__).parents[3]
+
+
+def test_what_reaches_an_image_is_read_and_nothing_else(checkout: Path) -> None:
+    assert read_tree(checkout) == {
+        "buildspec/defaults.yml": SourceFile(b"buildspec/defaults.yml"),
+        "docker/scripts/run.sh": SourceFile(b"docker/scripts/run.sh", executable=True),
+    }
+
+
+def test_files_below_a_folder_are_named_from_it() -> None:
+    tree = {"docker/base/Dockerfile": SourceFile(b""), "docker/base2/x": SourceFile(b"")}
+    assert list(below(tree, "docker/base")) == ["Dockerfile"]
+
+
+def test_a_file_that_is_missing_or_no_text_is_named() -> None:
+    with pytest.raises(SpecError, match=r"^a/b: expected this file, found none"):
+        text({}, "a/b")
+    with pytest.raises(SpecError, match=r"^a/b: expected UTF-8 text, found byte 0xff"):
+        text({"a/b": SourceFile(b"a\xff")}, "a/b")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 
 from dlc.cli import run
-from dlc.errors import DlcError, Interrupted
+from dlc.errors import DiskError, DlcError, Interrupted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,9 +24,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("dlc: interrupted", file=sys.stderr)
         return Interrupted.exit_code
     except BrokenPipeError:
-        # The reader (head, less) had enough. Python would complain again while it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()  # the reader (head, less) had enough
         return 0
+    except OSError as error:
+        _forget_stdout()
+        print(f"dlc: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return DiskError.exit_code if error.errno == errno.ENOSPC else DlcError.exit_code
+
+
+def _forget_stdout() -> None:
+    """Python would fail again, and aloud, when it flushes stdout at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def dlc(*argv: str) -> subprocess.CompletedProcess[str]:
+def dlc(*argv: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "dlc", *argv]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *PLUMBING])
@@ -139,6 +139,27 @@ def test_a_reader_that_had_enough_is_no_error() -> None:
         ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_is_an_error_with_its_own_code() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dlc", "plan"],
+            cwd=ROOT,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (74, "dlc: output: No space left on device\n")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "buildspec", tmp_path / "buildspec")
+    (tmp_path / "docs").write_text("a file where a folder should be")
+    done = dlc("schema", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, f"dlc: {tmp_path}/docs/buildspec.md: Not a directory\n")
 
 
 def test_outside_a_checkout_the_tool_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

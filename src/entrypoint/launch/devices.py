@@ -24,6 +24,7 @@ class Devices(NamedTuple):
     efa: bool = False
     efa_rdma: bool = False
     infiniband: bool = False  # an RDMA device that is not EFA
+    interfaces: tuple[str, ...] = ()  # network interfaces that exist
 
     @property
     def accelerators(self) -> int:
@@ -49,6 +50,7 @@ def detect(environ: Mapping[str, str], root: str = "/") -> Devices:
         efa=efa,
         efa_rdma=efa_rdma,
         infiniband=infiniband,
+        interfaces=tuple(_names(root, "sys/class/net")),
     )
 
 

@@ -15,7 +15,7 @@ from launch.context import Context
 from launch.devices import Devices
 from launch.environment import sm_variables
 from launch.errors import CONFIG, LaunchError, shown
-from launch.frameworks import installed
+from launch.frameworks import framework_variables, installed
 from launch.job import Job
 from launch.network import network_variables
 from launch.paths import DEFAULT_BASE, Paths
@@ -36,6 +36,7 @@ class Request(NamedTuple):
     job: Job
     strategy: strategies.Request | None
     groups: tuple[str, ...]  # names of the distributed groups
+    installed: frozenset[str]  # libraries of the image (frameworks.py)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -79,7 +80,8 @@ def read(environ: Mapping[str, str], root: str = "/") -> Request:
     paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
     cluster = cluster_module.discover(environ, paths)
     job = job_module.read(environ, paths)
-    strategy = strategies.requested(job, environ, len(cluster.hosts), installed(_venv(environ)))
+    libraries = installed(_venv(environ))
+    strategy = strategies.requested(job, environ, len(cluster.hosts), libraries)
     return Request(
         environ=environ,
         paths=paths,
@@ -88,6 +90,7 @@ def read(environ: Mapping[str, str], root: str = "/") -> Request:
         job=job,
         strategy=strategy,
         groups=_groups(job, cluster, strategy is not None or bool(strategies.asked(job))),
+        installed=libraries,
     )
 
 
@@ -108,7 +111,7 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         paths=request.paths,
         venv=_venv(request.environ),
         run_dir=request.environ.get("DLC_RUN_DIR") or DEFAULT_RUN_DIR,
-        installed=installed(_venv(request.environ)),
+        installed=request.installed,
     )
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
@@ -155,7 +158,7 @@ def _environment(request: Request) -> dict[str, str]:
     env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", "")]))
     env["CURRENT_HOST"] = request.cluster.current_host
     env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
-    env["SAGEMAKER_REGION"] = job.text("sagemaker_region") or environ.get("AWS_REGION", "")
+    env["SAGEMAKER_REGION"] = _region(request)
     env.update(sm_variables(request.cluster, request.devices, job, request.groups, paths, environ))
     return env
 
@@ -167,5 +170,10 @@ def _defaults(request: Request) -> dict[str, str]:
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": "7777",
         **network_variables(request.cluster, request.devices),
-        **compiler_variables(request.job, installed(_venv(request.environ)), request.paths),
+        **compiler_variables(request.job, request.installed, request.paths),
+        **framework_variables(request.installed, _region(request)),
     }
+
+
+def _region(request: Request) -> str:
+    return request.job.text("sagemaker_region") or request.environ.get("AWS_REGION", "")

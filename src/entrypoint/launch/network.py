@@ -9,6 +9,8 @@ from launch.devices import Devices
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
     """What a process that talks to other processes needs, wherever it runs."""
     variables = {"NCCL_SOCKET_IFNAME": cluster.network_interface}
+    if len(cluster.hosts) > 1 and cluster.network_interface in devices.interfaces:
+        variables["GLOO_SOCKET_IFNAME"] = cluster.network_interface
     if devices.num_gpus:
         variables["NCCL_DEBUG"] = "WARN"
     if devices.efa:

@@ -1,0 +1,46 @@
+"""The generated tables of docs/launcher.md: the variables that are set, and the switches that are read.
+
+`python src/entrypoint/launch/reference.py docs/launcher.md` writes them into the document, between their markers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from launch.switches import SWITCHES
+from launch.variables import VARIABLES
+
+
+def variables_table() -> str:
+    """The variables as a Markdown table."""
+    rows = [
+        f"| `{variable.name}` | {variable.when} | {'yes' if variable.user_wins else 'no'} | {variable.why} |"
+        for variable in VARIABLES
+    ]
+    return "\n".join(["| variable | set | yours wins | why |", "|---|---|---|---|", *rows])
+
+
+def switches_table() -> str:
+    """The switches as a Markdown table."""
+    rows = [f"| `{switch.name}` | {switch.default or '-'} | {switch.meaning} |" for switch in SWITCHES]
+    return "\n".join(["| switch | default | meaning |", "|---|---|---|", *rows])
+
+
+def refreshed(document: str) -> str:
+    """The document with both tables as they are now."""
+    for name, table in (("variables", variables_table()), ("switches", switches_table())):
+        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+        head, _, rest = document.partition(begin)
+        document = f"{head}{begin}{table}\n{end}{rest.partition(end)[2]}"
+    return document
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as file:
+        text = file.read()
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write(refreshed(text))

@@ -1,0 +1,68 @@
+"""Every variable that the launcher sets for the user's processes, when and why: the table in docs/launcher.md."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Variable(NamedTuple):
+    """A variable or a family of them (a name that ends with *)."""
+
+    name: str
+    when: str
+    why: str
+    user_wins: bool = True  # a value that the user set stays
+
+
+ALWAYS = "always"
+CONTRACT = "the platform's contract"
+
+VARIABLES = (
+    Variable("SM_*", ALWAYS, "what training scripts read: hosts, channels, hyperparameters, folders, hardware", False),
+    Variable("CURRENT_HOST", ALWAYS, CONTRACT, False),
+    Variable("SAGEMAKER_JOB_NAME", ALWAYS, CONTRACT, False),
+    Variable("SAGEMAKER_REGION", ALWAYS, CONTRACT, False),
+    Variable("PATH", ALWAYS, "the image's virtual environment comes first, the user's PATH after it", False),
+    Variable("PYTHONPATH", ALWAYS, "the code directory comes first, the user's PYTHONPATH after it", False),
+    Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not when 8 KB have gathered"),
+    Variable("MASTER_ADDR", ALWAYS, "first host of the distributed group, for torch.distributed"),
+    Variable("MASTER_PORT", ALWAYS, "7777, for torch.distributed"),
+    Variable("NCCL_SOCKET_IFNAME", ALWAYS, "the interface that the platform names; NCCL would try all, docker0 too"),
+    Variable(
+        "GLOO_SOCKET_IFNAME", "several hosts, and the interface exists", "gloo would take the host name's address"
+    ),
+    Variable("NCCL_DEBUG", "there are GPUs", "WARN: NCCL says why it fails"),
+    Variable("NCCL_PROTO", "torchrun and XLA; MPI with EFA", "simple: as the platform has it"),
+    Variable("FI_PROVIDER", "there is an EFA device", "efa: libfabric takes EFA and nothing slower"),
+    Variable("FI_EFA_USE_DEVICE_RDMA", "the EFA device reads remote memory", "1: it is used"),
+    Variable("RDMAV_FORK_SAFE", "there is an EFA device", "1: data loaders fork"),
+    Variable("OMP_NUM_THREADS", "several processes on the host", "each gets its share of the usable CPUs"),
+    Variable("PJRT_DEVICE", "strategy xla", "CUDA, NEURON or CPU, from the devices"),
+    Variable("CPU_NUM_DEVICES", "strategy xla on the CPU", "XLA devices of this host"),
+    Variable("GPU_NUM_DEVICES", "strategy xla on GPUs, or the Training Compiler", "what torch_xla takes as set up"),
+    Variable("TF_CONFIG", "strategies tf_*", "cluster and task of TensorFlow's distribution strategies", False),
+    Variable("CUDA_VISIBLE_DEVICES", "parameter servers", "-1: parameters live in host memory", False),
+    Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as the platform's TensorFlow toolkit has it"),
+    Variable("S3_REGION", "TensorFlow images", "the job's region, for TensorFlow's S3 file system"),
+    Variable("S3_USE_HTTPS", "TensorFlow images", "1: the same"),
+    Variable("HOROVOD_*", "strategy horovod", "rank, size, controller and rendezvous of each process", False),
+    Variable("HOROVOD_CPU_OPERATIONS", "strategy horovod", "gloo"),
+    Variable("HOROVOD_GLOO_TIMEOUT_SECONDS", "strategy horovod", "600: hosts may be minutes apart at their start"),
+    Variable("HOROVOD_GLOO_IFACE", "strategy horovod", "the interface that the platform names"),
+    Variable("SM_TRAINING_COMPILER_CONFIGURED", "Training Compiler, PyTorch", "1: what its torch_xla set"),
+    Variable(
+        "TF_XLA_FLAGS", "Training Compiler, TensorFlow", "--tf_xla_auto_jit=2: XLA without a change to the script"
+    ),
+    Variable("XLA_FLAGS", "Training Compiler's debug mode, TensorFlow", "XLA's programs go to output/data/compiler"),
+    Variable("PT_XLA_DEBUG", "Training Compiler's debug mode, PyTorch", "1"),
+    Variable("XLA_*", "Training Compiler's debug mode, PyTorch", "reports go to output/data/compiler"),
+    Variable("PIP_ROOT_USER_ACTION", "while requirements are installed", "ignore: in a container root is no mistake"),
+)
+
+
+def family_of(name: str) -> Variable | None:
+    """The table's entry for a variable: its own, else that of its family."""
+    own = next((variable for variable in VARIABLES if variable.name == name), None)
+    return own or next(
+        (item for item in VARIABLES if item.name.endswith("*") and name.startswith(item.name[:-1])), None
+    )

@@ -1,0 +1,58 @@
+"""The documentation's tables are complete and fresh."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from job_folder import JobFolder, hosts
+
+from launch import reference, variables
+from launch.strategies import REQUESTS
+from launch.switches import SWITCHES
+
+REFRESH = "python src/entrypoint/launch/reference.py docs/launcher.md"
+
+
+def test_the_tables_in_the_documentation_are_fresh() -> None:
+    document = Path("docs/launcher.md").read_text()
+    assert reference.refreshed(document) == document, REFRESH
+    assert reference.variables_table() in document
+    assert reference.switches_table() in document
+
+
+def test_every_variable_that_a_job_gets_is_in_the_table(tmp_path: Path) -> None:
+    for number, request in enumerate(REQUESTS):
+        job = JobFolder(tmp_path / str(number)).config("resourceconfig", hosts("algo-1", "algo-2")).code()
+        compiler = {"sagemaker_training_compiler_enabled": True, "sagemaker_training_compiler_debug_mode": True}
+        job.hyperparameters(**{request.source: True, **compiler}).env(DLC_NUM_GPUS="2", DLC_EFA="1")
+        for process in job.explain()["processes"]:
+            assert [name for name in process["env"] if variables.family_of(name) is None] == []
+
+
+def test_a_users_value_stays_exactly_where_the_table_says_so(tmp_path: Path) -> None:
+    job = JobFolder(tmp_path).config("resourceconfig", hosts("algo-1", "algo-2")).code()
+    job.hyperparameters(sagemaker_torch_distributed_enabled=True).env(DLC_NUM_GPUS="2", DLC_EFA="1")
+    for name in job.process()["env"]:
+        variable = variables.family_of(name)
+        own = job.environ.get(name)
+        job.environ[name] = "mine"
+        changed = name in job.process()["env"]
+        assert variable is not None
+        assert changed != variable.user_wins, name
+        job.environ.pop(name) if own is None else job.environ.update({name: own})
+
+
+def test_every_switch_that_the_source_reads_is_in_the_table_and_every_switch_is_read() -> None:
+    names: set[str] = set()
+    for path in Path("src/entrypoint").rglob("*.py"):
+        if path.name != "switches.py":
+            names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', path.read_text()))
+    assert names == {switch.name for switch in SWITCHES}
+
+
+def test_the_json_of_explain_is_one_object(tmp_path: Path) -> None:
+    data = JobFolder(tmp_path).code().hyperparameters().explain()
+    keys = {"cluster", "job", "devices", "strategy", "env", "before", "processes", "decisions"}
+    assert set(json.loads(json.dumps(data))) == keys

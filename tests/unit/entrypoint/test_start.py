@@ -1,0 +1,124 @@
+"""The launcher as it is started: isolated, without third-party code, on every Python that an image may have."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job_folder import JobFolder
+
+LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
+PYTHONS = [f"python3.{minor}" for minor in (9, 11, 13)]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobFolder:
+    """A job whose virtual environment is made of the Python that runs the tests."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin/python").symlink_to(sys.executable)
+    return JobFolder(tmp_path / "ml").env(DLC_VENV=str(venv))
+
+
+def found(python: str) -> str:
+    """That Python: on PATH, or among pyenv's, or where this machine has none the one that runs the tests."""
+    candidates = [
+        shutil.which(python),
+        *sorted(map(str, Path.home().glob(f".pyenv/versions/{python[6:]}.*/bin/python"))),
+    ]
+    working = [
+        path
+        for path in candidates
+        if path and subprocess.run([path, "-c", ""], capture_output=True, timeout=60, check=False).returncode == 0
+    ]
+    return working[0] if working else sys.executable
+
+
+def launch(job: JobFolder, *arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [python, "-I", "-S", *arguments], env=job.environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_it_explains_and_trains_on_every_python_of_an_image(job: JobFolder, python: str) -> None:
+    job.code(text="import sys; print('args', sys.argv[1:]); sys.exit(3)").hyperparameters(lr=0.1)
+    interpreter = found(python)
+    explained = launch(job, LAUNCHER, "--explain=json", python=interpreter)
+    assert json.loads(explained.stdout)["job"]["arguments"] == ["--lr", "0.1"]
+    trained = launch(job, LAUNCHER, "train", python=interpreter)
+    assert (trained.returncode, trained.stdout) == (3, "args ['--lr', '0.1']\n")
+    assert "exited with code 3" in (job.base / "output/failure").read_text()
+
+
+@pytest.mark.parametrize("verb", ["train", "--explain"])
+def test_it_imports_nothing_but_the_standard_library(job: JobFolder, verb: str) -> None:
+    job.code().hyperparameters()
+    done = launch(job, "-X", "importtime", LAUNCHER, verb)
+    assert done.returncode == 0
+    modules = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    roots = {module.split(".")[0] for module in modules} - {"launch", "imported package"}
+    foreign = {root for root in roots if root not in sys.stdlib_module_names}
+    assert foreign == set()
+    # What alone would eat the 30 ms that a start may take.
+    assert roots & {"asyncio", "dataclasses", "inspect", "pathlib", "argparse", "logging", "urllib", "tarfile"} == set()
+
+
+def test_a_folder_full_of_modules_with_standard_names_changes_nothing(job: JobFolder) -> None:
+    """The working directory and the variables of the user do not reach the launcher's own interpreter."""
+    job.code(["json.py", "signal.py", "launch.py"], "raise SystemExit('shadowed')").code().hyperparameters()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", LAUNCHER, "--explain"],
+        env={**job.environ, "PYTHONPATH": str(job.base / "code")},
+        cwd=job.base / "code",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_explain_starts_and_writes_nothing(job: JobFolder) -> None:
+    job.code(text="open('started', 'w')").hyperparameters(sagemaker_mpi_enabled=True)
+    before = sorted(job.base.rglob("*"))
+    done = launch(job, LAUNCHER, "--explain")
+    assert done.returncode == 0
+    assert "mpirun" in done.stdout
+    assert sorted(job.base.rglob("*")) == before
+
+
+def test_any_other_command_is_executed_with_the_images_python_first(job: JobFolder) -> None:
+    done = launch(job, LAUNCHER, "python", "-c", "import sys; print(sys.argv, sys.executable)", "a b")
+    assert done.stdout == f"['-c', 'a b'] {job.environ['DLC_VENV']}/bin/python\n"
+    assert launch(job, LAUNCHER, "sh", "-c", "exit 7").returncode == 7
+
+
+def test_a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126(job: JobFolder) -> None:
+    assert launch(job, LAUNCHER, "no-such-command").returncode == 127
+    assert launch(job, LAUNCHER, str(job.base)).returncode == 126
+
+
+def test_without_a_command_it_shows_how_it_is_used(job: JobFolder) -> None:
+    done = launch(job, LAUNCHER)
+    assert done.returncode == 64
+    assert "usage: docker run IMAGE train" in done.stderr
+    assert launch(job, LAUNCHER, "--help").returncode == 0
+
+
+def test_requirements_are_installed_before_the_script_starts(job: JobFolder) -> None:
+    job.code(["requirements.txt"], "--no-index\n").code(text="print('trained')").hyperparameters()
+    done = launch(job, LAUNCHER, "train")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "trained")
+
+
+def test_requirements_that_cannot_be_installed_end_the_job_with_pips_own_words(job: JobFolder) -> None:
+    job.code(["requirements.txt"], "--no-index\nno-such-package-at-all\n").code(text="print('trained')")
+    done = launch(job.hyperparameters(), LAUNCHER, "train")
+    assert done.returncode == 1
+    assert "trained" not in done.stdout
+    assert "no-such-package-at-all" in (job.base / "output/failure").read_text()

@@ -17,7 +17,6 @@ from dlc.bake import bake_name, render
 from dlc.errors import RecipeError
 from dlc.host_inputs import HostInputs
 from dlc.plan import Plan, make_plan
-from dlc.targets import KEY_LABEL
 from dlc.tree import find_root, read_tree
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -46,10 +45,11 @@ def test_the_bake_file_of_a_known_repository_is_the_golden_one() -> None:
 
 
 def test_the_bake_file_of_this_repository_is_the_golden_one_but_for_content_keys() -> None:
-    value = baked(make_plan(read_tree(find_root(Path(__file__).parent))))
-    for target in value["target"].values():
-        target["labels"][KEY_LABEL] = "(content key)"
-    check_golden("bake.json", value)
+    plan = make_plan(read_tree(find_root(Path(__file__).parent)))
+    text = json.dumps(baked(plan))
+    for target in plan.targets:
+        text = text.replace(target.key, "(content key)")
+    check_golden("bake.json", json.loads(text))
 
 
 def test_only_selected_images_have_tags_and_outputs() -> None:

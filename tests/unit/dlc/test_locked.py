@@ -39,7 +39,7 @@ def test_with_set_the_remedy_repeats_how_the_images_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_of_the_three_files_must_be_there(name: str) -> None:
+def test_each_lock_file_must_be_there(name: str) -> None:
     tree = {path: file for path, file in specimen().items() if path != f"{FOLDER}/{name}"}
     assert f"{FOLDER}/{name}: expected this file, found none" in stale(tree)
 

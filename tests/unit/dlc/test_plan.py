@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from specimen import PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, specimen, unlocked
 
@@ -110,6 +110,7 @@ def test_arguments_and_labels_change_keys_and_the_repository_name_does_not() -> 
         assert (after == before[TORCH_ID]) is same
 
 
+@settings(max_examples=10)
 @given(st.permutations(sorted(specimen())))
 def test_the_order_of_files_changes_nothing(order: list[str]) -> None:
     tree = specimen()

@@ -20,6 +20,17 @@ HOMOGENEOUS = {
     "network_interface_name": "eth0",
 }
 
+DATA = {"instance_group_name": "data", "instance_type": "ml.c5.xlarge", "hosts": ["algo-2"]}
+DNN = {"instance_group_name": "dnn", "instance_type": "ml.p4d.24xlarge", "hosts": ["algo-3", "algo-1"]}
+HETEROGENEOUS = {
+    "current_host": "algo-1",
+    "current_group_name": "dnn",
+    "current_instance_type": "ml.p4d.24xlarge",
+    "hosts": ["algo-1", "algo-2", "algo-3"],
+    "instance_groups": [DATA, DNN],
+    "network_interface_name": "eth0",
+}
+
 
 def hosts(*names: str, current: str = "") -> dict[str, Any]:
     """A resourceconfig.json of one group."""

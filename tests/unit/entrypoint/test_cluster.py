@@ -6,23 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HOMOGENEOUS, hosts
+from job_folder import DATA, DNN, HETEROGENEOUS, HOMOGENEOUS, hosts
 
 from launch import cluster, discover_resourceconfig
 from launch.discover_slurm import expand
 from launch.errors import LaunchError
 from launch.paths import Paths
-
-DATA = {"instance_group_name": "data", "instance_type": "ml.c5.xlarge", "hosts": ["algo-2"]}
-DNN = {"instance_group_name": "dnn", "instance_type": "ml.p4d.24xlarge", "hosts": ["algo-3", "algo-1"]}
-HETEROGENEOUS = {
-    "current_host": "algo-1",
-    "current_group_name": "dnn",
-    "current_instance_type": "ml.p4d.24xlarge",
-    "hosts": ["algo-1", "algo-2", "algo-3"],
-    "instance_groups": [DATA, DNN],
-    "network_interface_name": "eth0",
-}
 
 
 def parse(config: dict[str, Any]) -> cluster.Cluster:

@@ -1,0 +1,147 @@
+"""The programs that the launcher starts beside the user's, started for real."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch import programs
+
+BOUND = 60  # seconds; only a hang takes that long
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def start(name: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-S", programs.path(name), *arguments]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=BOUND, check=False)
+
+
+@pytest.fixture
+def rendezvous() -> Iterator[str]:
+    """The address of a rendezvous server for two hosts of two ranks."""
+    port = free_port()
+    command = [sys.executable, "-I", "-S", programs.path("horovod_rendezvous"), str(port), "4", "2", "2"]
+    with subprocess.Popen(command) as process:
+        end = time.monotonic() + BOUND
+        while time.monotonic() < end and process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}"
+        process.kill()
+
+
+def ask(url: str, method: str = "GET", data: bytes | None = None) -> bytes | None:
+    """The body of the answer, None for 404."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=BOUND) as answer:
+            body: bytes = answer.read()
+            return body
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return None
+
+
+def test_the_rendezvous_gives_out_what_was_put_in(rendezvous: str) -> None:
+    assert ask(f"{rendezvous}/global/0") is None
+    ask(f"{rendezvous}/global/0", "PUT", b"\0\xff")
+    assert ask(f"{rendezvous}/global/0") == b"\0\xff"
+    assert ask(f"{rendezvous}/local_algo-1/0") is None
+
+
+def test_a_scope_is_dropped_when_all_its_ranks_are_connected(rendezvous: str) -> None:
+    for rank in range(4):
+        ask(f"{rendezvous}/global/{rank}", "PUT", b"address")
+    for rank in range(3):
+        ask(f"{rendezvous}/global/{rank}", "DELETE")
+    assert ask(f"{rendezvous}/global/0") == b"address"
+    ask(f"{rendezvous}/global/3", "DELETE")
+    assert ask(f"{rendezvous}/global/0") is None
+
+
+def test_many_ranks_may_come_at_once(rendezvous: str) -> None:
+    threads = [
+        threading.Thread(target=ask, args=(f"{rendezvous}/local_x/{rank}", "PUT", b"%d" % rank)) for rank in range(64)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND)
+    assert [ask(f"{rendezvous}/local_x/{rank}") for rank in range(64)] == [b"%d" % rank for rank in range(64)]
+
+
+def test_a_command_starts_when_its_servers_listen() -> None:
+    port = free_port()
+    arguments = ["30", "127.0.0.1", str(port), "--", "/bin/echo", "a b"]
+    command = [sys.executable, "-I", "-S", programs.path("when_listening"), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with process, socket.create_server(("127.0.0.1", port)):
+        assert process.communicate(timeout=BOUND)[0] == "a b\n"
+    assert process.returncode == 0
+
+
+def test_waiting_without_a_command_is_only_waiting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert start("when_listening", "30", "127.0.0.1", str(server.getsockname()[1]), "--").returncode == 0
+
+
+def test_a_server_that_never_listens_is_named() -> None:
+    port = str(free_port())
+    done = start("when_listening", "0.3", "127.0.0.1", port, "--", "/bin/echo")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert f"nobody listens on 127.0.0.1, port {port}" in done.stderr
+
+
+def test_an_mpi_rank_has_its_own_hosts_variables_and_what_mpirun_brought(tmp_path: Path) -> None:
+    host = {"SM_CURRENT_HOST": "algo-2", "CURRENT_HOST": "algo-2", "SECRET": "s", "PATH": "/host", "NCCL_DEBUG": "WARN"}
+    path = tmp_path / "rank_environment.json"
+    path.write_text(json.dumps(host))
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    brought = {"SM_CURRENT_HOST": "algo-1", "NCCL_DEBUG": "TRACE", "OMPI_COMM_WORLD_RANK": "3", "PATH": "/mpirun"}
+    done = start("mpi_rank", str(path), sys.executable, "-c", code, **brought)
+    env = json.loads(done.stdout)
+    expected = {**host, "NCCL_DEBUG": "TRACE", "OMPI_COMM_WORLD_RANK": "3", "PATH": "/mpirun"}
+    assert {name: env[name] for name in expected} == expected
+
+
+SCRIPT = """
+import sys
+assert __name__ != "__main__"
+import beside
+def _mp_fn(index):
+    print("rank", index, sys.argv, beside.VALUE)
+"""
+
+
+def test_the_spawn_program_calls_mp_fn_with_the_rank_as_in_the_scripts_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "beside.py").write_text("VALUE = 7")
+    command = [sys.executable, programs.path("xla_spawn"), str(tmp_path / "train.py"), "--lr", "1"]
+    env = {"RANK": "3", "PJRT_DEVICE": "CUDA"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=BOUND, check=False)
+    assert done.stderr == ""
+    assert done.stdout == f"rank 3 ['{tmp_path}/train.py', '--lr', '1'] 7\n"
+
+
+def test_a_download_without_boto3_says_what_to_do_instead(tmp_path: Path) -> None:
+    done = start("s3_download", "s3://bucket/key", str(tmp_path / "file"))
+    assert done.returncode == 69
+    assert "this image has no boto3" in done.stderr

@@ -1,0 +1,264 @@
+"""What each strategy makes of a job on one host, beyond the worked cases of the contract."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_folder import HETEROGENEOUS, JobFolder, hosts
+
+from launch import interpretation
+from launch.errors import LaunchError
+
+TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
+MPI = {"sagemaker_mpi_enabled": True}
+HOROVOD = {"sagemaker_horovod_enabled": True}
+XLA = {"sagemaker_pytorch_xla_multi_worker_enabled": True}
+SERVERS = {"sagemaker_parameter_server_enabled": True}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobFolder:
+    return JobFolder(tmp_path / "ml").config("resourceconfig", hosts("algo-1", "algo-2", current="algo-2")).code()
+
+
+def roles(job: JobFolder) -> list[tuple[str, int, bool]]:
+    return [(process["role"], process["rank"], process["essential"]) for process in job.explain()["processes"]]
+
+
+def decisions(data: dict[str, Any]) -> str:
+    return "\n".join(f"{decision['what']}: {decision['why']}" for decision in data["decisions"])
+
+
+def install(job: JobFolder, *libraries: str) -> None:
+    for library in libraries:
+        (job.base / f"venv/lib/python3.11/site-packages/{library}").mkdir(parents=True)
+    job.env(DLC_VENV=str(job.base / "venv"))
+
+
+def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_no_group(job: JobFolder) -> None:
+    job.hyperparameters()
+    assert roles(job) == [("worker", 0, True)]
+    request = interpretation.read(job.environ)
+    assert request.talks_to_others
+    assert request.members == ()
+
+
+def test_ranks_of_torchrun_count_from_the_first_host_of_the_group(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN, sagemaker_mpi_num_of_processes_per_host=3).env(DLC_NUM_GPUS="8")
+    process = job.process()
+    assert process["rank"] == 3
+    assert process["argv"][3:5] == ["--nproc_per_node", "3"]
+    assert process["env"]["OMP_NUM_THREADS"] == "2"  # 8 CPUs, 3 processes
+
+
+def test_one_process_keeps_its_librarys_number_of_threads(job: JobFolder) -> None:
+    assert "OMP_NUM_THREADS" not in job.hyperparameters(**TORCHRUN).process()["env"]
+
+
+def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:4:2", TRAINING_JOB_NAME="job-7")
+    argv = " ".join(job.process()["argv"])
+    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777 --rdzv_id job-7" in argv
+    assert "--node_rank" not in argv
+
+
+def test_efa_is_used_where_there_is_efa_and_not_elsewhere(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN)
+    assert "FI_PROVIDER" not in job.process()["env"]
+    job.env(DLC_EFA="1")
+    assert job.process()["env"]["FI_PROVIDER"] == "efa"
+    job.env(FI_PROVIDER="tcp")
+    assert "FI_PROVIDER" not in job.process()["env"]  # the user's own stays
+
+
+def test_a_host_outside_of_the_stated_group_runs_the_script_and_ends_with_the_group(job: JobFolder) -> None:
+    config = {**HETEROGENEOUS, "current_host": "algo-2", "current_group_name": "data"}
+    job.config("resourceconfig", config)
+    job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=["dnn"])
+    assert roles(job) == [("worker", 0, True)]
+    request = interpretation.read(job.environ)
+    assert request.members == ("algo-3", "algo-1")
+    assert request.group_hosts == ("algo-1", "algo-2", "algo-3")
+    assert "the distributed group is algo-3, algo-1" in decisions(job.explain())
+
+
+def test_without_stated_groups_each_group_is_a_job_of_its_own(job: JobFolder) -> None:
+    job.config("resourceconfig", HETEROGENEOUS).hyperparameters(**TORCHRUN)
+    request = interpretation.read(job.environ)
+    assert request.members == request.group_hosts == ("algo-3", "algo-1")
+
+
+@pytest.mark.parametrize("strategy", [TORCHRUN, MPI, HOROVOD, XLA, SERVERS])
+def test_every_strategy_is_scoped_by_the_stated_group(job: JobFolder, strategy: dict[str, Any]) -> None:
+    job.config("resourceconfig", {**HETEROGENEOUS, "current_host": "algo-2", "current_group_name": "data"})
+    job.hyperparameters(**strategy, sagemaker_distribution_instance_groups=["dnn"])
+    assert roles(job) == [("worker", 0, True)]
+
+
+def test_parameter_servers_do_not_hold_a_host_and_their_chief_has_the_asked_for_name(job: JobFolder) -> None:
+    job.hyperparameters(**SERVERS).env(DLC_TF_CHIEF="chief")
+    assert roles(job) == [("ps", 1, False), ("worker", 1, True)]
+    config = json.loads(job.process(1)["env"]["TF_CONFIG"])
+    assert config["cluster"]["chief"] == ["algo-1:2222"]
+    assert config["task"] == {"type": "worker", "index": 0}
+
+
+def test_horovod_starts_every_rank_and_the_leader_a_meeting_place(job: JobFolder) -> None:
+    job.hyperparameters(**HOROVOD).env(DLC_NUM_GPUS="2")
+    assert roles(job) == [("worker", 2, True), ("worker", 3, True)]
+    env = job.process(1)["env"]
+    expected = {"RANK": "3", "SIZE": "4", "LOCAL_RANK": "1", "LOCAL_SIZE": "2", "CROSS_RANK": "1", "CROSS_SIZE": "2"}
+    assert {name: env[f"HOROVOD_{name}"] for name in expected} == expected
+    assert (env["HOROVOD_GLOO_RENDEZVOUS_ADDR"], env["HOROVOD_GLOO_RENDEZVOUS_PORT"]) == ("algo-1", "7778")
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    assert roles(job)[0] == ("rendezvous", 0, False)
+
+
+def test_a_single_horovod_process_meets_nobody(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1")).hyperparameters(**HOROVOD)
+    assert roles(job) == [("worker", 0, True)]
+    assert "HOROVOD_GLOO_RENDEZVOUS_ADDR" not in job.process()["env"]
+
+
+def test_horovod_runs_below_mpirun_where_it_is_asked_to(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    job.hyperparameters(**HOROVOD).env(DLC_HOROVOD_CONTROLLER="mpi")
+    assert roles(job) == [("mpirun", 0, True)]
+    assert interpretation.read(job.environ).members == ("algo-1",)
+
+
+def test_below_mpi_only_the_leader_works_and_the_others_serve_it(job: JobFolder) -> None:
+    job.hyperparameters(**MPI)
+    assert roles(job) == [("sshd", 1, False)]
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    data = job.explain()
+    assert data["before"][0]["argv"][-3:] == ["algo-2", "7791", "--"]
+    assert not any(item.startswith("SM_") for item in data["processes"][0]["argv"])
+
+
+def test_one_host_below_mpi_waits_for_nobody(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI)
+    assert job.explain()["before"] == []
+
+
+def test_mpi_takes_custom_options_with_quotes_and_any_entry_point(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).code(["run.sh"], "#!/bin/bash\n")
+    options = "-x A='b c' --NCCL_DEBUG=TRACE -verbose"
+    job.hyperparameters(sagemaker_program="run.sh", **MPI, sagemaker_mpi_custom_mpi_options=options)
+    argv = job.process()["argv"]
+    assert "A=b c" in argv
+    assert "NCCL_DEBUG=TRACE" in argv
+    assert argv[-2:] == ["/bin/bash", "./run.sh"]
+    assert "mpi4py" not in argv
+
+
+def test_without_mpi4py_in_the_image_ranks_run_without_it_and_a_line_says_so(job: JobFolder) -> None:
+    install(job, "torch")
+    data = job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI).explain()
+    assert data["processes"][0]["argv"][-2:] == ["--", "train.py"]
+    assert "mpi4py" not in data["processes"][0]["argv"]
+    assert "ranks run without mpi4py" in decisions(data)
+
+
+def test_xla_takes_the_device_that_there_is(job: JobFolder) -> None:
+    job.hyperparameters(**XLA, sagemaker_mpi_num_of_processes_per_host=4)
+    process = job.process()
+    assert process["argv"][:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "1"]
+    assert (process["env"]["PJRT_DEVICE"], process["env"]["CPU_NUM_DEVICES"]) == ("CPU", "4")
+    process = job.env(DLC_NUM_GPUS="8").process()
+    assert process["argv"][4] == "4"
+    assert (process["env"]["PJRT_DEVICE"], process["env"]["GPU_NUM_DEVICES"]) == ("CUDA", "4")
+    job.env(DLC_NUM_GPUS="0", DLC_NUM_NEURONS="2")
+    assert job.process()["env"]["PJRT_DEVICE"] == "NEURON"
+
+
+@pytest.mark.parametrize(
+    ("text", "spawned"),
+    [
+        ("def _mp_fn(index):\n    pass\n", True),
+        ("_mp_fn = main\n", True),
+        ("# def _mp_fn(index)\n", False),
+        ("", False),
+    ],
+)
+def test_a_script_with_mp_fn_is_called_by_our_spawn_program(job: JobFolder, text: str, spawned: bool) -> None:
+    argv = job.code(text=text).hyperparameters(**XLA).process()["argv"]
+    assert argv[-1] == "train.py"
+    assert argv[-2].endswith("programs/xla_spawn.py") == spawned
+
+
+def test_smdistributed_in_a_tensorflow_image_runs_on_mpi(job: JobFolder) -> None:
+    install(job, "tensorflow")
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    job.hyperparameters(
+        sagemaker_distributed_dataparallel_enabled=True,
+        sagemaker_distributed_dataparallel_custom_mpi_options="-x A=1",
+    )
+    data = job.explain()
+    assert "A=1" in data["processes"][0]["argv"]
+    assert "smdistributed runs on mpi with NCCL" in decisions(data)
+
+
+@pytest.mark.parametrize(
+    ("libraries", "expected"),
+    [(("torch",), {"GPU_NUM_DEVICES"}), (("tensorflow",), {"TF_XLA_FLAGS"}), ((), {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"})],
+)
+def test_the_training_compiler_becomes_xla_settings_of_the_frameworks_that_are_there(
+    job: JobFolder, libraries: tuple[str, ...], expected: set[str]
+) -> None:
+    install(job, *libraries)
+    data = job.hyperparameters(sagemaker_training_compiler_enabled=True).explain()
+    assert {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(data["env"]) == expected
+
+
+def test_a_disabled_training_compiler_sets_nothing(job: JobFolder) -> None:
+    env = job.hyperparameters(sagemaker_training_compiler_enabled=False).explain()["env"]
+    assert not {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(env)
+
+
+def test_the_training_compilers_debug_mode_writes_below_the_output_folder(job: JobFolder) -> None:
+    flags = {"sagemaker_training_compiler_enabled": True, "sagemaker_training_compiler_debug_mode": True}
+    env = job.hyperparameters(**flags).explain()["env"]
+    assert env["XLA_FLAGS"] == "--xla_dump_to=/opt/ml/output/data/compiler"
+    assert env["XLA_METRICS_FILE"].startswith("/opt/ml/output/data/compiler/")
+
+
+def test_a_stated_strategy_comes_before_every_request(job: JobFolder) -> None:
+    job.hyperparameters(**MPI).env(DLC_STRATEGY="torchrun")
+    assert roles(job) == [("torchrun", 1, True)]
+    assert roles(job.env(DLC_STRATEGY="single")) == [("worker", 0, True)]
+
+
+def test_the_first_request_of_the_platforms_order_wins(job: JobFolder) -> None:
+    job.hyperparameters(**MPI, **TORCHRUN, **XLA, sagemaker_multi_worker_mirrored_strategy_enabled=True)
+    assert job.explain()["strategy"] == "mpi"
+
+
+@pytest.mark.parametrize("strategy", [TORCHRUN, XLA])
+def test_what_starts_python_processes_rejects_other_programs(job: JobFolder, strategy: dict[str, Any]) -> None:
+    job.code(["run.sh"]).hyperparameters(sagemaker_program="run.sh", **strategy)
+    with pytest.raises(LaunchError, match="expected a Python script"):
+        job.explain()
+
+
+def test_a_group_that_is_stated_in_local_mode_may_be_the_only_one(job: JobFolder) -> None:
+    job.config("resourceconfig", {"current_host": "a", "hosts": ["a", "b"]})
+    job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=["homogeneousCluster"])
+    assert job.explain()["cluster"]["distribution_hosts"] == ["a", "b"]
+
+
+def test_sixty_four_hosts_in_two_groups_are_all_counted(job: JobFolder) -> None:
+    names = sorted(f"algo-{number}" for number in range(1, 65))
+    groups = [
+        {"instance_group_name": "data", "instance_type": "ml.c5.xlarge", "hosts": names[:32]},
+        {"instance_group_name": "dnn", "instance_type": "ml.p4d.24xlarge", "hosts": names[32:]},
+    ]
+    config = {"hosts": names, "current_host": names[-1], "current_group_name": "dnn", "instance_groups": groups}
+    job.config("resourceconfig", config).env(DLC_NUM_GPUS="8")
+    job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=["dnn"])
+    process = job.process()
+    assert process["rank"] == 31 * 8
+    assert process["argv"][process["argv"].index("--master_addr") + 1] == names[32]

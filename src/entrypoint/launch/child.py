@@ -62,16 +62,20 @@ class Child:
         """Name of the signal that ended it, or empty."""
         return signal_name(-self._process.returncode) if self._process.returncode < 0 else ""
 
+    @property
+    def how_it_ended(self) -> str:
+        """`exited with code 3`, `was ended by SIGKILL`."""
+        return f"was ended by {self.signal_name}" if self.signal_name else f"exited with code {self.exit_code}"
+
     def last_lines(self) -> tuple[str, ...]:
         """Its last lines on stderr; on stdout where stderr said nothing."""
         return _last_lines(self.stderr.tail) or _last_lines(self.stdout.tail)
 
 
-def failure_of(child: Child, host: str, cause: str = "") -> Failure:
-    """The failure report of a process that ended badly; `cause` where more is known than its wait status says."""
-    how = f"was ended by {child.signal_name}" if child.signal_name else f"exited with code {child.exit_code}"
+def failure_of(child: Child, host: str, cause: str) -> Failure:
+    """The failure report of a process that ended badly."""
     return Failure(
-        cause=cause or f"{name_of(child.spec)} on {host} {how}",
+        cause=cause,
         role=child.spec.role,
         rank=child.spec.rank,
         host=host,

@@ -34,14 +34,16 @@ def descendants(root: int | None = None) -> list[int]:
     return found
 
 
-def cpu_ticks(pids: list[int]) -> int:
-    """User plus system time that these processes have used, in clock ticks; a process that is gone counts nothing."""
-    total = 0
-    for pid in pids:
-        fields = _stat(pid)
-        if fields:
-            total += int(fields[11]) + int(fields[12])
-    return total
+def cpu_ticks(pid: int) -> int:
+    """User plus system time that the process has used, in clock ticks; 0 for one that is gone."""
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in "ZX"
 
 
 def signal_all(signum: int) -> list[int]:

@@ -23,3 +23,18 @@ class Outcome(NamedTuple):
 
     exit_code: int  # the user's own code, 128 + N for signal N
     failure: Failure | None = None
+
+    @property
+    def cause(self) -> str:
+        """Why it failed; empty for a success."""
+        return self.failure.cause if self.failure else ""
+
+
+FAILED, STOPPED, HUNG = "failed", "stopped", "hung"  # ways a job ends badly, as its hosts tell each other
+
+
+class Verdict(NamedTuple):
+    """The group of hosts has ended, and so has this host to."""
+
+    outcome: Outcome
+    kind: str = ""  # FAILED; STOPPED: the processes get the long grace, to save their state; HUNG: stacks are wanted

@@ -58,6 +58,7 @@ class Stream:
         self.fd = fd
         self.sink = sink
         self.tail = b""
+        self.captured: bytearray | None = None  # a copy of what is read, while somebody wants it
         self._prefix = prefix
         self._partial = b""
         self._held_return = False
@@ -72,6 +73,8 @@ class Stream:
         if not data:
             return -1
         self.tail = (self.tail + data)[-TAIL_SIZE:]
+        if self.captured is not None:
+            self.captured += data
         if self._prefix:
             self._feed(data)
         else:
@@ -125,6 +128,7 @@ class Console:
         self._streams: dict[int, Stream] = {}
         self._wake_fds = wake_fds
         self._trickling = False
+        self._capturing: list[Stream] = []
 
     def add(self, stream: Stream) -> None:
         """Carry this stream from now on; it is closed at its end."""
@@ -162,6 +166,19 @@ class Console:
         while (self.stdout.pending or self.stderr.pending) and time.monotonic() < deadline:
             _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], deadline - time.monotonic())
             self.flush()
+
+    def begin_capture(self) -> None:
+        """Keep a copy of everything that is read from now on."""
+        self._capturing = list(self._streams.values())  # some of them end meanwhile
+        for stream in self._capturing:
+            stream.captured = bytearray()
+
+    def end_capture(self) -> bytes:
+        """The copies, one stream after the other."""
+        copies = b"".join(stream.captured or b"" for stream in self._capturing)
+        for stream in self._capturing:
+            stream.captured = None
+        return copies
 
     def flush(self) -> None:
         """Write what the readers of our stdout and stderr take now."""

@@ -1,0 +1,82 @@
+"""Whether the kernel killed processes of this container for lack of memory: its memory cgroup's counters (v1, v2)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Where a container sees its own cgroup; outside one, the path in /proc/self/cgroup is appended.
+V2_MOUNT = "/sys/fs/cgroup"
+V1_MOUNT = "/sys/fs/cgroup/memory"
+NO_LIMIT = 1 << 60  # v1 says "no limit" with a number close to 2**63
+
+
+class Memory(NamedTuple):
+    """What the cgroup says now."""
+
+    kills: int  # processes killed for lack of memory since the cgroup exists
+    limit: int | None  # bytes; None for no limit of the container's own
+
+
+def read(root: str = "") -> Memory | None:
+    """The container's memory cgroup, or None where there is none to be read. `root` relocates /proc and /sys."""
+    groups = _own_groups(root)
+    for folder in _candidates(root + V2_MOUNT, groups.get("", "")):
+        kills = _field(folder + "/memory.events", "oom_kill")
+        if kills is not None:
+            return Memory(kills, _number(folder + "/memory.max"))
+    for folder in _candidates(root + V1_MOUNT, groups.get("memory", "")):
+        kills = _field(folder + "/memory.oom_control", "oom_kill")
+        if kills is not None:
+            return Memory(kills, _number(folder + "/memory.limit_in_bytes"))
+    return None
+
+
+def explain(before: Memory | None, now: Memory | None) -> str:
+    """The cause in words if a process was killed for lack of memory between the two readings, else empty."""
+    if before is None or now is None or now.kills <= before.kills:
+        return ""
+    limit = f"the container's limit is {now.limit / (1 << 30):.2f} GiB" if now.limit else "the machine had none left"
+    return (
+        f"out of memory: the kernel killed {_processes(now.kills - before.kills)} ({limit}); "
+        "use a smaller batch or fewer data-loading workers, or a larger instance"
+    )
+
+
+def _processes(count: int) -> str:
+    return "a process" if count == 1 else f"{count} processes"
+
+
+def _own_groups(root: str) -> dict[str, str]:
+    """/proc/self/cgroup: controller -> path; v2's own line has the empty controller."""
+    groups: dict[str, str] = {}
+    for line in _text(root + "/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            groups[controller] = path
+    return groups
+
+
+def _candidates(mount: str, path: str) -> list[str]:
+    """The cgroup's own folder, then the mount itself: without a cgroup namespace a container's path is the host's."""
+    return [mount + path.rstrip("/"), mount]
+
+
+def _field(path: str, name: str) -> int | None:
+    for line in _text(path).splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.isdigit():
+            return int(value)
+    return None
+
+
+def _number(path: str) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() and int(text) < NO_LIMIT else None
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

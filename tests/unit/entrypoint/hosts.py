@@ -1,0 +1,123 @@
+"""Starts the hosts of a job as processes on loopback: each joins the group and supervises one small script."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from supervised import ENTRYPOINT, HANG_BOUND
+
+LEADER = "127.0.0.1"  # a host's name is what the others connect to; only the leader is connected to
+
+DRIVER = """
+import json, os, sys, traceback
+sys.path.insert(0, sys.argv[1])
+from launch import signals
+signals.arm()
+from launch import group_end, supervise
+from launch.errors import LaunchError
+from launch.process_spec import ProcessSpec
+from launch.outcome import Failure, Outcome
+job = json.loads(sys.argv[2])
+membership = group_end.Membership(job["host"], tuple(job["hosts"]), tuple(job["members"]))
+try:
+    group = group_end.join(membership, {"said by": job["host"]}, os.environ, **job["join"])
+except LaunchError as error:
+    outcome = Outcome(error.exit_code, Failure(str(error)))
+except signals.StopRequested as stop:
+    outcome = Outcome(128 + stop.signum, Failure(str(stop)))
+else:
+    assert {host: facts["said by"] for host, facts in group.facts.items()} == {host: host for host in job["hosts"]}
+    argv = (sys.executable, "-I", "-S", "-u", "-c", job["source"])
+    env = {"PATH": os.environ["PATH"], "PYTHONFAULTHANDLER": "1"}
+    spec = ProcessSpec(argv, env, job["folder"], "worker", job["rank"], job["essential"])
+    outcome = supervise.run([spec], supervise.Settings(host=job["host"], group=group, **job["settings"]))
+    group.close()
+failure = outcome.failure._asdict() if outcome.failure else None
+with open(job["result"] + ".part", "w") as file:
+    json.dump({"exit_code": outcome.exit_code, "failure": failure}, file)
+os.rename(job["result"] + ".part", job["result"])
+"""
+
+
+@dataclass
+class Host:
+    """One host of a test's job."""
+
+    process: subprocess.Popen[bytes]
+    result: Path
+    outcome: dict[str, Any] = field(default_factory=dict)
+    stderr: str = ""
+
+    def finish(self) -> Host:
+        """Wait for its end and read what it left."""
+        try:
+            self.stderr = self.process.communicate(timeout=HANG_BOUND)[1].decode()
+        finally:
+            self.process.kill()
+        assert self.result.exists(), self.stderr
+        self.outcome = json.loads(self.result.read_text())
+        return self
+
+    @property
+    def exit_code(self) -> int:
+        code: int = self.outcome["exit_code"]
+        return code
+
+    @property
+    def cause(self) -> str:
+        cause: str = self.outcome["failure"]["cause"]
+        return cause
+
+
+class Job:
+    """The hosts of one job, by name; a `with` block ends what a failed test left."""
+
+    def __init__(self, folder: Path, hosts: tuple[str, ...], members: tuple[str, ...] = (), **join: Any) -> None:
+        self.folder, self.hosts, self.members = folder, hosts, members or hosts
+        self.join = {"port": free_port(), "timeout": 30.0, "heartbeat": 20.0, **join}
+        self.started: dict[str, Host] = {}
+
+    def start(
+        self, host: str, source: str, *, essential: bool = True, environ: dict[str, str] | None = None, **settings: Any
+    ) -> Host:
+        """Start this host's launcher over a script."""
+        result = self.folder / f"{host}.{len(self.started)}.json"
+        job = {
+            "host": host, "hosts": self.hosts, "members": self.members, "join": self.join, "source": source,
+            "rank": self.hosts.index(host) if host in self.hosts else -1, "essential": essential,
+            "folder": str(self.folder), "result": str(result),
+            "settings": {"end_grace": 5.0, "stop_grace": 20.0, **settings},
+        }  # fmt: skip
+        argv = [sys.executable, "-I", "-S", "-c", DRIVER, str(ENTRYPOINT), json.dumps(job)]
+        env = {"PATH": os.environ["PATH"], "TRAINING_JOB_NAME": str(self.folder), **(environ or {})}
+        self.started[result.name] = Host(
+            subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env), result
+        )
+        return self.started[result.name]
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for host in self.started.values():
+            host.process.kill()
+            host.process.wait()
+            if host.process.stderr:
+                host.process.stderr.close()
+
+
+def free_port() -> int:
+    """A port nobody listens on right now."""
+    with socket.create_server(("", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

@@ -73,8 +73,8 @@ class Child:
 
 
 def failure_of(child: Child, host: str, cause: str) -> Failure:
-    """The failure report of a process that ended badly."""
-    return Failure(
+    """The failure report of a process that ended badly; below torchrun, of the rank that failed first."""
+    failure = Failure(
         cause=cause,
         role=child.spec.role,
         rank=child.spec.rank,
@@ -83,6 +83,11 @@ def failure_of(child: Child, host: str, cause: str) -> Failure:
         signal=child.signal_name,
         last_lines=child.last_lines(),
     )
+    if child.spec.role != "torchrun":
+        return failure
+    from launch.torchrun_report import root_cause  # only jobs that failed need it
+
+    return root_cause(failure, child.stderr.tail.decode("utf-8", "replace"))
 
 
 def start_failure(spec: ProcessSpec, host: str, error: OSError) -> Failure:

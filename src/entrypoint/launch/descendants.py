@@ -64,7 +64,7 @@ def describe(pid: int) -> str:
     """`pid (command line)` for a message."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            command = file.read(200).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            command = " ".join(file.read(120).replace(b"\0", b" ").decode("utf-8", "replace").split())
     except OSError:
         command = ""
     return f"{pid} ({command or 'gone'})"

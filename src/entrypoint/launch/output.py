@@ -134,6 +134,11 @@ class Console:
         """Carry this stream from now on; it is closed at its end."""
         self._streams[stream.fd] = stream
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any stream has not come to its end."""
+        return bool(self._streams)
+
     def turn(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for output or a wake-up, and carry what there is one step further."""
         if self._trickling:

@@ -35,8 +35,8 @@ except signals.StopRequested as stop:
     outcome = Outcome(128 + stop.signum, Failure(str(stop)))
 else:
     assert {host: facts["said by"] for host, facts in group.facts.items()} == {host: host for host in job["hosts"]}
-    argv = (sys.executable, "-I", "-S", "-u", "-c", job["source"])
-    env = {"PATH": os.environ["PATH"], "PYTHONFAULTHANDLER": "1"}
+    argv = (sys.executable, "-I", "-S", "-X", "faulthandler", "-u", "-c", job["source"])
+    env = {"PATH": os.environ["PATH"]}
     spec = ProcessSpec(argv, env, job["folder"], "worker", job["rank"], job["essential"])
     outcome = supervise.run([spec], supervise.Settings(host=job["host"], group=group, **job["settings"]))
     group.close()

@@ -40,6 +40,8 @@ VARIABLES = (
     Variable("PJRT_DEVICE", "strategy xla", "CUDA, NEURON or CPU, from the devices"),
     Variable("CPU_NUM_DEVICES", "strategy xla on the CPU", "XLA devices of this host"),
     Variable("GPU_NUM_DEVICES", "strategy xla on GPUs, or the Training Compiler", "what torch_xla takes as set up"),
+    Variable("PYTHON_EXEC", "torchrun with several ranks", "our program, which gives each rank's lines its prefix"),
+    Variable("DLC_RANK_PYTHON", "beside PYTHON_EXEC", "the Python that it becomes; neither reaches the script", False),
     Variable("TF_CONFIG", "strategies tf_*", "cluster and task of TensorFlow's distribution strategies", False),
     Variable("CUDA_VISIBLE_DEVICES", "parameter servers", "-1: parameters live in host memory", False),
     Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as the platform's TensorFlow toolkit has it"),

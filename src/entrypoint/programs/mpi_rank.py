@@ -1,4 +1,4 @@
-"""One MPI rank: takes its own host's environment from a file, then becomes the command that follows.
+"""One MPI rank: its own host's environment from a file, the prefix [host:rank] for its lines, then the command.
 
 mpirun carries variables from the leader to every rank, but SM_CURRENT_HOST and its like are each host's own.
 Usage: mpi_rank.py ENVIRONMENT.json COMMAND [ARGUMENT...]
@@ -7,6 +7,10 @@ Usage: mpi_rank.py ENVIRONMENT.json COMMAND [ARGUMENT...]
 import json
 import os
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from launch.rank_output import redirect
 
 OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others what mpirun brought along
 
@@ -23,6 +27,7 @@ def main() -> None:
     path, *command = sys.argv[1:]
     with open(path, encoding="utf-8") as file:
         env = environment(dict(os.environ), json.load(file))
+    redirect(f"[{env['CURRENT_HOST']}:{env.get('OMPI_COMM_WORLD_RANK', '?')}] ")
     os.execvpe(command[0], command, env)
 
 

@@ -117,7 +117,9 @@ def test_an_mpi_rank_has_its_own_hosts_variables_and_what_mpirun_brought(tmp_pat
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     brought = {"SM_CURRENT_HOST": "algo-1", "NCCL_DEBUG": "TRACE", "OMPI_COMM_WORLD_RANK": "3", "PATH": "/mpirun"}
     done = start("mpi_rank", str(path), sys.executable, "-c", code, **brought)
-    env = json.loads(done.stdout)
+    prefix, _, line = done.stdout.partition(" ")
+    env = json.loads(line)
+    assert prefix == "[algo-2:3]"
     expected = {**host, "NCCL_DEBUG": "TRACE", "OMPI_COMM_WORLD_RANK": "3", "PATH": "/mpirun"}
     assert {name: env[name] for name in expected} == expected
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from launch import programs
 from launch.context import Context
 from launch.errors import CONFIG, LaunchError, shown
 from launch.network import thread_variables
@@ -26,8 +27,16 @@ def plan(context: Context) -> Launch:
         *context.job.arguments,
     )
     defaults = {"NCCL_PROTO": "simple", **thread_variables(context.devices, per_host)}
-    process = context.process(argv, "torchrun", context.host_rank * per_host, defaults=defaults)
+    rank = context.host_rank * per_host
+    process = context.process(argv, "torchrun", rank, prefixed_ranks(context, per_host), defaults)
     return Launch("torchrun", (process,), _decisions(context))
+
+
+def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:
+    """Variables that make torchrun's ranks start below our program, which tells their lines apart."""
+    if per_host * len(context.hosts) == 1 or "PYTHON_EXEC" in context.environ:
+        return {}
+    return {"PYTHON_EXEC": programs.path("torch_rank"), "DLC_RANK_PYTHON": context.python}
 
 
 def command(context: Context, per_host: int) -> tuple[str, ...]:

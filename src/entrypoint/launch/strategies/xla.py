@@ -30,7 +30,7 @@ def plan(context: Context) -> Launch:
         argv,
         "torchrun",
         context.host_rank * per_host,
-        variables={"PJRT_DEVICE": device},
+        variables={"PJRT_DEVICE": device, **torchrun.prefixed_ranks(context, per_host)},
         defaults={**_runtime(context, device), **thread_variables(context.devices, per_host)},
     )
     how = "the script defines _mp_fn(index)" if spawned else "the script has no _mp_fn"

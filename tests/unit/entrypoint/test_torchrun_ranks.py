@@ -1,0 +1,150 @@
+"""Ranks below torchrun: their lines are told apart, and the first that failed gives the job its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launch import programs
+from launch.outcome import Failure
+from launch.torchrun_report import root_cause
+
+BOUND = 60  # seconds; only a hang takes that long
+OWN = Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun", 2, "algo-2", 1, "", ("its report",))
+
+REPORT = """\
+[algo-2:2] fine
+[algo-2:3] Traceback (most recent call last):
+[algo-2:3] ValueError: no
+E1120 14:21:25.960000 3343 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code})
+============================================================
+/opt/dlc/entrypoint/programs/torch_rank.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-20_14:21:25
+  host      : localhost
+  rank      : 2 (local_rank: 0)
+  exitcode  : -15 (pid: 3632)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 3632
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_14:21:25
+  host      : localhost
+  rank      : 3 (local_rank: 1)
+  exitcode  : {code} (pid: 3633)
+  error_file: <N/A>
+  traceback : To enable traceback see: torchrun's documentation
+============================================================
+"""
+
+
+def test_the_rank_that_failed_first_is_the_failure() -> None:
+    assert root_cause(OWN, REPORT.format(code=7)) == Failure(
+        "worker rank 3 on algo-2 exited with code 7",
+        "worker",
+        3,
+        "algo-2",
+        7,
+        "",
+        ("Traceback (most recent call last):", "ValueError: no"),
+    )
+
+
+@pytest.mark.parametrize(("code", "name", "exit_code"), [(-9, "SIGKILL", 137), (-6, "SIGABRT", 134)])
+def test_a_rank_that_a_signal_ended_has_the_signals_name_and_code(code: int, name: str, exit_code: int) -> None:
+    failure = root_cause(OWN, REPORT.format(code=code))
+    assert (failure.signal, failure.exit_code) == (name, exit_code)
+    assert failure.cause == f"worker rank 3 on algo-2 was ended by {name}"
+
+
+def test_a_signal_without_a_name_is_a_number() -> None:
+    assert root_cause(OWN, REPORT.format(code=-200)).cause.endswith("signal 200")
+
+
+def test_what_else_is_known_of_the_cause_is_kept() -> None:
+    failure = OWN._replace(cause=f"{OWN.cause}: out of memory")
+    assert root_cause(failure, REPORT.format(code=-9)).cause.endswith("was ended by SIGKILL: out of memory")
+
+
+def test_without_a_report_torchruns_own_failure_stays() -> None:
+    assert root_cause(OWN, "torchrun: error: unrecognized arguments") == OWN
+
+
+def test_a_stop_request_stays_the_cause_whatever_torchrun_reports() -> None:
+    stopped = OWN._replace(cause="stopped by SIGTERM: torchrun rank 2 on algo-2 (exit code 1)")
+    assert root_cause(stopped, REPORT.format(code=-15)) == stopped
+
+
+def rank(code: str, **environ: str) -> subprocess.Popen[str]:
+    """The program as torchrun starts it."""
+    env = {"CURRENT_HOST": "algo-1", "RANK": "3", "DLC_RANK_PYTHON": sys.executable, "PYTHON_EXEC": "x", **environ}
+    command = [sys.executable, "-I", "-S", programs.path("torch_rank"), "-u", "-c", code]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_ranks_lines_have_its_prefix_and_its_exit_code_is_its_own() -> None:
+    code = "import sys; print('out'); print('err', file=sys.stderr); sys.stdout.write('no newline'); sys.exit(5)"
+    process = rank(code)
+    out, err = process.communicate(timeout=BOUND)
+    assert (process.returncode, out, err) == (5, "[algo-1:3] out\n[algo-1:3] no newline\n", "[algo-1:3] err\n")
+
+
+def test_the_script_sees_nothing_of_the_launchers_variables() -> None:
+    out, _ = rank("import os; print([name for name in os.environ if 'PYTHON' in name])").communicate(timeout=BOUND)
+    assert out == "[algo-1:3] []\n"
+
+
+def test_a_rank_keeps_its_pid_and_has_no_child_that_it_did_not_make() -> None:
+    code = "import os; print(os.getpid())\ntry: os.wait()\nexcept ChildProcessError: print('none')"
+    process = rank(code)
+    out, _ = process.communicate(timeout=BOUND)
+    assert out == f"[algo-1:3] {process.pid}\n[algo-1:3] none\n"
+
+
+def test_a_stop_request_reaches_the_script_once_and_its_last_words_come_out() -> None:
+    code = (
+        "import signal, sys, time\n"
+        "def save(*_):\n    print('saving', flush=True); time.sleep(0.2); print('saved'); sys.exit(4)\n"
+        "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    process = rank(code)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "[algo-1:3] ready\n"
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=BOUND)
+    assert (process.returncode, out) == (4, "[algo-1:3] saving\n[algo-1:3] saved\n")
+
+
+def test_what_carries_the_output_ends_with_it() -> None:
+    process = rank("print(1)")
+    process.communicate(timeout=BOUND)  # the pipes are closed: whoever carried has ended or is about to
+    end = time.monotonic() + BOUND
+    while time.monotonic() < end and _carriers(process.pid):
+        time.sleep(0.02)
+    assert _carriers(process.pid) == []
+
+
+def test_the_program_that_torchrun_executes_is_executable() -> None:
+    assert os.access(programs.path("torch_rank"), os.X_OK)
+
+
+def _carriers(session: int) -> list[str]:
+    """Processes of the program that are left."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if programs.path("torch_rank").encode() in words and b"print(1)" in words:
+            found.append(f"{path} of {session}")
+    return found

@@ -20,6 +20,7 @@ packages:
   framework: []
   training: [transformers, numpy]
   source: []
+  compiled: []
 labels: {org.opencontainers.image.licenses: Apache-2.0}
 """
 PINS = """\

@@ -92,6 +92,7 @@ def test_the_lock_input_is_canonical_and_holds_what_a_resolution_depends_on() ->
         "framework": ["torch==2.13.0+cpu"],
         "training": ["transformers==5.23.0", "numpy==2.4.6"],
         "source": [],
+        "compiled": [],
         "python": "3.11",
         "suite": "bookworm",
         "platform": "linux/amd64",

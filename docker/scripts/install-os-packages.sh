@@ -20,5 +20,7 @@ if [ -x /usr/bin/python3 ]; then
     /usr/bin/python3 -I -S /scripts/prune.py /scripts/prune.txt
 fi
 # What carries a time or a former state would make two builds differ.
+# Host keys that sshd makes at its installation: a job makes its own at its start.
+rm -f /etc/ssh/ssh_host_*
 rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/log/bootstrap.log \
     /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old /var/lib/dpkg/*-old

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dlc.errors import RecipeError
 from dlc.host_inputs import HostInputs
@@ -36,7 +37,7 @@ def bake_name(identifier: str) -> str:
 
 
 def _target(target: Target, host: HostInputs, epoch: int) -> dict[str, object]:
-    entry: dict[str, object] = {
+    entry: dict[str, Any] = {
         "context": _context(target.context, host),
         "contexts": {name: _context(value, host) for name, value in target.contexts.items()},
         "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **host.proxies},
@@ -46,6 +47,8 @@ def _target(target: Target, host: HostInputs, epoch: int) -> dict[str, object]:
         entry["dockerfile-inline"] = target.dockerfile
     else:
         entry["dockerfile"] = str(host.root / target.dockerfile)
+        # For whom it may concern inside the image: hosts of a job compare it. No part of the key, which it is.
+        entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
         entry["secret"] = [f"id={name},{source}" for name, source in sorted(host.secrets.items())]
     return entry
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 PREDEFINED = frozenset(
     f"{name}" for base in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
     for name in (base, base.upper())
-) | {"SOURCE_DATE_EPOCH", "BUILDKIT_INLINE_CACHE", "BUILDKIT_SYNTAX"} | frozenset(
+) | {"SOURCE_DATE_EPOCH", "DLC_CONTENT_KEY", "BUILDKIT_INLINE_CACHE", "BUILDKIT_SYNTAX"} | frozenset(
     f"{side}{part}" for side in ("TARGET", "BUILD") for part in ("PLATFORM", "OS", "ARCH", "VARIANT")
 )  # fmt: skip
 HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -29,19 +29,20 @@ class LockRequest:
     framework: tuple[str, ...]
     training: tuple[str, ...]
     source: tuple[str, ...]
+    compiled: tuple[str, ...]  # names of packages that are compiled against the framework
     python: str  # as in 3.11
     glibc: str  # as in 2.36: the newest wheels that the base's C library can load
     header: str  # first line of every file: says what the lock was made from
 
 
 def write(request: LockRequest, folder: Path) -> list[str]:
-    """Resolve and write framework.txt, training.txt and source.txt; return the names of all locked packages.
+    """Resolve and write framework.txt, training.txt, source.txt and compiled.txt; return the names of all locked packages.
 
     Raises LockError, with the resolver's explanation, when there is no solution. Nothing is written then.
     """
     whole = _resolve(request, [*request.framework, *request.training], None)
     part = _resolve(request, list(request.framework), whole)
-    texts = split(whole, names(part), request.source)
+    texts = split(whole, {"framework": names(part), "source": request.source, "compiled": request.compiled})
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(f"{request.header}\n{text}")
@@ -53,14 +54,15 @@ def names(lock: str) -> list[str]:
     return [normal_name(match.group(1)) for match in ENTRY.finditer(lock)]
 
 
-def split(lock: str, framework: Sequence[str], source: Sequence[str]) -> dict[str, str]:
-    """Cut one lock into file name -> text: the framework's packages, those built from source, and the rest."""
-    texts: dict[str, list[str]] = {"framework.txt": [], "training.txt": [], "source.txt": []}
-    sources = {normal_name(name) for name in source}
+def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Cut one lock into file name -> text: `GROUP.txt` with the packages of each group, `training.txt` with the rest.
+
+    A package of two groups goes to the later one.
+    """
+    group_of = {normal_name(name): group for group, members in groups.items() for name in members}
+    texts: dict[str, list[str]] = {f"{group}.txt": [] for group in (*groups, "training")}
     for match in ENTRY.finditer(lock):
-        name = normal_name(match.group(1))
-        file = "source.txt" if name in sources else "framework.txt" if name in framework else "training.txt"
-        texts[file].append(match.group(0))
+        texts[f"{group_of.get(normal_name(match.group(1)), 'training')}.txt"].append(match.group(0))
     return {name: "\n".join(entries) + "\n" if entries else "" for name, entries in texts.items()}
 
 
@@ -84,7 +86,7 @@ def _resolve(request: LockRequest, requirements: Sequence[str], constraints: str
     ]
     # A package without a wheel would bring a compiler into the image: it must be named as such.
     argv += ["--only-binary", ":all:"]
-    for name in request.source:
+    for name in (*request.source, *request.compiled):
         argv += ["--no-binary", name]
     for folder in local_wheel_folders():
         argv += ["--find-links", str(folder)]

@@ -10,7 +10,7 @@ from dlc.errors import LockError
 from dlc.tree import Tree, below, text
 from dlc.variant import Variant, normal_name
 
-FILES = ("framework.txt", "training.txt", "source.txt")
+FILES = ("framework.txt", "training.txt", "source.txt", "compiled.txt")
 # First line of every lock file; the digest is Variant.lock_digest().
 HEADER = "# dlc-lock-input: "
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+)", re.MULTILINE)
@@ -22,7 +22,7 @@ def versions(lock: str) -> dict[str, str]:
 
 
 def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
-    """Every package of the image, over its three lock files."""
+    """Every package of the image, over its lock files."""
     found: dict[str, str] = {}
     for name in FILES:
         found |= versions(text(tree, f"{variant.lock_folder}/{name}"))

@@ -54,6 +54,9 @@ class Packages(Model):
     source: tuple[Requirement, ...] = Field(
         description="names of those without a wheel, compiled in a stage of its own"
     )
+    compiled: tuple[Requirement, ...] = Field(
+        description="names of those compiled against the framework, each by docker/scripts/build-NAME.sh"
+    )
 
 
 class Settings(Model):

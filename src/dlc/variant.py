@@ -49,6 +49,11 @@ class Variant:
         return tuple(normal_name(requirement) for requirement in self.settings.packages.source)
 
     @property
+    def compiled(self) -> tuple[str, ...]:
+        """Names of the packages that are compiled against the framework."""
+        return tuple(normal_name(requirement) for requirement in self.settings.packages.compiled)
+
+    @property
     def dockerfile(self) -> str:
         """Path of the recipe from the repository's root."""
         return f"docker/{self.header.framework}/Dockerfile"
@@ -64,6 +69,7 @@ class Variant:
             "framework": self.framework_requirements,
             "training": self.training_requirements,
             "source": self.source_built,
+            "compiled": self.compiled,
             "python": self.settings.python,
             "suite": self.suite,
             "platform": PLATFORM,

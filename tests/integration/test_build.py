@@ -26,7 +26,7 @@ SPEC = """\
 framework: toy
 version: "1.17"
 job: training
-packages: {framework: [six==1.17.0], training: [], source: []}
+packages: {framework: [six==1.17.0], training: [], source: [], compiled: []}
 repository: dlc-toy
 variants:
   - {device: cpu, python: "3.11"}

@@ -21,13 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write three files per image; an image without a solution leaves its old lock as it was."""
+    """Write four files per image; an image without a solution leaves its old lock as it was."""
     root = find_root()
     for variant in load_variants(read_tree(root), args.glob, args.sets):
         request = lock.LockRequest(
             framework=variant.framework_requirements,
             training=variant.training_requirements,
             source=variant.source_built,
+            compiled=variant.compiled,
             python=variant.settings.python,
             glibc=lock.SUITE_GLIBC[variant.suite],
             header=HEADER + variant.lock_digest(),

@@ -22,7 +22,7 @@ sagemaker-training==5.1.4 \\
 
 
 def test_every_entry_lands_in_exactly_one_file_with_all_its_hashes() -> None:
-    texts = split(LOCK, ["torch"], ["Sagemaker_Training"])
+    texts = split(LOCK, {"framework": ["torch"], "source": ["Sagemaker_Training"]})
     assert texts["framework.txt"] == "torch==2.13.0+cpu \\\n    --hash=sha256:cc\n"
     assert texts["source.txt"] == "sagemaker-training==5.1.4 \\\n    --hash=sha256:ee\n"
     assert "--hash=sha256:aa \\\n    --hash=sha256:bb\n" in texts["training.txt"]
@@ -30,7 +30,7 @@ def test_every_entry_lands_in_exactly_one_file_with_all_its_hashes() -> None:
 
 
 def test_file_without_entries_is_empty() -> None:
-    assert split(LOCK, ["torch"], [])["source.txt"] == ""
+    assert split(LOCK, {"framework": ["torch"], "source": []})["source.txt"] == ""
 
 
 def test_names_are_compared_as_indexes_compare_them() -> None:

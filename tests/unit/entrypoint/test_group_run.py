@@ -1,0 +1,184 @@
+"""Several hosts for real: launchers on loopback addresses, whose jobs end together."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job_folder import JobFolder
+
+LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
+BOUND = 60  # seconds; only a hang takes that long
+MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
+
+
+class Hosts:
+    """The launchers of one job, each with an /opt/ml of its own."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.names = [f"127.0.0.{number + 1}" for number in range(count)]
+        self.jobs = [JobFolder(folder / name) for name in self.names]
+        self.processes: list[subprocess.Popen[str]] = []
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = str(server.getsockname()[1])
+        (folder / "venv/bin").mkdir(parents=True)
+        (folder / "venv/bin/python").symlink_to(sys.executable)
+        for job in self.jobs:
+            job.env(
+                DLC_VENV=str(folder / "venv"), DLC_GROUP_PORT=port, DLC_PEER_TIMEOUT="30", DLC_HEARTBEAT_TIMEOUT="5"
+            )
+
+    def configure(self, script: str, groups: dict[str, list[int]] | None = None, **parameters: object) -> None:
+        """One script for all hosts; `groups` holds the numbers of each group's hosts."""
+        for number, job in enumerate(self.jobs):
+            config: dict[str, object] = {"hosts": self.names, "current_host": self.names[number]}
+            if groups:
+                config["instance_groups"] = [
+                    {"instance_group_name": name, "instance_type": "x", "hosts": [self.names[item] for item in members]}
+                    for name, members in groups.items()
+                ]
+                config["current_group_name"] = next(name for name, members in groups.items() if number in members)
+            job.config("resourceconfig", config).hyperparameters(**parameters).code(text=script)
+
+    def start(self) -> None:
+        for job in self.jobs:
+            command = [sys.executable, "-I", "-S", LAUNCHER, "train"]
+            self.processes.append(
+                subprocess.Popen(
+                    command, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=job.base
+                )
+            )
+
+    def wait_for_leader(self) -> None:
+        """Until the first host listens for the others; a stranger's connection changes nothing."""
+        port = int(self.jobs[0].environ["DLC_GROUP_PORT"])
+        end = time.monotonic() + BOUND
+        while time.monotonic() < end:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+
+    def ends(self) -> list[tuple[int, str, str]]:
+        """(exit code, stdout, failure file) of every host."""
+        ends = []
+        for job, process in zip(self.jobs, self.processes, strict=True):
+            out, _ = process.communicate(timeout=BOUND)
+            path = job.base / "output/failure"
+            ends.append((process.returncode, out, path.read_text() if path.exists() else ""))
+        return ends
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Hosts]:
+    hosts = Hosts(tmp_path, 2)
+    yield hosts
+    for process in hosts.processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Hosts]:
+    hosts = Hosts(tmp_path, 3)
+    yield hosts
+    for process in hosts.processes:
+        process.kill()
+        process.wait()
+
+
+def test_every_host_gets_its_own_task_and_all_end_well(two: Hosts) -> None:
+    two.configure("import os; print(os.environ['TF_CONFIG'])", **MULTI_WORKER)
+    two.start()
+    ends = two.ends()
+    assert [json.loads(out)["task"]["index"] for _, out, _ in ends] == [0, 1]
+    assert [(code, failure) for code, _, failure in ends] == [(0, ""), (0, "")]
+
+
+SECOND_FAILS = """
+import os, sys, time
+if os.environ["SM_CURRENT_HOST"] == "127.0.0.2":
+    sys.exit("no such data")
+time.sleep(60)
+"""
+
+
+def test_the_failure_of_one_host_ends_the_others_and_is_told_to_them(two: Hosts) -> None:
+    two.configure(SECOND_FAILS, **MULTI_WORKER)
+    two.start()
+    (first_code, _, first), (second_code, _, second) = two.ends()
+    assert (first_code, second_code) == (1, 1)
+    assert second.startswith("worker rank 1 on 127.0.0.2 exited with code 1\nno such data")
+    assert first.startswith("the job failed on 127.0.0.2: worker rank 1 on 127.0.0.2 exited with code 1")
+
+
+DATA_SERVES = """
+import os, time
+print("started", flush=True)
+if os.environ["SM_CURRENT_INSTANCE_GROUP"] == "data":
+    time.sleep(60)
+"""
+
+
+def test_a_data_host_ends_well_when_the_distributed_group_has(three: Hosts) -> None:
+    groups = {"data": [0], "dnn": [1, 2]}
+    three.configure(DATA_SERVES, groups, **MULTI_WORKER, sagemaker_distribution_instance_groups=["dnn"])
+    three.start()
+    assert three.ends() == [(0, "started\n", "")] * 3
+
+
+def test_an_error_before_the_start_is_told_to_the_others(two: Hosts) -> None:
+    two.configure("import time; time.sleep(60)", **MULTI_WORKER)
+    (two.jobs[1].base / "code/train.py").unlink()
+    two.start()
+    (first_code, _, first), (second_code, _, second) = two.ends()
+    assert (first_code, second_code) == (66, 66)
+    assert "no such entry point" in second
+    assert "the job failed on 127.0.0.2" in first
+
+
+def test_a_host_that_is_killed_ends_the_others(two: Hosts) -> None:
+    two.configure("print('started', flush=True); import time; time.sleep(10)", **MULTI_WORKER)
+    two.start()
+    for process in two.processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+    two.processes[0].kill()
+    code, _, failure = two.ends()[1]
+    assert code == 69
+    assert "127.0.0.1, which leads the group, vanished" in failure
+
+
+def test_a_stop_during_the_wait_for_a_peer_is_prompt_and_truthful(two: Hosts) -> None:
+    two.configure("", **MULTI_WORKER)
+    two.jobs.pop()
+    two.start()
+    two.wait_for_leader()
+    two.processes[0].send_signal(signal.SIGTERM)
+    code, _, failure = two.ends()[0]
+    assert code == 143
+    assert failure == "stopped by SIGTERM\n"
+
+
+def test_a_peer_that_never_comes_is_named(two: Hosts) -> None:
+    two.configure("", **MULTI_WORKER)
+    two.jobs.pop()
+    two.jobs[0].env(DLC_PEER_TIMEOUT="1")
+    two.start()
+    code, _, failure = two.ends()[0]
+    assert code == 69
+    assert failure.startswith("127.0.0.2 did not join the job within 1 s")
+
+
+def test_hosts_of_a_plain_job_have_nothing_to_do_with_one_another(two: Hosts) -> None:
+    two.configure(SECOND_FAILS.replace("60", "0.5"))
+    two.start()
+    assert [code for code, _, _ in two.ends()] == [0, 1]

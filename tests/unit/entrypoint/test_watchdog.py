@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from hosts import LEADER, Job
 from supervised import Script, run
 
 from launch import descendants
-from launch import watchdog as watchdog_module
 from launch.watchdog import Watchdog
 
 HANG_CODE = 124
@@ -30,7 +30,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         self.ticks = {11: 1000}
-        monkeypatch.setattr(watchdog_module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(descendants, "descendants", lambda: list(self.ticks))
         monkeypatch.setattr(descendants, "cpu_ticks", lambda pid: self.ticks[pid])
         monkeypatch.setattr(os, "sysconf", lambda _name: 100)

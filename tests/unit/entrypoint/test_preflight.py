@@ -1,0 +1,227 @@
+"""preflight and traps: what does not fit between hosts, or will bite on this one, is said with its remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from job_folder import JobFolder
+from job_folder import hosts as resourceconfig
+
+from launch import interpretation, preflight, traps
+from launch.cluster import Cluster
+from launch.devices import Devices
+from launch.errors import CONFIG, LaunchError
+
+HOSTS = ("algo-1", "algo-2", "algo-3")
+IMAGE = "1f" * 32
+TORCHRUN = {"sagemaker_program": "train.py", "sagemaker_torch_distributed_enabled": "true"}
+
+
+def request_of(folder: Path, host: str, **environ: str) -> interpretation.Request:
+    """What the launcher reads on this host of a torchrun job."""
+    job = JobFolder(folder / host).config("resourceconfig", resourceconfig(*HOSTS, current=host))
+    job.config("hyperparameters", TORCHRUN)
+    return interpretation.read({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE, **environ})
+
+
+def facts_of(folder: Path, **different: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """The facts of all hosts as they come over the wire; `different` has the variables of a host that is not like the rest."""
+    found = {}
+    for host in HOSTS:
+        facts = preflight.facts(request_of(folder, host, **different.get(host.replace("-", "_"), {})))
+        found[host] = json.loads(json.dumps({**facts, "traps": []}))
+    return found
+
+
+def test_hosts_of_one_job_fit_together(tmp_path: Path) -> None:
+    assert preflight.compare(facts_of(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "says", "remedy"),
+    [
+        (
+            {"DLC_CONTENT_KEY": "2e" * 32},
+            "different images: 1f1f1f1f1f1f on algo-1, algo-3, 2e2e2e2e2e2e on algo-2",
+            "digest",
+        ),
+        ({"DLC_CONTENT_KEY": ""}, "different images: 1f1f1f1f1f1f on algo-1, algo-3, none on algo-2", "digest"),
+        ({"DLC_NUM_GPUS": "8"}, "numbers of processes: 4 on algo-1, algo-3, 8 on algo-2", "instance type"),
+        (
+            {"DLC_EFA": "1"},
+            "some hosts have EFA and some have not: False on algo-1, algo-3, True on algo-2",
+            "DLC_EFA=0",
+        ),
+        (
+            {"DLC_STRATEGY": "mpi"},
+            "different strategies: torchrun on algo-1, algo-3, mpi on algo-2",
+            "hyperparameters.json",
+        ),
+    ],
+)
+def test_a_host_that_is_not_like_the_others_is_named(
+    tmp_path: Path, environ: dict[str, str], says: str, remedy: str
+) -> None:
+    finding = preflight.compare(facts_of(tmp_path, algo_2=environ))[0]
+    assert says in finding.what
+    assert remedy in finding.remedy
+    assert finding.is_error
+
+
+def test_a_different_list_of_hosts_is_noticed(tmp_path: Path) -> None:
+    known = facts_of(tmp_path)
+    job = JobFolder(tmp_path / "other").config("resourceconfig", resourceconfig(*reversed(HOSTS), current="algo-3"))
+    job.config("hyperparameters", TORCHRUN)
+    known["algo-3"] = preflight.facts(
+        interpretation.read({**job.environ, "DLC_NUM_GPUS": "4", "DLC_CONTENT_KEY": IMAGE})
+    )
+    what = " ".join(finding.what for finding in preflight.compare(known))
+    assert "different lists of hosts" in what
+    assert "different distributed groups" in what
+
+
+def test_hosts_outside_the_distributed_group_may_have_other_devices(tmp_path: Path) -> None:
+    known = facts_of(tmp_path)
+    known["algo-2"] = {**known["algo-2"], "processes": 0, "efa": None}
+    assert preflight.compare(known) == []
+
+
+def test_a_misfit_ends_the_job_before_it_starts_and_says_how_to_go_on(tmp_path: Path) -> None:
+    known = facts_of(tmp_path, algo_2={"DLC_CONTENT_KEY": "other"})
+    with pytest.raises(LaunchError, match=r"different images.*DLC_PREFLIGHT=warn") as error:
+        preflight.check(request_of(tmp_path / "again", "algo-1"), known)
+    assert error.value.exit_code == CONFIG
+
+
+def test_with_warn_a_misfit_is_a_line_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = facts_of(tmp_path, algo_2={"DLC_CONTENT_KEY": "other"})
+    preflight.check(request_of(tmp_path / "again", "algo-1", DLC_PREFLIGHT="warn"), known)
+    assert "dlc: preflight: the hosts run different images" in capsys.readouterr().err
+
+
+def test_a_host_says_its_own_traps_and_not_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = facts_of(tmp_path)
+    known["algo-1"]["traps"] = ["small shm; grow it"]
+    known["algo-2"]["traps"] = ["no EFA; add it"]
+    preflight.check(request_of(tmp_path / "again", "algo-1"), known)
+    assert capsys.readouterr().err == "dlc: preflight: small shm; grow it\n"
+
+
+def test_the_report_gathers_traps_by_host_and_says_whether_the_job_can_start(tmp_path: Path) -> None:
+    known = facts_of(tmp_path, algo_2={"DLC_NUM_GPUS": "8"})
+    for host in HOSTS:
+        known[host]["traps"] = ["small shm; grow it"]
+    known["algo-3"]["traps"].append("few files; more files")
+    text, ready = preflight.report(known, 0.25)
+    assert not ready
+    lines = text.splitlines()
+    assert lines[0] == "preflight: 3 host(s) answered in 0.25 s"
+    assert lines[1].startswith("error: the hosts would run different numbers of processes")
+    assert lines[2:] == ["warning: algo-3: few files; more files", "warning: every host: small shm; grow it"]
+
+
+def test_a_report_without_findings_says_so(tmp_path: Path) -> None:
+    text, ready = preflight.report(facts_of(tmp_path), 0.1)
+    assert ready
+    assert text.endswith("all is well")
+
+
+@given(st.dictionaries(st.sampled_from([f"algo-{n}" for n in range(9)]), st.sampled_from(["a", "b", ""]), min_size=1))
+def test_hosts_differ_exactly_when_their_values_do(images: dict[str, str]) -> None:
+    same = {"hosts": "h", "groups": "g", "strategy": "s", "distributed over": "d", "processes": 1, "efa": False}
+    found = preflight.compare({host: {**same, "image": image, "traps": []} for host, image in images.items()})
+    assert len(found) == (len(set(images.values())) > 1)
+
+
+def test_64_hosts_that_disagree_are_a_line_one_can_read() -> None:
+    same = {"hosts": "h", "groups": "g", "strategy": "s", "distributed over": "d", "processes": 1, "efa": False}
+    known = {f"algo-{n}": {**same, "image": "a" if n else "b"} for n in range(64)}
+    (finding,) = preflight.compare(known)
+    assert "and 59 more" in finding.what
+    assert len(finding.what) < 200
+
+
+# --- traps of one host
+
+
+class Machine:
+    """A pretended root with the files a test puts there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "dev/shm").mkdir(parents=True)
+
+    def file(self, path: str, text: str = "") -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def traps(self, devices: Devices = Devices(8, 8), cluster: Cluster = Cluster("test", ("a",), "a")) -> str:  # noqa: B008
+        return "\n".join(map(str, traps.find(devices, cluster, str(self.root))))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: unlimited)
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 20, 0, 0, 0, 0, 0, 0, 255)))
+    return Machine(tmp_path)
+
+
+def test_a_good_machine_has_no_traps(machine: Machine) -> None:
+    assert machine.traps() == ""
+
+
+def test_dockers_default_shared_memory_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 14, 0, 0, 0, 0, 0, 0, 255)))
+    assert "/dev/shm holds 64 MiB" in machine.traps()
+    assert "--shm-size" in machine.traps()
+
+
+def test_an_efa_adapter_the_container_was_not_given_is_named(machine: Machine) -> None:
+    machine.file("sys/class/infiniband/rdmap0s6/device/vendor", "0x1d0f\n")
+    assert "EFA adapter rdmap0s6" in machine.traps()
+    assert "--device=/dev/infiniband" in machine.traps()
+    machine.file("dev/infiniband/uverbs0")
+    assert machine.traps() == ""
+
+
+def test_little_lockable_memory_matters_with_an_rdma_adapter_only(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda which: (65536, 65536) if which == resource.RLIMIT_MEMLOCK else (1 << 20, 1 << 20)
+    )
+    assert machine.traps() == ""
+    assert "--ulimit memlock=-1" in machine.traps(Devices(8, 8, efa=True))
+
+
+def test_gpus_the_container_was_not_given_are_named(machine: Machine) -> None:
+    machine.file("proc/driver/nvidia/gpus/0000:00:1e.0/information")
+    assert "--gpus all" in machine.traps()
+    machine.file("dev/nvidia0")
+    assert machine.traps() == ""
+
+
+def test_few_open_files_are_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1024, 4096))
+    assert "can open 1024 files" in machine.traps()
+
+
+def test_an_interface_that_is_not_there_matters_with_several_hosts(machine: Machine) -> None:
+    devices = Devices(8, 8, interfaces=("eth1", "lo"))
+    assert machine.traps(devices) == ""
+    found = machine.traps(devices, Cluster("test", ("a", "b"), "a"))
+    assert "no network interface eth0; there are eth1, lo" in found
+    assert machine.traps(devices, Cluster("test", ("a", "b"), "a", network_interface="eth1")) == ""
+
+
+def test_this_very_machine_can_be_looked_at() -> None:
+    for finding in traps.find(Devices(8, 8), Cluster("test", ("a",), "a")):
+        assert finding.remedy

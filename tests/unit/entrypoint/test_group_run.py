@@ -132,7 +132,9 @@ def test_a_data_host_ends_well_when_the_distributed_group_has(three: Hosts) -> N
     groups = {"data": [0], "dnn": [1, 2]}
     three.configure(DATA_SERVES, groups, **MULTI_WORKER, sagemaker_distribution_instance_groups=["dnn"])
     three.start()
-    assert three.ends() == [(0, "started\n", "")] * 3
+    data, *training = three.ends()
+    assert (data[0], data[2]) == (0, "")  # it may end before it has said anything
+    assert training == [(0, "started\n", "")] * 2
 
 
 def test_an_error_before_the_start_is_told_to_the_others(two: Hosts) -> None:

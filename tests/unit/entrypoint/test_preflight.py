@@ -32,7 +32,7 @@ def request_of(folder: Path, host: str, **environ: str) -> interpretation.Reques
 
 
 def facts_of(folder: Path, **different: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """The facts of all hosts as they come over the wire; `different` has the variables of a host that is not like the rest."""
+    """The facts of all hosts as they come over the wire; `different`: variables of a host unlike the rest."""
     found = {}
     for host in HOSTS:
         facts = preflight.facts(request_of(folder, host, **different.get(host.replace("-", "_"), {})))
@@ -49,19 +49,19 @@ def test_hosts_of_one_job_fit_together(tmp_path: Path) -> None:
     [
         (
             {"DLC_CONTENT_KEY": "2e" * 32},
-            "different images: 1f1f1f1f1f1f on algo-1, algo-3, 2e2e2e2e2e2e on algo-2",
+            "images: 1f1f1f1f1f1f on algo-1, algo-3, 2e2e2e2e2e2e on algo-2",
             "digest",
         ),
-        ({"DLC_CONTENT_KEY": ""}, "different images: 1f1f1f1f1f1f on algo-1, algo-3, none on algo-2", "digest"),
+        ({"DLC_CONTENT_KEY": ""}, "images: 1f1f1f1f1f1f on algo-1, algo-3, none on algo-2", "digest"),
         ({"DLC_NUM_GPUS": "8"}, "numbers of processes: 4 on algo-1, algo-3, 8 on algo-2", "instance type"),
         (
             {"DLC_EFA": "1"},
-            "some hosts have EFA and some have not: False on algo-1, algo-3, True on algo-2",
+            "some have not: False on algo-1, algo-3, True on algo-2",
             "DLC_EFA=0",
         ),
         (
             {"DLC_STRATEGY": "mpi"},
-            "different strategies: torchrun on algo-1, algo-3, mpi on algo-2",
+            "strategies: torchrun on algo-1, algo-3, mpi on algo-2",
             "hyperparameters.json",
         ),
     ],
@@ -180,7 +180,7 @@ def test_a_good_machine_has_no_traps(machine: Machine) -> None:
 
 def test_dockers_default_shared_memory_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 14, 0, 0, 0, 0, 0, 0, 255)))
-    assert "/dev/shm holds 64 MiB" in machine.traps()
+    assert "(/dev/shm) is 64 MiB" in machine.traps()
     assert "--shm-size" in machine.traps()
 
 

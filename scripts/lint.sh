@@ -9,6 +9,6 @@ ruff format --check .
 mypy src/dlc
 mypy --python-version 3.10 src/entrypoint/launcher.py
 hadolint docker/*/Dockerfile
-shellcheck -x docker/scripts/*.sh scripts/*.sh .ci/run
+shellcheck -x docker/scripts/*/*.sh scripts/*.sh .ci/run
 dlc schema --check
 check-jsonschema --schemafile buildspec/buildspec.schema.json buildspec/*/*.yml

@@ -36,7 +36,7 @@ class LockRequest:
 
 
 def write(request: LockRequest, folder: Path) -> list[str]:
-    """Resolve and write framework.txt, training.txt, source.txt and compiled.txt; return the names of all locked packages.
+    """Resolve and write the lock files; return the names of all locked packages.
 
     Raises LockError, with the resolver's explanation, when there is no solution. Nothing is written then.
     """

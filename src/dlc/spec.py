@@ -55,7 +55,7 @@ class Packages(Model):
         description="names of those without a wheel, compiled in a stage of its own"
     )
     compiled: tuple[Requirement, ...] = Field(
-        description="names of those compiled against the framework, each by docker/scripts/build-NAME.sh"
+        description="names of those compiled against the framework, each by docker/scripts/NAME/build.sh"
     )
 
 

@@ -115,7 +115,7 @@ def test_changed_launcher_rebuilds_only_its_small_layer(built: Path) -> None:
         launcher.write("# one more line\n")
     done = dlc(built, "build", "toy-*")
     assert done.returncode == 0, done.stderr
-    assert "install-python-packages" not in done.stderr
+    assert "python-packages" not in done.stderr
     old, new = before["RootFS"]["Layers"], inspect()["RootFS"]["Layers"]
     assert len(old) == len(new)
     assert [old == new for old, new in zip(old, new, strict=True)].count(False) <= 2

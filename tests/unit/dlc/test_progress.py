@@ -21,12 +21,12 @@ GOOD = """\
 #8 CACHED
 """
 BAD = """\
-#7 [pt system 1/2] RUN /scripts/install-os-packages.sh nope
+#7 [pt system 1/2] RUN /scripts/os-packages/install.sh nope
 #7 1.0 Reading package lists...
 #7 1.2 E: Unable to locate package nope
-#7 ERROR: process "/bin/sh -c /scripts/install-os-packages.sh nope" did not complete successfully: exit code: 100
+#7 ERROR: process "/bin/sh -c /scripts/os-packages/install.sh nope" did not complete successfully: exit code: 100
 ------
- > [pt system 1/2] RUN /scripts/install-os-packages.sh nope:
+ > [pt system 1/2] RUN /scripts/os-packages/install.sh nope:
 ------
 ERROR: failed to solve: process did not complete successfully: exit code: 100
 """
@@ -56,7 +56,7 @@ def test_steps_carry_name_seconds_and_whether_they_were_cached() -> None:
 def test_failure_is_the_step_that_failed_with_its_own_last_lines() -> None:
     assert read(BAD).failure() == (
         "pt system 1/2",
-        "RUN /scripts/install-os-packages.sh nope",
+        "RUN /scripts/os-packages/install.sh nope",
         "Reading package lists...\nE: Unable to locate package nope",
     )
 

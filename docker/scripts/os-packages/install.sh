@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs Debian packages and leaves nothing but them: no lists, no logs, no caches.
-# usage: install-os-packages.sh PACKAGE...
+# usage: install.sh PACKAGE...
 set -eu
 [ $# -gt 0 ] || exit 0
 
@@ -16,9 +16,6 @@ apt-get $options update
 # shellcheck disable=SC2086
 apt-get $options -y --no-install-recommends install "$@"
 
-if [ -x /usr/bin/python3 ]; then
-    /usr/bin/python3 -I -S /scripts/prune.py /scripts/prune.txt
-fi
 # What carries a time or a former state would make two builds differ.
 # Host keys that sshd makes at its installation: a job makes its own at its start.
 rm -f /etc/ssh/ssh_host_*

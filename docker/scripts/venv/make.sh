@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the empty virtual environment that all Python packages of an image go into.
-# usage: make-venv.sh PYTHON_VERSION   (as in 3.11)
+# usage: make.sh PYTHON_VERSION   (as in 3.11)
 set -eu
 version=$1
 

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Compiles Horovod against the framework in /opt/venv, with MPI and gloo; the source is checked against the lock's hash.
-# usage: build-horovod.sh FRAMEWORK LOCK FOLDER   (FRAMEWORK: pytorch or tensorflow)
+# usage: build.sh FRAMEWORK LOCK FOLDER   (FRAMEWORK: pytorch or tensorflow)
 set -eu
 framework=$1
 lock=$2
 folder=$3
-# shellcheck source=docker/scripts/package-index.sh
-. /scripts/package-index.sh
+# shellcheck source=docker/scripts/python-packages/package-index.sh
+. /scripts/python-packages/package-index.sh
 
 mkdir -p "$folder" /tmp/horovod
 grep -q '^horovod==' "$lock" || exit 0
@@ -26,7 +26,7 @@ case $framework in
     tensorflow) export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 ;;
     *) echo "$framework: expected pytorch or tensorflow" >&2 && exit 64 ;;
 esac
-export HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MXNET=1
+export MAKEFLAGS="-j$(nproc)" HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MXNET=1
 python -m pip wheel -q --no-deps --no-build-isolation --no-cache-dir . -w "$folder" >/tmp/horovod.log 2>&1 || {
     grep -E 'error|Error' /tmp/horovod.log | head -20
     tail -20 /tmp/horovod.log

@@ -1,25 +1,22 @@
 """Compiles every Python file below a folder that has no bytecode yet, so that imports are fast and builds repeat.
 
-The bytecode carries a hash in place of a time (PEP 552, unchecked), so two builds give the same bytes; files compiled in a
-lower layer are left alone, so no byte is stored twice. Standard library only; run with the interpreter that will import.
+The bytecode carries a hash in place of a time (PEP 552, unchecked), so two builds give the same bytes; files compiled
+in a lower layer are left alone, so no byte is stored twice. Standard library only; run with the interpreter that will
+import them.
 """
 
 import importlib.util
-import os
 import py_compile
 import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 
 def sources(folder):
     """Python files below a folder without bytecode, in a fixed order."""
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = os.path.join(parent, name)
-            if name.endswith(".py") and not os.path.exists(importlib.util.cache_from_source(path)):
-                yield path
+    found = sorted(str(path) for path in Path(folder).rglob("*.py"))
+    return [path for path in found if not Path(importlib.util.cache_from_source(path)).exists()]
 
 
 def compile_one(path):

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Builds wheels of packages that publish only their source, with the distribution's own pip, setuptools and compiler.
 # The source is checked against the lock's hashes, and nothing else is fetched.
-# usage: build-source-wheels.sh LOCK FOLDER
+# usage: build.sh LOCK FOLDER
 set -eu
 lock=$1
 folder=$2
-# shellcheck source=docker/scripts/package-index.sh
-. /scripts/package-index.sh
+# shellcheck source=docker/scripts/python-packages/package-index.sh
+. /scripts/python-packages/package-index.sh
 
 mkdir -p "$folder"
 grep -q '==' "$lock" || exit 0

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Installs a hashed lock, and wheels built in earlier stages, into /opt/venv.
+# usage: install.sh LOCK [FOLDER_OF_WHEELS]...
+set -eu
+lock=$1
+shift
+# shellcheck source=docker/scripts/python-packages/package-index.sh
+. /scripts/python-packages/package-index.sh
+
+install() { /tools/uv pip install --python /opt/venv/bin/python --no-deps --no-build "$@"; }
+
+install --require-hashes -r "$lock"
+for folder in "$@"; do
+    [ -z "$(ls "$folder")" ] || install "$folder"/*.whl
+done

@@ -26,7 +26,8 @@ case $framework in
     tensorflow) export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 ;;
     *) echo "$framework: expected pytorch or tensorflow" >&2 && exit 64 ;;
 esac
-export MAKEFLAGS="-j$(nproc)" HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MXNET=1
+MAKEFLAGS="-j$(nproc)"
+export MAKEFLAGS HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MXNET=1
 python -m pip wheel -q --no-deps --no-build-isolation --no-cache-dir . -w "$folder" >/tmp/horovod.log 2>&1 || {
     grep -E 'error|Error' /tmp/horovod.log | head -20
     tail -20 /tmp/horovod.log

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
-from launch import group_end, peers, signals, supervise
-from launch.errors import LaunchError
+from launch import group_end, peers, preflight, signals, supervise
+from launch.errors import CONFIG, LaunchError
 from launch.interpretation import Request
 from launch.outcome import STOPPED, Failure, Outcome
 from launch.switches import port, seconds
@@ -14,25 +15,15 @@ from launch.switches import port, seconds
 def in_group(request: Request, settings: supervise.Settings, run: Callable[[supervise.Settings], Outcome]) -> Outcome:
     """Wait for the job's hosts, join them where the job is distributed, and `run` with the group in its settings.
 
-    What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError naming
-    the hosts that are not there in time.
+    What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError where a
+    host is not there in time or the hosts do not fit together.
     """
-    environ = request.environ
-    timeout = seconds(environ, "DLC_PEER_TIMEOUT", group_end.JOIN_TIMEOUT)
-    # SageMaker Studio's local mode has no name resolution at all.
-    if environ.get("SM_STUDIO_LOCAL_MODE", "").lower() != "true":
-        peers.wait(request.cluster.hosts, timeout)
+    _wait_for_names(request)
     if not request.members:
         return run(settings)
-    group = group_end.join(
-        group_end.Membership(request.cluster.current_host, request.group_hosts, request.members),
-        {},
-        environ,
-        port=port(environ, "DLC_GROUP_PORT", group_end.PORT),
-        timeout=timeout,
-        heartbeat=seconds(environ, "DLC_HEARTBEAT_TIMEOUT", group_end.HEARTBEAT),
-    )
+    group = _join(request, request.group_hosts, request.members)
     try:
+        preflight.check(request, group.facts)
         return run(settings._replace(group=group))
     except LaunchError as error:
         group.report(Failure(str(error), host=settings.host, exit_code=error.exit_code))
@@ -42,3 +33,41 @@ def in_group(request: Request, settings: supervise.Settings, run: Callable[[supe
         raise
     finally:
         group.close()
+
+
+def preflight_only(request: Request) -> int:
+    """`--preflight`: every host of the job meets the others and prints what does not fit; 0, or 78 for an error."""
+    started = time.monotonic()
+    known = {request.cluster.current_host: preflight.facts(request)}
+    hosts = request.group_hosts or request.cluster.hosts
+    if len(hosts) > 1:
+        _wait_for_names(request)
+        group = _join(request, hosts, hosts)
+        known = group.facts
+        group.report(None)
+        group.close()
+    text, is_well = preflight.report(known, time.monotonic() - started)
+    print(text)
+    return 0 if is_well else CONFIG
+
+
+def _wait_for_names(request: Request) -> None:
+    # SageMaker Studio's local mode has no name resolution at all.
+    if request.environ.get("SM_STUDIO_LOCAL_MODE", "").lower() != "true":
+        peers.wait(request.cluster.hosts, _timeout(request))
+
+
+def _join(request: Request, hosts: tuple[str, ...], members: tuple[str, ...]) -> group_end.Group:
+    environ = request.environ
+    return group_end.join(
+        group_end.Membership(request.cluster.current_host, hosts, members),
+        preflight.facts(request),
+        environ,
+        port=port(environ, "DLC_GROUP_PORT", group_end.PORT),
+        timeout=_timeout(request),
+        heartbeat=seconds(environ, "DLC_HEARTBEAT_TIMEOUT", group_end.HEARTBEAT),
+    )
+
+
+def _timeout(request: Request) -> float:
+    return seconds(request.environ, "DLC_PEER_TIMEOUT", group_end.JOIN_TIMEOUT)

@@ -13,6 +13,7 @@ from launch.paths import DEFAULT_BASE, Paths
 HELP = """\
 usage: docker run IMAGE train                   run the training job that /opt/ml/input/config describes
        docker run IMAGE --explain[=json]        show what `train` would start, and why; starts and writes nothing
+       docker run IMAGE --preflight             check the hosts of the job against each other, and this host for traps
        docker run IMAGE COMMAND [ARGUMENT...]   run any command, with the image's Python first on PATH"""
 
 NOT_FOUND = 127  # as in shells
@@ -32,6 +33,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             return 0
         if verb in ("--explain", "--explain=json", "--explain=text"):
             return _explain(verb.endswith("=json"), environ)
+        if verb == "--preflight":
+            from launch.group_run import preflight_only
+
+            return preflight_only(interpretation.read(environ))
         if verb == "train":
             from launch.run import train
 

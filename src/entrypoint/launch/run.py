@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from launch import entry_point, failure, interpretation, programs, signals, source, supervise
+from launch import entry_point, failure, interpretation, programs, signals, source, supervise, traps
 from launch.errors import CANNOT_CREATE, LaunchError
 from launch.install import installation
 from launch.interpretation import Request
@@ -28,6 +28,7 @@ def train(environ: Mapping[str, str]) -> int:
 
         outcome = in_group(request, settings, lambda joined: _run(request, joined))
     else:
+        _say(f"preflight: {finding}" for finding in traps.find(request.devices, request.cluster))
         outcome = _run(request, settings)
     outcome = failure.check_disk(outcome, (paths.model, paths.output), settings.host)
     failure.write(paths.failure, outcome)

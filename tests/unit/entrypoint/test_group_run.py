@@ -47,9 +47,10 @@ class Hosts:
                 config["current_group_name"] = next(name for name, members in groups.items() if number in members)
             job.config("resourceconfig", config).hyperparameters(**parameters).code(text=script)
 
-    def start(self) -> None:
+    def start(self, verb: str = "train") -> None:
+        self.processes = []
         for job in self.jobs:
-            command = [sys.executable, "-I", "-S", LAUNCHER, "train"]
+            command = [sys.executable, "-I", "-S", LAUNCHER, verb]
             self.processes.append(
                 subprocess.Popen(
                     command, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=job.base
@@ -184,3 +185,34 @@ def test_hosts_of_a_plain_job_have_nothing_to_do_with_one_another(two: Hosts) ->
     two.configure(SECOND_FAILS.replace("60", "0.5"))
     two.start()
     assert [code for code, _, _ in two.ends()] == [0, 1]
+
+
+def test_preflight_on_every_host_says_that_they_fit_together(two: Hosts) -> None:
+    two.configure("raise SystemExit('started')", **MULTI_WORKER)
+    two.start("--preflight")
+    for code, out, _ in two.ends():
+        assert code == 0
+        assert out.startswith("preflight: 2 host(s) answered in ")
+
+
+def test_preflight_names_the_host_with_another_image_and_train_starts_nothing(two: Hosts) -> None:
+    two.configure("print('started')", **MULTI_WORKER)
+    two.jobs[0].env(DLC_CONTENT_KEY="aaa")
+    two.jobs[1].env(DLC_CONTENT_KEY="bbb")
+    two.start("--preflight")
+    for code, out, _ in two.ends():
+        assert code == 78
+        assert "error: the hosts run different images: aaa on 127.0.0.1, bbb on 127.0.0.2; use one image" in out
+    two.start()
+    for code, out, failure in two.ends():
+        assert (code, out) == (78, "")
+        assert "the hosts run different images" in failure
+
+
+def test_preflight_of_a_host_alone_looks_at_its_traps(tmp_path: Path) -> None:
+    alone = Hosts(tmp_path, 1)
+    alone.configure("")
+    alone.start("--preflight")
+    ((code, out, _),) = alone.ends()
+    assert code == 0
+    assert out.startswith("preflight: 1 host(s) answered")

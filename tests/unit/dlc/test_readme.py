@@ -1,0 +1,35 @@
+"""The README names what there is: targets, verbs, images, files. CI and the integration tests run its commands."""
+
+from __future__ import annotations
+
+import re
+
+from dlc.cli import VERBS
+from dlc.matrix import load_variants
+from dlc.tree import find_root, read_tree
+
+ROOT = find_root()
+README = (ROOT / "README.md").read_text()
+
+
+def test_every_make_target_it_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`|\n)make ([a-z-]+)", README))
+    assert named
+    assert named <= targets
+
+
+def test_every_verb_it_names_exists() -> None:
+    named = set(re.findall(r"`(?:\.venv/bin/)?dlc ([a-z-]+)", README))
+    assert named
+    assert named <= set(VERBS)
+
+
+def test_every_image_is_in_it_and_no_other() -> None:
+    assert set(re.findall(r"^\| `([a-z0-9.-]+-py\d+)` ", README, re.MULTILINE)) == {
+        variant.id for variant in load_variants(read_tree(ROOT))
+    }
+
+
+def test_every_file_it_links_to_exists() -> None:
+    assert [name for name in re.findall(r"\]\(([^)#:]+)\)", README) if not (ROOT / name).exists()] == []

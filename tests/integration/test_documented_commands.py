@@ -1,4 +1,4 @@
-"""Every command that docs/using.md and examples/README.md show works as it stands there."""
+"""Every shell command that the README, docs/using.md and examples/README.md show works as it stands there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def commands(page: Path) -> str:
     return "\n".join(re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize("page", ["docs/using.md", "examples/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/using.md", "examples/README.md"])
 def test_commands_of_the_page_work(page: str, image: Image, tmp_path: Path) -> None:
     shutil.copytree(find_root() / "examples", tmp_path / "examples")
     script = commands(find_root() / page).replace(DOCUMENTED, image.ref)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import stat
 import subprocess
 import time
@@ -40,8 +41,13 @@ class Cluster:
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         deadline = time.monotonic() + HANG_BOUND
-        while self.ssh("true").returncode and time.monotonic() < deadline:
-            time.sleep(0.05)
+        while not self.is_listening() and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def is_listening(self) -> bool:
+        """Whether the server is up."""
+        with socket.socket() as probe:
+            return probe.connect_ex((HOSTS[1], self.port)) == 0
 
     def ssh(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
         """Run a command on the other host as the leader's mpirun does."""

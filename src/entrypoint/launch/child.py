@@ -73,7 +73,7 @@ class Child:
 
 
 def failure_of(child: Child, host: str, cause: str) -> Failure:
-    """The failure report of a process that ended badly; below torchrun, of the rank that failed first."""
+    """The failure report of a process that ended badly; below torchrun and mpirun, of the rank that failed first."""
     failure = Failure(
         cause=cause,
         role=child.spec.role,
@@ -83,10 +83,10 @@ def failure_of(child: Child, host: str, cause: str) -> Failure:
         signal=child.signal_name,
         last_lines=child.last_lines(),
     )
-    if child.spec.role != "torchrun":
-        return failure
-    from launch.torchrun_report import root_cause  # only jobs that failed need it
+    from launch.rank_report import STARTERS, root_cause  # only jobs that failed need it
 
+    if child.spec.role not in STARTERS:
+        return failure
     return root_cause(failure, child.stderr.tail.decode("utf-8", "replace"))
 
 

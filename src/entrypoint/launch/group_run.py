@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
-from launch import group_end, peers, preflight, signals, supervise
+from launch import group_end, mpi_keys, peers, preflight, signals, supervise
 from launch.errors import CONFIG, LaunchError
 from launch.interpretation import Request
 from launch.outcome import STOPPED, Failure, Outcome
+from launch.strategies.mpi import SSH_PORT
 from launch.switches import port, seconds
+
+SSH_KEY = "ssh key"  # the fact that holds a host's public key
 
 
 def in_group(request: Request, settings: supervise.Settings, run: Callable[[supervise.Settings], Outcome]) -> Outcome:
@@ -21,9 +25,16 @@ def in_group(request: Request, settings: supervise.Settings, run: Callable[[supe
     _wait_for_names(request)
     if not request.members:
         return run(settings)
-    group = _join(request, request.group_hosts, request.members)
+    host = request.cluster.current_host
+    facts = preflight.facts(request)
+    if request.needs_ssh:
+        facts[SSH_KEY] = mpi_keys.make(request.run_dir, leads=host == request.hosts[0])
+    group = _join(request, request.group_hosts, request.members, facts)
     try:
         preflight.check(request, group.facts)
+        if request.needs_ssh:
+            keys = {name: known.get(SSH_KEY) for name, known in group.facts.items()}
+            mpi_keys.install(request.run_dir, request.hosts, host, keys, SSH_PORT)
         return run(settings._replace(group=group))
     except LaunchError as error:
         group.report(Failure(str(error), host=settings.host, exit_code=error.exit_code))
@@ -33,6 +44,8 @@ def in_group(request: Request, settings: supervise.Settings, run: Callable[[supe
         raise
     finally:
         group.close()
+        if request.needs_ssh:
+            mpi_keys.remove(request.run_dir)
 
 
 def preflight_only(request: Request) -> int:
@@ -42,7 +55,7 @@ def preflight_only(request: Request) -> int:
     hosts = request.group_hosts or request.cluster.hosts
     if len(hosts) > 1:
         _wait_for_names(request)
-        group = _join(request, hosts, hosts)
+        group = _join(request, hosts, hosts, preflight.facts(request))
         known = group.facts
         group.report(None)
         group.close()
@@ -57,11 +70,11 @@ def _wait_for_names(request: Request) -> None:
         peers.wait(request.cluster.hosts, _timeout(request))
 
 
-def _join(request: Request, hosts: tuple[str, ...], members: tuple[str, ...]) -> group_end.Group:
+def _join(request: Request, hosts: tuple[str, ...], members: tuple[str, ...], facts: dict[str, Any]) -> group_end.Group:
     environ = request.environ
     return group_end.join(
         group_end.Membership(request.cluster.current_host, hosts, members),
-        preflight.facts(request),
+        facts,
         environ,
         port=port(environ, "DLC_GROUP_PORT", group_end.PORT),
         timeout=_timeout(request),

@@ -49,6 +49,17 @@ class Request(NamedTuple):
         return len(self.cluster.hosts) > 1
 
     @property
+    def run_dir(self) -> str:
+        """Where this host's launcher keeps private files of the job."""
+        return self.environ.get("DLC_RUN_DIR") or DEFAULT_RUN_DIR
+
+    @property
+    def needs_ssh(self) -> bool:
+        """Whether this host is one of several that mpirun's ranks run on."""
+        below_mpi = self.strategy is not None and self.strategy.strategy == "mpi"
+        return below_mpi and len(self.hosts) > 1 and self.cluster.current_host in self.hosts
+
+    @property
     def members(self) -> tuple[str, ...]:
         """The hosts whose processes are the training; below MPI that is the leader's mpirun, the others serve it."""
         if len(self.group_hosts) < 2:
@@ -110,7 +121,7 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         environ=request.environ,
         paths=request.paths,
         venv=_venv(request.environ),
-        run_dir=request.environ.get("DLC_RUN_DIR") or DEFAULT_RUN_DIR,
+        run_dir=request.run_dir,
         installed=request.installed,
     )
     launch = strategies.plan(context, request.strategy)

@@ -32,4 +32,3 @@ class Launch(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     before: tuple[ProcessSpec, ...] = ()  # run to a good end first, one after the other
     files: Mapping[str, str] = {}  # path to content: private files that the processes read
-    needs_ssh: bool = False  # hosts of the group reach each other over ssh with this job's own keys

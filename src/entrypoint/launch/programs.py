@@ -12,10 +12,10 @@ _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
 
 
-def when_listening(seconds: int, servers: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """What to put before a command that is to be started when all servers (host, port) listen."""
+def when_listening(seconds: int, servers: Sequence[tuple[str, int]], greeting: str = "") -> tuple[str, ...]:
+    """What to put before a command that is to be started when all servers (host, port) listen; see the program."""
     addresses = (part for host, port in servers for part in (host, str(port)))
-    return (*SYSTEM_PYTHON, path("when_listening"), str(seconds), *addresses, "--")
+    return (*SYSTEM_PYTHON, path("when_listening"), str(seconds), greeting, *addresses, "--")
 
 
 def path(name: str) -> str:

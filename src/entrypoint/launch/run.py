@@ -62,7 +62,11 @@ def _run(request: Request, settings: supervise.Settings) -> Outcome:
         outcome = supervise.run([process], getting_ready)
         if outcome.exit_code:
             return outcome
-    return supervise.run(plan.launch.processes, settings)
+    try:
+        return supervise.run(plan.launch.processes, settings)
+    finally:
+        for path in plan.launch.files:  # they hold the environment, and so whatever secrets are in it
+            os.unlink(path)
 
 
 def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outcome:

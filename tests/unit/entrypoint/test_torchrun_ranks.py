@@ -13,7 +13,7 @@ import pytest
 
 from launch import programs
 from launch.outcome import Failure
-from launch.torchrun_report import root_cause
+from launch.rank_report import root_cause
 
 BOUND = 60  # seconds; only a hang takes that long
 OWN = Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun", 2, "algo-2", 1, "", ("its report",))
@@ -77,6 +77,21 @@ def test_what_else_is_known_of_the_cause_is_kept() -> None:
 
 def test_without_a_report_torchruns_own_failure_stays() -> None:
     assert root_cause(OWN, "torchrun: error: unrecognized arguments") == OWN
+
+
+MPIRUN = Failure("mpirun rank 0 on algo-1 exited with code 5", "mpirun", 0, "algo-1", 5, "", ("its report",))
+
+
+def test_mpiruns_report_names_the_rank_and_its_host() -> None:
+    report = "[algo-2:3] no data\nmpirun detected...\n  Process name: [[62080,1],3]\n  Exit code:    5\n-----\n"
+    expected = ("worker rank 3 on algo-2 exited with code 5", "worker", 3, "algo-2", 5, "", ("no data",))
+    assert root_cause(MPIRUN, report)[:7] == expected
+
+
+def test_mpiruns_report_names_the_signal_that_ended_a_rank() -> None:
+    report = "mpirun noticed that process rank 1 with PID 0 on node algo-2 exited on signal 9 (Killed)."
+    failure = root_cause(MPIRUN._replace(exit_code=137), report)
+    assert (failure.rank, failure.signal, failure.exit_code) == (1, "SIGKILL", 137)
 
 
 def test_a_stop_request_stays_the_cause_whatever_torchrun_reports() -> None:

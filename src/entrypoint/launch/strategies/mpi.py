@@ -6,18 +6,17 @@ import json
 import re
 import shlex
 
-from launch import programs
+from launch import mpi_keys, programs
 from launch.context import Context
 from launch.errors import CONFIG, LaunchError, shown
 from launch.process_spec import Decision, Launch
 from launch.strategies import smdistributed
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
+EXPORTED = ("LD_LIBRARY_PATH", "PATH")  # a shell that sshd starts would have others
 PROCESSES = "sagemaker_mpi_num_processes"
-# In the run directory of each host, which only its user can read.
-RANK_ENVIRONMENT = "rank_environment.json"  # what this host's ranks find in their environment
-CLIENT_CONFIG = "ssh_config"
-SERVER_CONFIG = "sshd_config"
+# In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
+RANK_ENVIRONMENT = "rank_environment.json"
 SSH_PORT = 7791  # of this job's own servers; 22 may be taken by the machine's
 WAIT = 900  # seconds that the leader waits for the other hosts' ssh servers
 
@@ -29,9 +28,10 @@ def plan(context: Context) -> Launch:
     """
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
     if context.host_rank:
-        daemon = ("/usr/sbin/sshd", "-D", "-e", "-f", f"{context.run_dir}/{SERVER_CONFIG}")
-        server = context.process(daemon, "sshd", context.host_rank * context.processes_per_host, essential=False)
-        return Launch("mpi", (server,), files=files, needs_ssh=True)
+        server = context.process(
+            mpi_keys.server(context.run_dir), "sshd", context.host_rank * context.processes_per_host, essential=False
+        )
+        return Launch("mpi", (server,), files=files)
     nccl_debug, custom = _custom(context)
     argv = (
         "mpirun",
@@ -41,12 +41,14 @@ def plan(context: Context) -> Launch:
         *custom,
         *_rank(context),
     )
-    launch = Launch("mpi", (context.process(argv, "mpirun", 0),), _decisions(context), files=files)
+    launch = Launch(
+        "mpi", (context.process(argv, "mpirun", 0, defaults={"LD_LIBRARY_PATH": ""}),), _decisions(context), files=files
+    )
     if len(context.hosts) == 1:
         return launch
     # ssh gives up at once where no server listens yet: another host may still install its requirements.
-    waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]])
-    return launch._replace(before=(context.process(waiting, "wait for ssh", 0),), needs_ssh=True)
+    waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]], greeting="SSH-2.0-dlc")
+    return launch._replace(before=(context.process(waiting, "wait for ssh", 0),))
 
 
 def _placement(context: Context) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ def _transport(context: Context) -> tuple[str, ...]:
         *("-mca", "btl_tcp_if_include", interface),
         *("-mca", "oob_tcp_if_include", interface),
         *("-mca", "plm_rsh_no_tree_spawn", "1"),
-        *("-mca", "plm_rsh_args", f"-F {shlex.quote(f'{context.run_dir}/{CLIENT_CONFIG}')}"),
+        *("-mca", "plm_rsh_args", f"-F {shlex.quote(f'{context.run_dir}/{mpi_keys.CLIENT_CONFIG}')}"),
         *("-bind-to", "none", "-map-by", "slot"),
         *("-mca", "pml", "ob1"),
         *("-mca", "btl", "^openib"),
@@ -108,7 +110,7 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
     stated = {name: context.environ.get(name, value) for name, value in variables.items() if name != "NCCL_DEBUG"}
     stated["NCCL_DEBUG"] = nccl_debug
     pairs = [part for name, value in stated.items() for part in ("-x", f"{name}={value}")]
-    return (*pairs, "-x", "LD_LIBRARY_PATH", "-x", "PATH")
+    return (*pairs, *(part for name in EXPORTED for part in ("-x", name)))
 
 
 def _rank(context: Context) -> tuple[str, ...]:

@@ -87,6 +87,12 @@ class ImageTestError(DlcError):
     exit_code = 75
 
 
+class ImageError(DlcError):
+    """An image is not there, or is not what was promised: over its budget, not reproducible, vulnerable."""
+
+    exit_code = 76
+
+
 class Interrupted(DlcError):  # noqa: N818 (the user's Ctrl-C is no error of the tool)
     """SIGINT or SIGTERM ended the run; nothing half-done is left."""
 

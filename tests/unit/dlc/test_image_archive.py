@@ -1,0 +1,109 @@
+"""dlc.image_archive and dlc.layer_files: archives of both shapes are read, and layers resolved as an engine does it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dlc.errors import ImageError
+from dlc.image_archive import Entry, Layer, blob, read
+from dlc.layer_files import resolve
+
+
+def tar_of(files: Mapping[str, bytes], modified: int = 0) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in files.items():
+            item = tarfile.TarInfo(name)
+            item.size, item.mtime = len(content), modified
+            tar.addfile(item, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def oci_archive(path: Path, layers: list[bytes], *, zipped: bool = False) -> Path:
+    """An OCI layout in a tar, its layers gzipped or not."""
+    stored = [gzip.compress(layer) if zipped else layer for layer in layers]
+    history = [
+        {"created_by": "ENV A=1", "empty_layer": True},
+        *({"created_by": f"RUN {n}"} for n in range(len(layers))),
+    ]
+    config = json.dumps({"rootfs": {"diff_ids": [digest_of(layer) for layer in layers]}, "history": history}).encode()
+    manifest = json.dumps(
+        {"config": {"digest": digest_of(config)}, "layers": [{"digest": digest_of(layer)} for layer in stored]}
+    ).encode()
+    index = json.dumps({"manifests": [{"digest": digest_of(manifest)}]}).encode()
+    blobs = {blob(digest_of(content)): content for content in (*stored, config, manifest)}
+    path.write_bytes(tar_of({**blobs, "index.json": index}))
+    return path
+
+
+def layer(**sizes: int) -> Layer:
+    """A layer of files by path, with two underscores for a slash and `W` for a whiteout's start."""
+    paths = {name.replace("__", "/").replace("W", ".wh."): size for name, size in sizes.items()}
+    return Layer("", "", {path: Entry("file", size, 0o644, "0:0", 0, "", "") for path, size in paths.items()})
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_oci_archive_gives_digest_layers_commands_and_entries(tmp_path: Path, zipped: bool) -> None:
+    path = oci_archive(tmp_path / "a.tar", [tar_of({"etc/a": b"abc"}, modified=7), tar_of({"b": b""})], zipped=zipped)
+    archive = read(path)
+    assert archive.digest.startswith("sha256:")
+    assert [layer.command for layer in archive.layers] == ["RUN 0", "RUN 1"]
+    assert archive.layers[0].digest == digest_of(tar_of({"etc/a": b"abc"}, modified=7))
+    assert archive.layers[0].entries["etc/a"] == Entry(
+        "file", 3, 0o644, "0:0", 7, "", hashlib.sha256(b"abc").hexdigest()
+    )
+    assert [layer.bytes for layer in archive.layers] == [3, 0]
+
+
+def test_archive_of_an_older_engine_is_read_through_its_manifest(tmp_path: Path) -> None:
+    config = json.dumps({"rootfs": {"diff_ids": ["sha256:1"]}}).encode()
+    manifest = json.dumps([{"Config": "c.json", "Layers": ["1/layer.tar"]}]).encode()
+    members = {"c.json": config, "1/layer.tar": tar_of({"./a": b"x"}), "manifest.json": manifest}
+    (tmp_path / "a.tar").write_bytes(tar_of(members))
+    archive = read(tmp_path / "a.tar")
+    assert archive.digest == ""
+    assert list(archive.layers[0].entries) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no tar", tar_of({"index.json": b'{"manifests": [1, 2]}'}), tar_of({"a": b""})]
+)
+def test_what_is_no_archive_of_one_image_is_an_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.tar").write_bytes(content)
+    with pytest.raises(ImageError, match="expected the archive of one image"):
+        read(tmp_path / "a.tar")
+
+
+def test_a_path_of_two_layers_is_hidden_once_and_the_upper_one_is_seen() -> None:
+    files, hidden = resolve([layer(a=10, b=1), layer(a=20)])
+    assert files["a"].size == 20
+    assert [(item.path, item.bytes, item.layer, item.by, item.deleted) for item in hidden] == [("a", 10, 0, 1, False)]
+
+
+def test_a_whiteout_deletes_a_file_or_a_whole_folder_of_lower_layers() -> None:
+    files, hidden = resolve([layer(a=1, d__x=2, d__y=3, dd=4), layer(Wa=0, Wd=0)])
+    assert set(files) == {"dd"}
+    assert sorted((item.path, item.bytes) for item in hidden) == [("a", 1), ("d/x", 2), ("d/y", 3)]
+    assert all(item.deleted for item in hidden)
+
+
+def test_an_opaque_folder_hides_what_was_in_it_and_keeps_what_the_same_layer_writes() -> None:
+    files, hidden = resolve([layer(d__x=2), layer(d__new=5, **{"d__W.wh..opq": 0})])
+    assert set(files) == {"d/new"}
+    assert [item.path for item in hidden] == ["d/x"]
+
+
+def test_files_without_bytes_are_no_waste() -> None:
+    assert resolve([layer(a=0), layer(a=0)])[1] == ()

@@ -61,10 +61,16 @@ class Request(NamedTuple):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The hosts whose processes are the training; below MPI that is the leader's mpirun, the others serve it."""
-        if len(self.group_hosts) < 2:
+        """The hosts whose end this host waits for and, on the leader, those whose end is the job's.
+
+        Below MPI the leader's mpirun is the whole job. With parameter servers the first task is: TensorFlow 2's
+        workers serve it for ever, and the platform's end when it has ended. Such a worker stays until then.
+        """
+        if len(self.group_hosts) < 2 or self.strategy is None:
             return ()
-        return self.hosts[:1] if self.strategy and self.strategy.strategy == "mpi" else self.hosts
+        leads = self.cluster.current_host == self.hosts[0]
+        only_leader = self.strategy.strategy == "mpi" or (leads and self.strategy.strategy == "tf_parameter_server")
+        return self.hosts[:1] if only_leader else self.hosts
 
     @property
     def group_hosts(self) -> tuple[str, ...]:

@@ -106,6 +106,13 @@ def test_parameter_servers_do_not_hold_a_host_and_their_chief_has_the_asked_for_
     assert config["task"] == {"type": "worker", "index": 0}
 
 
+def test_a_parameter_server_job_ends_with_its_first_task(job: JobFolder) -> None:
+    job.hyperparameters(**SERVERS)
+    assert interpretation.read(job.environ).members == ("algo-1", "algo-2")
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    assert interpretation.read(job.environ).members == ("algo-1",)
+
+
 def test_horovod_starts_every_rank_and_the_leader_a_meeting_place(job: JobFolder) -> None:
     job.hyperparameters(**HOROVOD).env(DLC_NUM_GPUS="2")
     assert roles(job) == [("worker", 2, True), ("worker", 3, True)]

@@ -59,6 +59,9 @@ class Hub(threading.Thread):
         self._closing_at = time.monotonic() + LINGER
         os.write(self._wake_write, b"x")
         self.join(LINGER + 1)
+        if not self.is_alive():  # closed here, not by the thread: it may end before the byte above is written
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
     def run(self) -> None:
         """The thread: one turn per event or beat."""
@@ -79,8 +82,6 @@ class Hub(threading.Thread):
         for channel in self._channels.values():
             channel.socket.close()
         self._listener.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
 
     def _is_over(self) -> bool:
         """Closing, and every host has heard the end and left, or had its time to."""

@@ -7,7 +7,7 @@ PATH=$(pwd)/.venv/bin:$PATH
 ruff check .
 ruff format --check .
 mypy src/dlc
-mypy --python-version 3.10 src/entrypoint/launcher.py
+mypy --python-version 3.10 src/entrypoint
 hadolint docker/*/Dockerfile
 shellcheck -x docker/scripts/*/*.sh scripts/*.sh .ci/run
 dlc schema --check

@@ -31,7 +31,8 @@ POLL_SECONDS = 0.2
 class Job:
     """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
 
-    Script, program, hyperparameters and channels are as in `lay_out`, the same on every host.
+    Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
+    of the job and start only with `start(host)`.
     """
 
     def __init__(
@@ -47,9 +48,11 @@ class Job:
         channels: Mapping[str, Path] | None = None,
         environment: Mapping[str, str] | None = None,
         command: tuple[str, ...] = ("train",),
+        late: tuple[str, ...] = (),
     ) -> None:
         self.image = image
         self.command = command
+        self.late = late
         self.groups = _name_hosts(groups or {GROUP: hosts})
         self.hosts = [host for members in self.groups.values() for host in members]
         self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
@@ -65,7 +68,8 @@ class Job:
         docker("network", "create", "--label", RUN_LABEL, self.network)
         try:
             for host in self.hosts:
-                self._start(host)
+                if host not in self.late:
+                    self.start(host)
         except BaseException:
             self._remove()
             raise
@@ -119,7 +123,11 @@ class Job:
             if time.monotonic() > deadline:
                 pytest.fail(f"still running after {seconds:g} s: {', '.join(running)}\n{self.report()}", pytrace=False)
             time.sleep(POLL_SECONDS)
-        return {host: int(self._state(host)["ExitCode"]) for host in self.hosts}
+        return {host: self.exit_code(host) for host in self.hosts}
+
+    def exit_code(self, host: str = "algo-1") -> int:
+        """The exit code of a host that has ended."""
+        return int(self._state(host)["ExitCode"])
 
     def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = 120.0) -> None:
         """Return once the host has printed `text`; the test fails where it has not after `seconds`, or has ended."""
@@ -129,9 +137,15 @@ class Job:
                 pytest.fail(f"{host} did not print {text!r} within {seconds:g} s\n{self.report()}", pytrace=False)
             time.sleep(POLL_SECONDS)
 
-    def stop(self, host: str = "algo-1", grace: int = 20) -> None:
-        """What the platform does to stop a job: SIGTERM, and SIGKILL after `grace` seconds."""
-        docker("stop", "--time", str(grace), self.container(host), seconds=grace + 60.0)
+    def stop(self, *hosts: str, grace: int = 20) -> float:
+        """What the platform does to stop a job: SIGTERM, and SIGKILL after `grace` seconds. All hosts without names.
+
+        Returns after how many seconds the last of them had ended.
+        """
+        started = time.monotonic()
+        containers = [self.container(host) for host in hosts or self.hosts]
+        docker("stop", "--time", str(grace), *containers, seconds=grace * len(containers) + 60.0)
+        return time.monotonic() - started
 
     def kill(self, host: str) -> None:
         """The machine is gone: SIGKILL to all of the container at once."""
@@ -145,15 +159,16 @@ class Job:
         """The output of a command run in the host's container, bounded inside it as well."""
         return docker("exec", self.container(host), "timeout", str(seconds), *argv, seconds=seconds + 30.0).stdout
 
-    # How it is started and removed
-
-    def _start(self, host: str) -> None:
+    def start(self, host: str) -> None:
+        """Start a host's container; only needed for hosts that come late."""
         words = ["run", "--detach", "--name", self.container(host), "--label", RUN_LABEL]
-        words += ["--network", self.network, "--network-alias", host, "--hostname", host, "--shm-size", "256m"]
+        words += ["--network", self.network, "--network-alias", host, "--hostname", host, "--shm-size", "1g"]
         words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
         for name, value in self.environment.items():
             words += ["--env", f"{name}={value}"]
         docker(*words, self.image.ref, *self.command)
+
+    # How it is seen and removed
 
     def _state(self, host: str) -> dict[str, Any]:
         found = docker("container", "inspect", "--format", "{{json .State}}", self.container(host)).stdout

@@ -1,0 +1,35 @@
+"""Two hosts of which one fails: both end within a bound, and exit codes and failure files say what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = pytest.mark.integration
+
+SCRIPTS = Path(__file__).parent / "scripts"
+STRATEGY = {
+    "pytorch": "sagemaker_torch_distributed_enabled",
+    "tensorflow": "sagemaker_multi_worker_mirrored_strategy_enabled",
+}
+
+
+def test_a_rank_that_fails_ends_the_other_host_too(image: Image, tmp_path: Path) -> None:
+    script = SCRIPTS / "fail_on_rank_one.py"
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={STRATEGY[image.framework]: True}) as job:
+        codes = job.wait(seconds=90)
+        assert codes["algo-2"] == 3, job.report()
+        assert codes["algo-1"] != 0, job.report()
+        assert "channel training holds no parquet file" in job.failure("algo-2")
+
+
+def test_a_host_that_fails_at_once_leaves_no_host_waiting_for_it(image: Image, tmp_path: Path) -> None:
+    script = SCRIPTS / "exit_three.py"
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={STRATEGY[image.framework]: True}) as job:
+        codes = job.wait(seconds=60)
+        assert 3 in codes.values(), job.report()
+        assert 0 not in codes.values(), job.report()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 
 KNOWN = ("torch", "torch_xla", "tensorflow", "horovod", "mpi4py")
@@ -17,5 +16,9 @@ def framework_variables(installed: frozenset[str], region: str) -> dict[str, str
 
 def installed(venv: str) -> frozenset[str]:
     """The known libraries in a virtual environment; empty where there is no such environment."""
-    folders = glob.glob(f"{glob.escape(venv)}/lib/python3*/site-packages")
+    try:
+        pythons = os.listdir(f"{venv}/lib")
+    except OSError:
+        return frozenset()
+    folders = [f"{venv}/lib/{python}/site-packages" for python in pythons]
     return frozenset(name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,7 +115,8 @@ def test_a_case_of_the_contract_comes_out_as_the_peer_has_it_or_differs_on_purpo
     else:
         data = job.explain()
         for key, expected in case["expect"].items():
-            CHECKS.get(key, check_environment_fact)(data, key, expected)
+            check: Callable[[dict[str, Any], str, Any], None] = CHECKS.get(key, check_environment_fact)
+            check(data, key, expected)
 
 
 def test_every_case_is_ours_or_has_a_reason_not_to_be() -> None:
@@ -269,3 +272,15 @@ CHECKS: dict[str, Callable[[dict[str, Any], str, Any], None]] = {
     "module_dir": check_module,
     "local": check_nothing,
 }
+
+
+def test_the_real_process_prints_what_the_function_says(job: JobFolder) -> None:
+    lay_out(job, CASES["het-07-torchrun-with-groups"])
+    command = [sys.executable, "-I", "-S", "src/entrypoint/launcher.py", "--explain=json"]
+    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=True)
+    printed = json.loads(done.stdout.replace(str(job.base), "/opt/ml"))
+    said = job.explain()
+    in_place = printed["decisions"].pop()  # where the code lies is found out between reading and deciding
+    assert in_place["what"].startswith("code in place")
+    assert printed == said
+    assert printed["processes"][0]["argv"] == CASES["het-07-torchrun-with-groups"]["expect"]["cmd"]

@@ -15,6 +15,10 @@ _TORCHRUN = re.compile(
     r".*?exitcode\s*: (?P<code>-?\d+) \(pid: \d+\)",
     re.DOTALL,
 )
+# Stopped, it exits with 1 as well, and this is all it says of the signal.
+_TORCHRUN_STOPPED = re.compile(r"SignalException: Process \d+ got signal: (?P<signal>\d+)")
+# The first line that torchrun itself writes about an end: before it are the words of the ranks.
+_TORCHRUN_OWN = re.compile(r"^[EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)
 _MPIRUN_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
 _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
 
@@ -26,13 +30,27 @@ def root_cause(failure: Failure, output: str) -> Failure:
     """
     # A stopped starter ends its ranks with signals and reports those: the stop request is the cause.
     if not failure.cause.startswith(failure.role):
-        return failure
+        return _stopped(failure, output)
     match = _TORCHRUN.search(output) or _MPIRUN_EXIT.search(output) or _MPIRUN_SIGNAL.search(output)
     if match is None:
         return failure
     found = match.groupdict()
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
     return _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
+
+
+def _stopped(failure: Failure, output: str) -> Failure:
+    match = _TORCHRUN_STOPPED.search(output)
+    if match is None:
+        return failure
+    signum = int(match["signal"])
+    return failure._replace(exit_code=128 + signum, signal=_signal_name(signum), last_lines=_words_of_ranks(output))
+
+
+def _words_of_ranks(output: str) -> tuple[str, ...]:
+    """The last lines before torchrun's own; none where it is not torchrun that wrote."""
+    own = _TORCHRUN_OWN.search(output)
+    return tuple(output[: own.start()].splitlines()[-LAST_LINES:]) if own else ()
 
 
 def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -> Failure:
@@ -50,7 +68,7 @@ def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -
         host=host or failure.host,
         exit_code=128 + signum if signum else code,
         signal=name,
-        last_lines=lines[-LAST_LINES:] or failure.last_lines,
+        last_lines=lines[-LAST_LINES:] or _words_of_ranks(output) or failure.last_lines,
     )
 
 

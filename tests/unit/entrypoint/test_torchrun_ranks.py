@@ -163,3 +163,23 @@ def _carriers(session: int) -> list[str]:
         if programs.path("torch_rank").encode() in words and b"print(1)" in words:
             found.append(f"{path} of {session}")
     return found
+
+
+def test_a_stopped_torchrun_counts_as_ended_by_the_signal_with_its_ranks_last_words() -> None:
+    stopped = OWN._replace(cause="stopped by SIGTERM: torchrun rank 2 on algo-2 exited with code 1")
+    output = (
+        "epoch 3\n"
+        "W1120 14:39:35.262000 14 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal\n"
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 14 got signal: 15\n"
+    )
+    failure = root_cause(stopped, output)
+    assert (failure.exit_code, failure.signal, failure.last_lines) == (143, "SIGTERM", ("epoch 3",))
+    assert failure.cause == stopped.cause
+
+
+def test_last_words_of_a_lone_rank_are_those_before_torchruns_own() -> None:
+    own = "E1120 14:38:43.532000 8 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 7)\n"
+    report = "\n".join(line for line in REPORT.format(code=7).splitlines() if not line.startswith("[algo-"))
+    failure = root_cause(OWN, f"ValueError: no parquet file\n{own}{report}")
+    assert failure.exit_code == 7
+    assert failure.last_lines == ("ValueError: no parquet file",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dlc import rootfs
 from dlc.cache import cache_folder
 from dlc.tree import find_root
 from harness.engine import connect, docker
@@ -77,14 +79,18 @@ def inspect() -> dict[str, Any]:
     return dict(found)
 
 
-def processes(text: str) -> list[str]:
-    """Command lines on this host, containers' included, that hold a text."""
-    lines = [path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in _command_lines()]
-    return [line for line in lines if text in line]
+def processes(text: str) -> list[int]:
+    """Pids on this host, containers' included, whose command line holds a text."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if text in (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(folder.name))
+    return found
 
 
-def _command_lines() -> list[Path]:
-    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_new_framework_needs_no_python_and_its_image_runs(built: Path) -> None:
@@ -124,9 +130,11 @@ def test_changed_launcher_rebuilds_only_its_small_layer(built: Path) -> None:
 def test_secrets_and_proxies_reach_the_build_and_no_layer_log_or_label(built: Path, tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine example.invalid login someone password correct-horse\n")
-    with (built / "docker/toy/Dockerfile").open("a") as recipe:
-        recipe.write('RUN --mount=type=secret,id=netrc test -s /run/secrets/netrc && test -n "$NO_PROXY"\n')
+    recipe = built / "docker/toy/Dockerfile"
+    text = recipe.read_text()
+    recipe.write_text(text + 'RUN --mount=type=secret,id=netrc test -s /run/secrets/netrc && test -n "$NO_PROXY"\n')
     done = dlc(built, "build", "toy-*", NETRC=str(netrc), NO_PROXY="battery.invalid")
+    recipe.write_text(text)
     assert done.returncode == 0, done.stderr
     archive = tmp_path / "image.tar"
     docker("save", "--output", str(archive), REF)
@@ -155,21 +163,41 @@ def test_base_image_that_does_not_exist_is_named(built: Path) -> None:
 
 def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(built: Path) -> None:
     recipe = built / "docker/toy/Dockerfile"
-    recipe.write_text(recipe.read_text() + "RUN sleep 8.125\n")
+    sleep = f"sleep 8.{time.time_ns() % 10**6:06d}"  # no former run has it in the cache
+    recipe.write_text(recipe.read_text() + f"RUN {sleep}\n")
     argv = command("build", "toy-*")
     child = subprocess.Popen(
         argv, cwd=built, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    deadline = time.monotonic() + BUILD_SECONDS
-    while not processes("sleep 8.125") and time.monotonic() < deadline:
+    deadline = time.monotonic() + 120
+    while not processes(sleep) and time.monotonic() < deadline:
         time.sleep(0.1)
+    clients = children(child.pid)
+    assert clients, child.poll()
     os.killpg(child.pid, signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "interrupted" in errors
     assert "Traceback" not in errors
-    while (left := processes("sleep 8.125") + processes("buildx bake")) and time.monotonic() < deadline:
+    while (left := [*processes(sleep), *(pid for pid in clients if Path(f"/proc/{pid}").exists())]) and (
+        time.monotonic() < deadline
+    ):
         time.sleep(0.1)
     assert not left
     done = dlc(built, "build", "toy-*")
     assert done.returncode == 0, done.stderr
+
+
+def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
+    [tar] = (cache_folder() / "rootfs").glob(f"{rootfs.folder('bookworm', cache_folder()).name}/rootfs.tar")
+    named = REF.replace("dlc-toy/", "dlc-toy-named/")
+    docker("import", str(tar), "dlc-toy-base:1")
+    try:
+        done = dlc(built, "build", "toy-*", "--set", "base.image=dlc-toy-base:1", "--set", "repository=dlc-toy-named")
+        assert done.returncode == 0, done.stderr
+        ran = docker(
+            "run", "--rm", REF.replace("dlc-toy/", "dlc-toy-named/"), "python", "-c", "import six; print('ok')"
+        )
+        assert ran.stdout == "ok\n"
+    finally:
+        docker("image", "rm", "--force", "dlc-toy-base:1", named, check=False)

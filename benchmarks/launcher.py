@@ -1,0 +1,307 @@
+"""Times the launcher, side by side with bare Python and with sagemaker-training's `train`; prints a table, writes JSON.
+
+usage: python benchmarks/launcher.py [--peer-python FILE] [--runs N] [--json FILE]
+
+`--peer-python` is the Python of a virtual environment that holds sagemaker-training; without it the peer is left out.
+The launcher runs with /usr/bin/python3, as in the images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ENTRYPOINT = Path(__file__).resolve().parents[1] / "src" / "entrypoint"
+SYSTEM_PYTHON = "/usr/bin/python3"
+LAUNCHER = [SYSTEM_PYTHON, "-I", "-S", str(ENTRYPOINT / "launcher.py"), "train"]
+FIRST_LINE = "import time; print(time.monotonic_ns(), flush=True)\n"
+SLEEP = "import time; print(flush=True); time.sleep(60)\n"
+
+HOST = "localhost"  # a name that resolves: the peer waits a quarter of an hour for one that does not
+HANG_BOUND = 120.0  # seconds
+RANKS = 64
+BYTES_PER_SECOND = 10_000_000
+CHATTY_SECONDS = 5.0
+CHATTY = f"""
+import os, sys, time
+rank = sys.argv[1]
+line = ('%s ' % rank).encode() + b'x' * 95 + b'\\n'
+started = time.monotonic()
+sent = 0
+while time.monotonic() - started < {CHATTY_SECONDS}:
+    due = int((time.monotonic() - started) * {BYTES_PER_SECOND // RANKS} / len(line))
+    while sent < due:
+        os.write(1, line)
+        sent += 1
+    time.sleep(0.01)
+with open(rank, 'w') as file:
+    file.write(str(sent))
+"""
+SUPERVISE = """
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+from launch import signals
+signals.arm()
+from launch.process_spec import ProcessSpec
+from launch.supervise import Settings, run
+argv, folder = json.loads(sys.argv[2]), sys.argv[3]
+specs = [ProcessSpec((*argv, str(rank)), {}, folder, "worker", rank) for rank in range(int(sys.argv[4]))]
+wall, cpu = time.monotonic(), time.process_time()
+outcome = run(specs, Settings(host="algo-1"))
+wall, cpu = time.monotonic() - wall, time.process_time() - cpu
+with open(folder + "/cost", "w") as file:
+    json.dump([outcome.exit_code, wall, cpu], file)
+"""
+PLAN = """
+import json, os, sys, time
+sys.path.insert(0, sys.argv[1])
+from launch import interpretation
+interpretation.decide(interpretation.read(os.environ))  # imports what the plan needs
+times = []
+for _ in range(int(sys.argv[2])):
+    start = time.perf_counter()
+    interpretation.decide(interpretation.read(os.environ))
+    times.append(time.perf_counter() - start)
+print(json.dumps(times))
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure in its unit, the goal it is held to (at most), and how it was come by."""
+
+    name: str
+    value: float | None  # None: it does not happen at all
+    unit: str
+    goal: float | None = None
+    note: str = ""
+
+
+class Job:
+    """A relocated /opt/ml and the environment that points at it."""
+
+    def __init__(
+        self, folder: Path, script: str, resources: dict[str, Any] | None = None, **hyperparameters: str
+    ) -> None:
+        self.folder = folder
+        venv = folder / "venv" / "bin"
+        for path in (folder / "input/config", folder / "code", venv):
+            path.mkdir(parents=True)
+        (venv / "python").symlink_to(SYSTEM_PYTHON)
+        (folder / "code/train.py").write_text(script)
+        config = folder / "input/config"
+        parameters = {"sagemaker_program": "train.py", **hyperparameters}
+        config.joinpath("hyperparameters.json").write_text(json.dumps(parameters))
+        config.joinpath("inputdataconfig.json").write_text("{}")
+        default = {"current_host": HOST, "hosts": [HOST], "network_interface_name": "lo"}
+        config.joinpath("resourceconfig.json").write_text(json.dumps(resources or default))
+        self.env = {
+            "PATH": "/usr/bin:/bin",
+            "SAGEMAKER_BASE_DIR": str(folder),
+            "DLC_VENV": str(folder / "venv"),
+            "DLC_NUM_GPUS": "8",
+        }
+
+
+def first_line(argv: list[str], env: dict[str, str], cwd: Path, runs: int) -> float:
+    """Median milliseconds from exec to the first line of the user's script, over `runs` runs after one more."""
+    times = []
+    for _ in range(runs + 1):
+        start = time.monotonic_ns()
+        done = subprocess.run(
+            argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=HANG_BOUND
+        )
+        stamps = re.findall(rb"^\d{9,}$", done.stdout, re.MULTILINE)
+        times.append((int(stamps[0]) - start) / 1e6)
+    return statistics.median(times[1:])
+
+
+def handler_armed(argv: list[str], env: dict[str, str], cwd: Path, runs: int) -> float | None:
+    """Median milliseconds from exec to the moment when the process catches SIGTERM; None when it never does."""
+    times = []
+    for _ in range(runs):
+        start = time.monotonic()
+        process = subprocess.Popen(
+            argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        assert process.stdout is not None
+        user_code_runs = threading.Event()
+        threading.Thread(target=lambda p=process, e=user_code_runs: (p.stdout.readline(), e.set()), daemon=True).start()
+        while not (caught := catches(process.pid, signal.SIGTERM)) and not user_code_runs.is_set():
+            pass
+        times.append((time.monotonic() - start) * 1000 if caught else None)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    measured = [value for value in times if value is not None]
+    return statistics.median(measured) if measured else None
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for the signal, from its own line in /proc."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return bool(mask and int(mask[1], 16) >> (signum - 1) & 1)
+
+
+def plan_64_hosts(folder: Path, runs: int) -> float:
+    """Median milliseconds from the config files of a heterogeneous job of 64 hosts to its processes."""
+    data, dnn = [f"algo-{n}" for n in range(1, 17)], [f"algo-{n}" for n in range(17, 65)]
+    resources = {
+        "current_host": "algo-20",
+        "current_group_name": "dnn",
+        "current_instance_type": "ml.p4d.24xlarge",
+        "hosts": sorted(data + dnn),
+        "instance_groups": [
+            {"instance_group_name": "data", "instance_type": "ml.c5.18xlarge", "hosts": data},
+            {"instance_group_name": "dnn", "instance_type": "ml.p4d.24xlarge", "hosts": dnn},
+        ],
+        "network_interface_name": "eth0",
+    }
+    job = Job(
+        folder,
+        FIRST_LINE,
+        resources,
+        sagemaker_torch_distributed_enabled="true",
+        sagemaker_distribution_instance_groups='["dnn"]',
+    )
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-c", PLAN, str(ENTRYPOINT), str(runs * 5)]
+    done = subprocess.run(argv, env=job.env, stdout=subprocess.PIPE, check=True)
+    seconds: list[float] = json.loads(done.stdout)
+    return statistics.median(seconds) * 1000
+
+
+def chatty_ranks(folder: Path) -> tuple[float, int]:
+    """(CPU of the supervisor in percent of one core, bytes lost) while 64 ranks write 10 MB/s of lines."""
+    folder.mkdir()
+    (folder / "chatty.py").write_text(CHATTY)
+    ranks = json.dumps([SYSTEM_PYTHON, "-I", "-S", str(folder / "chatty.py")])
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-c", SUPERVISE, str(ENTRYPOINT), ranks, str(folder), str(RANKS)]
+    reader = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    assert reader.stdout is not None
+    received: dict[bytes, int] = {}
+    for line in reader.stdout:
+        prefix, rank, _ = line.split(b" ", 2)
+        if prefix != b"[algo-1:%s]" % rank:
+            raise SystemExit(f"a line was torn: {line[:60]!r}")
+        received[rank] = received.get(rank, 0) + len(line) - len(prefix) - 1
+    reader.wait()
+    code, wall, cpu = json.loads((folder / "cost").read_text())
+    if code:
+        raise SystemExit(f"the chatty job ended with {code}")
+    sizes = {str(rank).encode(): 97 + len(str(rank)) for rank in range(RANKS)}
+    sent = {rank: int((folder / rank.decode()).read_text()) * size for rank, size in sizes.items()}
+    return cpu / wall * 100, sum(sent.values()) - sum(received.values())
+
+
+def join_64_hosts() -> float:
+    """Seconds for 64 hosts (threads, over loopback) to join the group and know each other's facts."""
+    sys.path.insert(0, str(ENTRYPOINT))
+    import socket
+
+    from launch import group_end, signals
+
+    signals.arm()
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    names = ("127.0.0.1", *(f"algo-{n}" for n in range(2, 65)))
+    groups: list[group_end.Group] = []
+
+    def join(host: str) -> None:
+        membership = group_end.Membership(host, names, names)
+        groups.append(group_end.join(membership, {"image": "x" * 64}, {}, port=port, timeout=60))
+
+    threads = [threading.Thread(target=join, args=(name,)) for name in names]
+    start = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.monotonic() - start
+    for group in groups:
+        group.report(None)
+    for group in groups:
+        group.close()
+    return seconds
+
+
+def measure(folder: Path, peer_python: str | None, runs: int) -> list[Row]:
+    """Every figure."""
+    job, idle = Job(folder / "first", FIRST_LINE), Job(folder / "idle", SLEEP)
+    bare = first_line([SYSTEM_PYTHON, "train.py"], job.env, job.folder / "code", runs)
+    ours = first_line(LAUNCHER, job.env, job.folder, runs)
+    rows = [
+        Row("exec to SIGTERM handler armed", handler_armed(LAUNCHER, idle.env, idle.folder, runs), "ms", 15),
+        Row("exec to first line, bare python script", bare, "ms"),
+        Row("exec to first line, launcher", ours, "ms"),
+        Row("launcher above bare", ours - bare, "ms", 30),
+    ]
+    if peer_python:
+        train = str(Path(peer_python).parent / "train")
+        for made in (job, idle):
+            made.env["PATH"] = f"{Path(peer_python).parent}:{made.env['PATH']}"
+        theirs = first_line([train], job.env, job.folder, max(3, runs // 4))
+        armed = handler_armed([train], idle.env, idle.folder, 3)
+        version = subprocess.run(
+            [peer_python, "-c", "from importlib.metadata import version as v; print(v('sagemaker-training'))"],
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()  # fmt: skip
+        note = f"sagemaker-training {version}"
+        rows += [
+            Row("peer: exec to SIGTERM handler armed", armed, "ms", None, note if armed else f"{note}: never"),
+            Row("peer: exec to first line", theirs, "ms", None, note),
+            Row("peer above bare", theirs - bare, "ms", None, note),
+        ]
+    cpu, lost = chatty_ranks(folder / "chatty")
+    return [
+        *rows,
+        Row("config files of 64 heterogeneous hosts to plan", plan_64_hosts(folder / "plan", runs), "ms", 5),
+        Row("supervising 64 ranks at 10 MB/s", cpu, "% of a core", 10),
+        Row("bytes lost of these", lost, "bytes", 0),
+        Row("64 hosts join and know each other", join_64_hosts(), "s", 1, "threads of one process on loopback"),
+    ]
+
+
+def show(rows: list[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = ["| what | value | goal | |", "|---|---|---|---|"]
+    for row in rows:
+        value = "never" if row.value is None else f"{row.value:.1f} {row.unit}"
+        verdict = "" if row.goal is None or row.value is None else ("met" if row.value <= row.goal else "MISSED")
+        goal = "" if row.goal is None else f"at most {row.goal:g} {row.unit}"
+        lines.append(f"| {row.name} | {value} | {goal} | {' '.join(filter(None, [verdict, row.note]))} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", help="Python of an environment with sagemaker-training")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measure(Path(folder), args.peer_python, args.runs)
+    load = os.getloadavg()[0]
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}\n")
+    print(show(rows))
+    if not args.peer_python:
+        print("the peer was left out: --peer-python names no environment with sagemaker-training")
+    if args.json:
+        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

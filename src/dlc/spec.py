@@ -18,9 +18,10 @@ MEANINGS = {
     r"^[a-z0-9]+([._/:\-]+[a-z0-9]+)*$": "a repository name in lower case",
     r"^([A-Za-z0-9][A-Za-z0-9._/:@\-]*)?$": "an image reference, or nothing",
     r"^[^\s]+$": "text without spaces",
+    r"^[0-9]+(\.[0-9]+)?$": "a number such as 1.6",
 }
 (
-    DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES,
+    DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
 ) = MEANINGS  # fmt: skip
 
 OsPackage = Annotated[str, Field(pattern=DEBIAN_NAME)]
@@ -59,6 +60,20 @@ class Packages(Model):
     )
 
 
+class Budget(Model):
+    """How large an image may become."""
+
+    gigabytes: Annotated[str, Field(pattern=NUMBER)] = Field(
+        description="most that the image may take unpacked, in thousand million bytes"
+    )
+    why: str = Field(min_length=1, description="the reason for that size, shown to whoever exceeds it")
+
+    @property
+    def bytes(self) -> float:
+        """The same in bytes."""
+        return float(self.gigabytes) * 1e9
+
+
 class Settings(Model):
     """All that defaults.yml sets and a file, a variant or --set may change."""
 
@@ -70,6 +85,7 @@ class Settings(Model):
     os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of this image, on top of the base's")
     build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling from source needs")
     packages: Packages
+    budget: Budget
     labels: dict[Name, str] = Field(description="labels of the image besides those that dlc sets")
 
 

@@ -21,6 +21,7 @@ VERBS = {
     "test": "dlc.cli.test",
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
+    "size": "dlc.cli.size",
 }
 # For whoever changes dlc itself; not in the help.
 PLUMBING = {"schema": "dlc.cli.schema"}

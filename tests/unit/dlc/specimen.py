@@ -21,6 +21,7 @@ packages:
   training: [transformers, numpy]
   source: []
   compiled: []
+budget: {gigabytes: "4", why: enough for a specimen}
 labels: {org.opencontainers.image.licenses: Apache-2.0}
 """
 PINS = """\

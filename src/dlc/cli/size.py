@@ -1,0 +1,97 @@
+"""`dlc size`: layers, packages, largest files and wasted bytes of built images, against their budgets."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from dlc import facts, image_name, size
+from dlc.cli.arguments import add_json, print_json
+from dlc.engine import export
+from dlc.engine.connection import Engine, connect
+from dlc.matrix import load_variants
+from dlc.tree import find_root, read_tree
+
+HELP = "say what a built image's bytes are, and fail where they are over its budget"
+EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"
+
+TOP = 15
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """ID, --compare, --top, --json."""
+    parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument("--compare", metavar="REF", help="an image to compare with: identifier or Docker reference")
+    parser.add_argument("--top", type=int, default=TOP, metavar="N", help=f"rows of each table (default: {TOP})")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report; raise ImageError afterwards where the image is over its budget."""
+    variants = load_variants(read_tree(find_root()))
+    ref, variant = image_name.find(args.image, variants)
+    engine = connect()
+    found = facts.capture(engine, ref)
+    report = size.report(found, export.archive(engine, ref))
+    changes = _changes(engine, image_name.find(args.compare, variants)[0], found) if args.compare else None
+    if args.json:
+        print_json(as_dict(report, changes, args.top))
+    else:
+        print(as_text(report, args.top))
+        if changes is not None:
+            print(changes_as_text(*changes, args.top))
+    if variant:
+        size.require_within(variant.settings.budget, report.bytes, ref, report.packages)
+        if not args.json:
+            budget = variant.settings.budget
+            print(f"budget    {budget.gigabytes} GB, kept ({budget.why})")
+    return 0
+
+
+Compared = tuple[facts.Facts, facts.Facts, tuple[size.Change, ...]]
+
+
+def _changes(engine: Engine, ref: str, after: facts.Facts) -> Compared:
+    before = facts.capture(engine, ref)
+    return before, after, size.changes(before, after)
+
+
+def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dict[str, object]:
+    """For JSON, each table cut at `top` rows."""
+    tables = {name: [asdict(row) for row in getattr(report, name)[:top]] for name in ("packages", "files", "hidden")}
+    layers = [asdict(step) for step in report.layers]
+    whole = {"ref": report.ref, "bytes": report.bytes, "hidden_bytes": report.hidden_bytes, "layers": layers, **tables}
+    if compared is None:
+        return whole
+    before, after, changes = compared
+    change = {"ref": before.ref, "bytes": after.bytes - before.bytes, "packages": [asdict(c) for c in changes[:top]]}
+    return {**whole, "compared": change}
+
+
+def as_text(report: size.SizeReport, top: int) -> str:
+    """For people, in megabytes (10^6 bytes)."""
+    lines = [f"{report.ref}  {report.bytes / 1e9:.3f} GB unpacked", "", "layers"]
+    lines += [f"  {_mb(step.bytes)}  {step.command[:100]}" for step in report.layers]
+    lines += ["", f"packages  ({len(report.packages)})"]
+    lines += [f"  {_mb(share.bytes)}  {share.name}" for share in report.packages[:top]]
+    lines += ["", "largest files", *(f"  {_mb(share.bytes)}  {share.name}" for share in report.files[:top])]
+    lines += ["", f"stored and never seen  {_mb(report.hidden_bytes).strip()} in {len(report.hidden)} files"]
+    for item in report.hidden[:top]:
+        fate = f"{'deleted' if item.deleted else 'written again'} by layer {item.by + 1}"
+        lines.append(f"  {_mb(item.bytes)}  /{item.path}  of layer {item.layer + 1}, {fate}")
+    return "\n".join([*lines, ""])
+
+
+def changes_as_text(before: facts.Facts, after: facts.Facts, changes: tuple[size.Change, ...], top: int) -> str:
+    """What the image takes more or less than the other one."""
+    difference = (after.bytes - before.bytes) / 1e6
+    lines = [f"against {before.ref}  {before.bytes / 1e9:.3f} GB: {difference:+.1f} MB"]
+    lines += [
+        f"  {(c.after - c.before) / 1e6:+9.1f} MB  {c.name}  {_mb(c.before).strip()} -> {_mb(c.after).strip()}"
+        for c in changes[:top]
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _mb(size_in_bytes: int) -> str:
+    return f"{size_in_bytes / 1e6:8.1f} MB"

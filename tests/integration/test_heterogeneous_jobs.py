@@ -1,0 +1,109 @@
+"""A job of two data hosts and two training hosts: only the latter are distributed, and all four end together.
+
+Whatever ends the training (success, a machine that dies, a cut network, a stop), every container ends within its bound, and
+exit codes and failure files say what happened.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = [pytest.mark.integration, pytest.mark.framework("pytorch")]
+
+SCRIPT = Path(__file__).parent / "scripts" / "heterogeneous.py"
+DATA, LEADER, WORKER = ("algo-1", "algo-2"), "algo-3", "algo-4"
+HEARTBEAT_SECONDS = 8
+STOP_GRACE_SECONDS = 4
+END_BOUND_SECONDS = 60.0  # from the event to the last container's end; the launcher's own bounds are far shorter
+STOPPED, KILLED, HOST_LOST = 143, 137, 69
+
+
+def job(image: Image, folder: Path, **hyperparameters: Any) -> Job:
+    """The four hosts; the training runs for ever without `steps`."""
+    return Job(
+        image, folder, SCRIPT, groups={"data": 2, "dnn": 2},
+        hyperparameters={
+            "sagemaker_torch_distributed_enabled": True,
+            "sagemaker_distribution_instance_groups": ["dnn"],
+            **hyperparameters,
+        },
+        environment={
+            "DLC_HEARTBEAT_TIMEOUT": str(HEARTBEAT_SECONDS),
+            "DLC_STOP_GRACE": str(STOP_GRACE_SECONDS),
+            "DLC_END_GRACE": str(STOP_GRACE_SECONDS),
+        },
+    )  # fmt: skip
+
+
+def wait_until_all_work(running: Job) -> None:
+    """Both groups are at what they do."""
+    for host in DATA:
+        running.wait_for_line("serving data", host)
+    running.wait_for_line("step 3 ", LEADER)
+
+
+def test_only_the_training_group_is_distributed_and_its_end_ends_all(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, steps=5) as running:
+        assert set(running.wait().values()) == {0}, running.report()
+        assert (running.opt_ml(LEADER) / "model" / "sum").read_text() == "2"
+        for host in DATA:
+            assert "serving data" in running.log(host)
+            assert "torchrun" not in running.log(host).partition("serving data")[2]
+        assert not any(running.failure(host) for host in running.hosts)
+
+
+def test_a_killed_leader_ends_every_host(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path) as running:
+        wait_until_all_work(running)
+        running.kill(LEADER)
+        codes = running.wait(END_BOUND_SECONDS)
+        assert codes.pop(LEADER) == KILLED
+        assert set(codes.values()) == {HOST_LOST}, running.report()
+        for host in codes:
+            assert LEADER in running.failure(host), running.report()
+
+
+def test_a_worker_whose_network_is_cut_ends_every_host(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path) as running:
+        wait_until_all_work(running)
+        running.cut_network(WORKER)
+        codes = running.wait(END_BOUND_SECONDS)
+        assert 0 not in codes.values(), running.report()
+        for host in (*DATA, LEADER):
+            assert WORKER in running.failure(host), running.report()
+        assert LEADER in running.failure(WORKER), running.report()
+
+
+def test_a_stop_during_training_ends_every_host_in_time(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path) as running:
+        wait_until_all_work(running)
+        seconds = running.stop(grace=60)
+        assert set(running.wait().values()) == {STOPPED}, running.report()
+        assert seconds < 30
+
+
+def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, **{"ignore-sigterm": True}) as running:
+        wait_until_all_work(running)
+        seconds = running.stop(grace=60)
+        codes = running.wait()
+        assert set(codes.values()) <= {STOPPED, KILLED}, running.report()
+        assert seconds < 45
+
+
+def test_a_stop_while_hosts_are_still_missing_ends_the_others_at_once(image: Image, tmp_path: Path) -> None:
+    waiting = job(image, tmp_path)
+    waiting.late = (WORKER,)
+    with waiting as running:
+        running.wait_for_line("dlc:", LEADER)
+        present = (*DATA, LEADER)
+        seconds = running.stop(*present, grace=60)
+        assert {running.exit_code(host) for host in present} == {STOPPED}, running.report()
+        assert seconds < 30
+        assert not any("step" in running.log(host) for host in present)

@@ -1,0 +1,42 @@
+"""torchrun over two hosts with two ranks each, and what becomes of a rank that fails below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlc.tree import find_root
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = [pytest.mark.integration, pytest.mark.framework("pytorch")]
+
+SCRIPTS = Path(__file__).parent / "scripts"
+TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
+TWO_RANKS = {"sagemaker_mpi_num_of_processes_per_host": 2}
+
+
+def test_four_ranks_on_two_hosts_learn_together_and_agree_on_the_loss(image: Image, tmp_path: Path) -> None:
+    script = find_root() / "examples/pytorch/train.py"
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={**TORCHRUN, **TWO_RANKS}) as job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        metrics = job.metrics()
+        assert [rank["rank"] for rank in metrics] == [0, 1, 2, 3]
+        assert {rank["world_size"] for rank in metrics} == {4}
+        assert [rank["loss"] for rank in metrics] == [pytest.approx(metrics[0]["loss"], rel=1e-5)] * 4
+        assert metrics[0]["accuracy"] >= 0.95, job.report()
+
+
+def test_a_failing_rank_gives_the_job_its_exit_code_and_last_words(image: Image, tmp_path: Path) -> None:
+    with Job(image, tmp_path, SCRIPTS / "exit_three.py", hyperparameters=TORCHRUN) as job:
+        assert job.wait() == {"algo-1": 3}, job.report()
+        assert "channel training holds no parquet file" in job.failure()[:1024], job.report()
+
+
+def test_lines_of_several_ranks_say_whose_they_are(image: Image, tmp_path: Path) -> None:
+    script = find_root() / "examples/pytorch/train.py"
+    with Job(image, tmp_path, script, hyperparameters={**TORCHRUN, **TWO_RANKS, "epochs": 1}) as job:
+        assert job.wait() == {"algo-1": 0}, job.report()
+        lines = [line for line in job.log().splitlines() if "done: " in line]
+        assert {line.partition(" ")[0] for line in lines} == {"[algo-1:0]", "[algo-1:1]"}, job.report()

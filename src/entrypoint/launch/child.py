@@ -22,7 +22,7 @@ class Child:
     """A process in a session of its own, so that a terminal's Ctrl-C reaches it only through us."""
 
     def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes) -> None:
-        """Start it. Raises OSError when the program or its working directory is missing or not executable."""
+        """Start it. Raises OSError (program or working directory missing, not executable) or ValueError (NUL)."""
         self.spec = spec
         self.status: int | None = None  # what waitpid() said
         out_read, out_write = os.pipe()
@@ -90,12 +90,12 @@ def failure_of(child: Child, host: str, cause: str) -> Failure:
     return root_cause(failure, child.stderr.tail.decode("utf-8", "replace"))
 
 
-def start_failure(spec: ProcessSpec, host: str, error: OSError) -> Failure:
+def start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> Failure:
     """The failure report of a process that could not be started."""
     missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
-    where = error.filename or spec.argv[0]
+    found = f"{error.filename or spec.argv[0]}: {error.strerror}" if isinstance(error, OSError) else str(error)
     return Failure(
-        cause=f"{name_of(spec)} on {host} could not be started: {where}: {error.strerror} (command: {spec.argv[0]})",
+        cause=f"{name_of(spec)} on {host} could not be started: {found} (command: {spec.argv[0]})",
         role=spec.role,
         rank=spec.rank,
         host=host,

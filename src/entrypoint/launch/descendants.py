@@ -46,10 +46,12 @@ def is_running(pid: int) -> bool:
     return bool(fields) and fields[0] not in "ZX"
 
 
-def signal_all(signum: int) -> list[int]:
-    """Send a signal to every descendant; returns those it was sent to."""
+def signal_all(signum: int, catchers_only: bool = False) -> list[int]:
+    """Send a signal to every descendant, or to those that have a handler for it; returns those it was sent to."""
     reached = []
     for pid in descendants():
+        if catchers_only and not _catches(pid, signum):
+            continue
         try:
             os.kill(pid, signum)
         except ProcessLookupError:
@@ -58,6 +60,15 @@ def signal_all(signum: int) -> list[int]:
             continue
         reached.append(pid)
     return reached
+
+
+def _catches(pid: int, signum: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            masks = dict(line.split(b":", 1) for line in file if line.startswith(b"Sig"))
+    except OSError:
+        return False
+    return bool(int(masks[b"SigCgt"], 16) >> (signum - 1) & 1)
 
 
 def describe(pid: int) -> str:

@@ -11,7 +11,7 @@ import time
 from typing import NamedTuple
 
 from launch import group_token, signals
-from launch.errors import UNAVAILABLE, LaunchError
+from launch.errors import SOFTWARE, UNAVAILABLE, LaunchError
 from launch.group_channel import Channel, NotOfThisJobError
 from launch.group_hub import Hub, beat_interval, listen
 from launch.group_ledger import End, Ledger, end_of
@@ -119,6 +119,9 @@ class Group:
                     self._ended(End(False, UNAVAILABLE, self.membership.leader, self._vanished(error)))
                 else:
                     select.select([self._wake_read], [], [], CONNECT_RETRY)
+            except Exception as error:  # a bug of ours must end the job, not leave it waiting for ever
+                cause = f"internal error: {type(error).__name__}: {error}"
+                self._ended(End(False, SOFTWARE, self.membership.host, cause))
             finally:
                 if channel:
                     channel.socket.close()

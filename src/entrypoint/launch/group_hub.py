@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GREETING_BOUND = 10.0  # seconds a new connection has to prove that it belongs to the job
 MOST_STRANGERS = 256  # connections that have not proved it yet, at a time
 CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
+MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
 LINGER = 5.0  # seconds to wait at the end for the hosts to have heard it
 
 
@@ -49,6 +50,7 @@ class Hub(threading.Thread):
         self._heartbeat = heartbeat
         self._channels: dict[int, Channel] = {}
         self._hosts: dict[Channel, str] = {}
+        self._refused = 0
         self._told_facts = False
         self._told_end = False
         self._closing_at = float("inf")
@@ -64,7 +66,16 @@ class Hub(threading.Thread):
             os.close(self._wake_write)
 
     def run(self) -> None:
-        """The thread: one turn per event or beat."""
+        """The thread. Whatever happens in it, the hosts find their connections closed, not silent for ever."""
+        try:
+            self._serve_all()
+        finally:
+            for channel in self._channels.values():
+                channel.socket.close()
+            self._listener.close()
+
+    def _serve_all(self) -> None:
+        """One turn per event or beat."""
         interval = beat_interval(self._heartbeat)
         last_turn = next_beat = time.monotonic()
         while not self._is_over():
@@ -79,9 +90,6 @@ class Hub(threading.Thread):
                 self._tell({"kind": "beat", "missing": self.ledger.missing})
                 next_beat = now + interval
             self._tell_news()
-        for channel in self._channels.values():
-            channel.socket.close()
-        self._listener.close()
 
     def _is_over(self) -> bool:
         """Closing, and every host has heard the end and left, or had its time to."""
@@ -108,7 +116,9 @@ class Hub(threading.Thread):
             for message in channel.receive():
                 self._take(channel, message)
         except (NotOfThisJobError, KeyError, TypeError, ValueError) as error:
-            print(f"dlc: refused a connection from {_peer(channel)}: {error}", file=sys.stderr, flush=True)
+            self._refused += 1
+            if self._refused <= MOST_REFUSALS_SHOWN:
+                print(f"dlc: refused a connection from {_peer(channel)}: {error}", file=sys.stderr, flush=True)
             self._drop(channel, "it sent what does not belong to this job")
         except OSError as error:
             self._drop(channel, f"{error.strerror or error} before it said how its part ended")

@@ -7,8 +7,10 @@ import select
 import signal
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # schedulers announce a preemption or ask for a checkpoint by them
 
 _received: list[int] = []
+_relayed: list[int] = []
 _wakeup: list[int] = []  # the read end of the pipe that the interpreter's C handler writes to
 
 
@@ -21,7 +23,7 @@ class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, n
 
 
 def arm() -> None:
-    """Remember SIGTERM and SIGINT, and wake a waiting poll() for them and for SIGCHLD. Safe to call twice."""
+    """Remember SIGTERM, SIGINT and what is relayed, and wake a poll() for them and SIGCHLD. Safe to call twice."""
     if _wakeup:
         return
     read_end, write_end = os.pipe()
@@ -30,6 +32,8 @@ def arm() -> None:
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for signum in STOP_SIGNALS:
         signal.signal(signum, lambda number, _frame: _received.append(number))
+    for signum in RELAYED_SIGNALS:
+        signal.signal(signum, lambda number, _frame: _relayed.append(number))
     # The wake-up descriptor is only written for signals that have a handler, even one that does nothing.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     _wakeup.append(read_end)
@@ -38,6 +42,13 @@ def arm() -> None:
 def received() -> tuple[int, ...]:
     """Every stop signal so far, oldest first."""
     return tuple(_received)
+
+
+def take_relayed() -> tuple[int, ...]:
+    """SIGUSR1 and SIGUSR2 since the last call: for the processes that have a handler, and for them alone."""
+    taken = tuple(_relayed)
+    del _relayed[: len(taken)]
+    return taken
 
 
 def fileno() -> int:

@@ -109,7 +109,7 @@ class _Supervision:
             prefix = f"[{self.settings.host}:{spec.rank}] ".encode() if prefixed else b""
             try:
                 child = Child(spec, self.console, prefix)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self.failure = start_failure(spec, self.settings.host, error)
                 return
             self.running[child.pid] = child
@@ -233,6 +233,8 @@ class _Supervision:
         if self.forwarded < len(received) and self.serves:
             self.stopped("while it served the job's other hosts")
         self.forwarded = len(received)
+        for signum in signals.take_relayed():
+            descendants.signal_all(signum, catchers_only=True)
         if received.count(signal.SIGINT) > 1:
             self.kill_at = 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -208,6 +209,30 @@ while True: time.sleep(600)
     running.process.send_signal(signal.SIGINT)
     wait_for(tmp_path / "first")
     assert stop(running, signal.SIGINT).exit_code == 128 + signal.SIGKILL
+
+
+def test_sigusr1_reaches_those_that_handle_it_and_harms_nobody_else(tmp_path: Path) -> None:
+    agent = """
+import subprocess, sys
+rank = subprocess.Popen([sys.executable, '-c', sys.argv[1]])
+sys.exit(rank.wait())
+"""
+    rank = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))
+pathlib.Path('ready').touch()
+time.sleep(600)
+"""
+    running = start(tmp_path, Script("", argv=(sys.executable, "-c", agent, rank)))
+    wait_for(tmp_path / "ready")
+    assert stop(running, signal.SIGUSR1).exit_code == 0
+
+
+@pytest.mark.parametrize("argument", ["nul\0byte", "lone \ud800 surrogate"])
+def test_an_argument_no_program_can_be_given_is_a_failure_and_no_traceback(tmp_path: Path, argument: str) -> None:
+    done = run(tmp_path, Script("", argv=(sys.executable, argument)))
+    assert done.exit_code == 126
+    assert "could not be started" in done.failure["cause"]
 
 
 def test_orphaned_zombies_are_reaped_while_the_job_runs(tmp_path: Path) -> None:

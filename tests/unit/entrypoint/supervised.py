@@ -86,8 +86,11 @@ class Run:
         return failure
 
 
-def start(folder: Path, *scripts: Script | str, before: str = "", **settings: Any) -> Run:
-    """Start a supervisor over these scripts; `folder` is their working directory, `before` runs in it first."""
+def start(folder: Path, *scripts: Script | str, before: str = "", below: tuple[str, ...] = (), **settings: Any) -> Run:
+    """Start a supervisor over these scripts; `folder` is their working directory.
+
+    `before` is Python that the supervisor runs first, `below` the command that starts it.
+    """
     jobs = [script if isinstance(script, Script) else Script(script) for script in scripts]
     job = {
         "specs": [script.spec(folder) for script in jobs],
@@ -95,7 +98,7 @@ def start(folder: Path, *scripts: Script | str, before: str = "", **settings: An
         "before": before,
         "result": str(folder / "result.json"),
     }
-    argv = [sys.executable, "-I", "-S", "-c", DRIVER, str(ENTRYPOINT), json.dumps(job)]
+    argv = [*below, sys.executable, "-I", "-S", "-c", DRIVER, str(ENTRYPOINT), json.dumps(job)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return Run(process, folder / "result.json")
 

@@ -56,21 +56,28 @@ def build(
     """
     output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
     text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
-    log.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
+    try:
+        run_bake(text, engine, log, on_step)
+    finally:
+        images.remove_dangling(engine)
+    return time.monotonic() - start
+
+
+def run_bake(text: str, engine: Engine, log: Path, on_step: Callable[[Step], None]) -> None:
+    """Run a bake file, again where the engine lost a snapshot meanwhile. Raises as `build` does."""
     for attempt in range(ATTEMPTS):
         progress = Progress()
         code = _bake(text, engine, log, progress, on_step)
         if not (code and attempt + 1 < ATTEMPTS and re.search(LOST_SNAPSHOT, progress.failure()[2])):
             break
-    images.remove_dangling(engine)
     if code:
         raise failure(progress, log)
-    return time.monotonic() - start
 
 
 def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Callable[[Step], None]) -> int:
     """One run of bake; its exit code."""
+    log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as handle:
 
         def line(text: str) -> None:

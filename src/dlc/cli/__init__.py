@@ -22,6 +22,7 @@ VERBS = {
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
+    "verify-reproducible": "dlc.cli.verify_reproducible",
 }
 # For whoever changes dlc itself; not in the help.
 PLUMBING = {"schema": "dlc.cli.schema"}
@@ -64,5 +65,6 @@ def load(verb: str) -> ModuleType:
 def overview() -> str:
     """What `dlc --help` prints: every verb with its line of help."""
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
-    lines += [f"  {verb:<8}{load(verb).HELP}" for verb in VERBS]
+    width = max(len(verb) for verb in VERBS) + 2
+    lines += [f"  {verb:<{width}}{load(verb).HELP}" for verb in VERBS]
     return "\n".join([*lines, "", "`dlc VERB --help` shows its options and an example."])

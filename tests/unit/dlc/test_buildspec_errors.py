@@ -47,7 +47,8 @@ def with_pytorch(old: str, new: str) -> Tree:
         ("torch==2.13.0+cpu", "torch>=2", "6:28: packages.framework[0]: expected NAME or NAME==VERSION, "
          "found 'torch>=2'"),
         ("- packages", "- framework: jax\n    packages", "6:5: framework: expected one of base, budget, "
-         "build_packages, device, labels, os_packages, packages, python, repository, suites, found unknown key 'framework'"),
+         "build_packages, device, labels, os_packages, packages, python, repository, suites, found unknown key "
+         "'framework'"),
         ("framework: pytorch", "framework: pytorsh", "1:12: framework: expected 'pytorch', the folder's name, "
          "found 'pytorsh'"),
         ("version: \"2.13\"", "version: two", "2:10: version: expected a version series such as 2.13, found 'two'"),

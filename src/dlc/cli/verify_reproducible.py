@@ -1,0 +1,90 @@
+"""`dlc verify-reproducible`: builds images twice from nothing and says whether they are the same bit for bit."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from dlc import build, reproducible
+from dlc.cache import cache_folder
+from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.engine.connection import Engine, connect
+from dlc.errors import ImageError
+from dlc.image_archive import Archive
+from dlc.plan import Plan, make_plan
+from dlc.progress import Step
+from dlc.tree import find_root, read_tree
+
+HELP = "build images twice from nothing and compare them"
+EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
+
+SHOWN = 40  # differences of a layer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """GLOB, --once, --set, --json."""
+    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    parser.add_argument(
+        "--once", action="store_true", help="build from nothing once, and compare with the steps the engine still has"
+    )
+    add_set(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """One image after the other; raises ImageError at the end where one differs."""
+    root = find_root()
+    tree = read_tree(root)
+    engine = connect()
+    revision, epoch = build.revision_and_epoch(root)
+    rows = []
+    for identifier in make_plan(tree, args.glob, args.sets).selected:
+        plan = make_plan(tree, [identifier], args.sets)
+        archives = [
+            _archive(plan, engine, root, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
+        ]
+        found = reproducible.differences(*archives)
+        if not args.json:
+            print(as_text(identifier, archives[0], found), flush=True)
+        rows.append({"id": identifier, "digests": [archive.digest for archive in archives], "identical": not found,
+                     "differences": [asdict(difference) for difference in found]})  # fmt: skip
+    if args.json:
+        print_json(rows)
+    if differing := [str(row["id"]) for row in rows if not row["identical"]]:
+        raise ImageError(
+            f"{', '.join(differing)}: expected the same bytes from both builds, found others",
+            "make the steps above write neither times, random numbers nor the order in which things ran",
+        )
+    return 0
+
+
+def _archive(plan: Plan, engine: Engine, root: Path, epoch: int, revision: str, *, cached: bool) -> Archive:
+    start = time.monotonic()
+    log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-rebuild.log"
+    archive = reproducible.build_from_nothing(
+        plan, engine, root, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
+    )  # fmt: skip
+    how = "with cached steps" if cached else "from nothing"
+    print(f"  {plan.selected[0]} built {how} in {time.monotonic() - start:.0f} s: {archive.digest}", file=sys.stderr)
+    return archive
+
+
+def _show(step: Step) -> None:
+    if not step.cached and step.seconds >= 1:
+        print(f"  {step.seconds:6.1f} s  {step.name}", file=sys.stderr, flush=True)
+
+
+def as_text(identifier: str, archive: Archive, found: tuple[reproducible.Difference, ...]) -> str:
+    """`identical` with the digest, or the differences by layer and path."""
+    if not found:
+        return f"{identifier}  identical  {archive.digest}"
+    lines = [f"{identifier}  {len(found)} differences"]
+    for (layer, command), differences in reproducible.layers_of(found).items():
+        lines.append(f"  layer {layer + 1}  {command[:100]}" if layer >= 0 else "  configuration")
+        lines += [f"    {'/' * (layer >= 0)}{item.path}  {item.what}" for item in differences[:SHOWN]]
+        lines += [f"    and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []
+    return "\n".join(lines)

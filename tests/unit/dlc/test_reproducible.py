@@ -1,0 +1,99 @@
+"""dlc.reproducible: which bake file a rebuild runs, and what is said of two archives that should be equal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from specimen import TORCH_ID, specimen
+
+from dlc.cli.verify_reproducible import as_text
+from dlc.engine.connection import Engine
+from dlc.errors import EngineError
+from dlc.host_inputs import HostInputs
+from dlc.image_archive import Archive, Entry, Layer
+from dlc.plan import make_plan
+from dlc.reproducible import bake_file, build_from_nothing, differences
+
+FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")
+INPUTS = HostInputs(Path("/repo"), {name: Path("/host", name) for name in ("rootfs-bookworm", "tools", "wheels")})
+PLAN = make_plan(specimen(), [TORCH_ID])
+
+
+def archive(digest: str, *layers: dict[str, Entry], **config: object) -> Archive:
+    digests = [str(sorted(entries.items())) for entries in layers]
+    steps = [Layer(name, f"RUN {n}", entries) for n, (name, entries) in enumerate(zip(digests, layers, strict=True))]
+    return Archive(digest, config, tuple(steps))
+
+
+def rendered(*, cached: bool) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(
+        bake_file(PLAN, INPUTS, Path("/tmp/a.tar"), epoch=0, revision="r", cached=cached)
+    )
+    return value
+
+
+def test_every_target_parents_included_is_built_without_cache() -> None:
+    targets = rendered(cached=False)["target"]
+    assert len(targets) == 3
+    assert all(target["no-cache"] for target in targets.values())
+
+
+def test_comparison_with_cached_steps_uses_them() -> None:
+    assert not any("no-cache" in target for target in rendered(cached=True)["target"].values())
+
+
+def test_the_image_alone_is_exported_with_times_rewritten() -> None:
+    outputs = [output for target in rendered(cached=False)["target"].values() for output in target.get("output", ())]
+    assert len(outputs) == 1
+    assert "rewrite-timestamp=true" in outputs[0]
+    assert outputs[0].endswith("dest=/tmp/a.tar")
+
+
+def test_equal_digests_are_identical() -> None:
+    assert differences(archive("d", {"a": FILE}), archive("d", {"a": FILE})) == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ({"a": FILE}, {}, "only in the first image"),
+        ({}, {"a": FILE}, "only in the second image"),
+        ({"a": FILE}, {"a": Entry("file", 4, 0o644, "0:0", 7, "", "bb")}, "content (3 -> 4 bytes)"),
+        ({"a": FILE}, {"a": Entry("file", 3, 0o600, "0:0", 7, "", "aa")}, "mode (420 -> 384)"),
+        ({"a": FILE}, {"a": Entry("file", 3, 0o644, "0:0", 8, "", "aa")}, "modified (7 -> 8)"),
+    ],
+)
+def test_a_difference_is_told_by_layer_path_and_kind(one: dict[str, Entry], other: dict[str, Entry], what: str) -> None:
+    [found] = differences(archive("d", {"same": FILE}, one), archive("e", {"same": FILE}, other))
+    assert (found.layer, found.command, found.path, found.what) == (1, "RUN 1", "a", what)
+
+
+def test_layers_that_only_one_has_and_other_configurations_are_differences() -> None:
+    first, second = archive("d", {"a": FILE}, config={"Env": ["A=1"]}), archive("e", config={"Env": ["A=2"]})
+    layer, config = differences(first, second)
+    assert layer.what == "only in the first image"
+    assert (config.layer, config.path) == (-1, "config")
+
+
+def test_entries_in_another_order_are_a_difference() -> None:
+    one, other = archive("d", {"a": FILE}), archive("e", {"a": FILE})
+    other = Archive("e", {}, (Layer("other", "RUN 0", {"a": FILE}),))
+    [found] = differences(one, other)
+    assert "order" in found.what
+
+
+def test_the_report_says_identical_or_lists_files() -> None:
+    one, other = archive("sha256:1", {"a": FILE}), archive("sha256:2", {"b": FILE})
+    assert as_text(TORCH_ID, one, ()) == f"{TORCH_ID}  identical  sha256:1"
+    text = as_text(TORCH_ID, one, differences(one, other))
+    assert "2 differences" in text
+    assert "    /a  only in the first image" in text
+
+
+def test_an_engine_that_cannot_rewrite_times_is_refused(tmp_path: Path) -> None:
+    classic = Engine(None, "context", "20.10", containerd_store=False)
+    with pytest.raises(EngineError, match="containerd image store"):
+        build_from_nothing(PLAN, classic, tmp_path, tmp_path / "log", epoch=0, revision="r")

@@ -46,6 +46,7 @@ GROUP_BOUND = 2.0  # seconds to hear from the group, when our part failed, which
 OUTPUT_BOUND = 5.0  # seconds; for a slow reader of our output at the very end
 KILL_INTERVAL = 0.05  # seconds between two rounds of SIGKILL
 TICK = 1.0  # seconds between looks at the watches
+NOT_SERVED = 69  # EX_UNAVAILABLE of sysexits.h: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 IDLE = 60.0  # seconds to sleep where only output and signals can happen
 
@@ -191,7 +192,7 @@ class _Supervision:
             self.console.turn(KILL_INTERVAL)
             self.verdict = self.group.verdict()
         first = self.verdict.outcome.failure if self.verdict else None
-        if first is None or first.host == self.settings.host:
+        if first is None or first.host in (own.host, self.settings.host):  # the group repeats what we told it
             return own
         return own._replace(cause=f"{first.cause}; then {own.cause}")
 
@@ -249,20 +250,28 @@ class _Supervision:
 
     def _reap(self) -> bool:
         """Collect what has ended; False when no child is left. Several at once: a signal's victim is the cause."""
-        ended, any_left = descendants.reap()
-        failed = []
-        for pid, status in ended:
-            child = self.running.pop(pid, None)
-            if child:
-                child.ended(status)
-                if child.spec.essential and child.exit_code != 0:
-                    failed.append(child)
-        if failed and "verdict" not in self.reasons:
+        statuses, any_left = descendants.reap()
+        ended = [(self.running.pop(pid), status) for pid, status in statuses if pid in self.running]
+        for child, status in ended:
+            child.ended(status)
+        if ended and "verdict" not in self.reasons:
+            self._judge([child for child, _ in ended])
+        return any_left
+
+    def _judge(self, ended: list[Child]) -> None:
+        """Whether the end of these processes is a failure of the run."""
+        failed = [child for child in ended if child.spec.essential and child.exit_code != 0]
+        if self.serves and not self.running and not self.reasons:
+            failed = ended  # the other hosts still needed it, even if it thinks that it ended well
+        if failed:
             first = min(failed, key=lambda child: not child.signal_name)
             self.console.drain([first.stdout, first.stderr])
             kind = STOPPED if "stop" in self.reasons else FAILED
-            self._fail(failure_of(first, self.settings.host, self._cause(first)), kind)
-        return any_left
+            failure = failure_of(first, self.settings.host, self._cause(first))
+            self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
+        for child in ended:
+            if not child.spec.essential and child.exit_code != 0 and not self.reasons and not self.serves:
+                self._say(f"{name_of(child.spec)} {child.how_it_ended}; the job goes on without it")
 
     def _cause(self, child: Child) -> str:
         what = f"{name_of(child.spec)} on {self.settings.host} {child.how_it_ended}"
@@ -288,7 +297,7 @@ class _Supervision:
 
     def _say(self, text: str) -> None:
         """A line of the launcher's own, in order with the processes' output."""
-        self.console.stderr.write(f"dlc: {text}\n".encode())
+        self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))
 
 
 def _list(pids: list[int]) -> str:

@@ -149,6 +149,16 @@ def test_a_host_that_serves_stays_until_the_group_ends(tmp_path: Path) -> None:
         assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.parametrize(("code", "expected"), [(5, 5), (0, UNAVAILABLE)])
+def test_a_server_that_ends_before_the_group_fails_the_job(tmp_path: Path, code: int, expected: int) -> None:
+    with Job(tmp_path, HOSTS[:2], members=HOSTS[:1]) as job:
+        leader = job.start(HOSTS[0], FOREVER)
+        serving = job.start(HOSTS[1], f"import sys, time; time.sleep(0.3); sys.exit({code})", essential=False)
+        for host in (leader, serving):
+            assert host.finish().exit_code == expected
+            assert f"worker rank 1 on algo-2 exited with code {code}" in host.cause
+
+
 def wait_for_one(folder: Path, job: Job) -> list[int]:
     job.start(LEADER, "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")
     return wait_until_running(folder, 1)

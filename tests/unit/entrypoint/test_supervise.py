@@ -106,8 +106,9 @@ def test_an_unessential_process_ends_with_the_essential_ones(tmp_path: Path) -> 
 def test_the_end_of_an_unessential_process_is_no_failure(tmp_path: Path) -> None:
     worker = "import os, time\nwhile not os.path.exists('done'): time.sleep(0.01)"
     side = "import pathlib; pathlib.Path('done').touch(); raise SystemExit(9)"
-    done = run(tmp_path, Script(worker, rank=0), Script(side, rank=1, essential=False))
+    done = run(tmp_path, Script(worker, rank=0), Script(side, rank=1, role="ps", essential=False))
     assert done.exit_code == 0
+    assert b"dlc: ps rank 1 exited with code 9; the job goes on without it" in done.stderr
 
 
 def test_a_daemon_in_its_own_session_does_not_outlive_the_run(tmp_path: Path) -> None:

@@ -48,6 +48,10 @@ class Paths(NamedTuple):
     def failure(self) -> str:
         return f"{self.output}/failure"
 
+    @property
+    def success(self) -> str:
+        return f"{self.output}/success"
+
     def channel(self, name: str) -> str:
         """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""
         return f"{self.data}/{name}"

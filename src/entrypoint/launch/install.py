@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from launch import programs
 from launch.context import Context
 from launch.entry_point import is_buildable
 from launch.process_spec import ProcessSpec
@@ -23,5 +24,7 @@ def installation(context: Context) -> ProcessSpec | None:
         what += ["-r", REQUIREMENTS]
     if not what:
         return None
-    argv = (context.python, "-m", "pip", "install", "--disable-pip-version-check", *what)
+    repository = context.environ.get("CA_REPOSITORY_ARN")
+    pip = (programs.path("codeartifact_pip"), repository) if repository else ("-m", "pip")
+    argv = (context.python, *pip, "install", "--disable-pip-version-check", *what)
     return context.process(argv, "install", 0, defaults={"PIP_ROOT_USER_ACTION": "ignore"})

@@ -154,6 +154,43 @@ def test_the_spawn_program_calls_mp_fn_with_the_rank_as_in_the_scripts_own_folde
     assert done.stdout == f"rank 3 ['{tmp_path}/train.py', '--lr', '1'] 7\n"
 
 
+FAKE_BOTO3 = """
+class Client:
+    def get_authorization_token(self, domain, domainOwner):
+        return {"authorizationToken": f"token-of-{domain}-{domainOwner}"}
+    def get_repository_endpoint(self, domain, domainOwner, repository, format):
+        return {"repositoryEndpoint": f"https://example.invalid/{format}/{repository}/"}
+def client(service, region_name):
+    assert (service, region_name) == ("codeartifact", "eu-west-1")
+    return Client()
+"""
+ARN = "arn:aws:codeartifact:eu-west-1:123456789012:repository/domain/repo"
+
+
+def pip_with(arn: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The program in a folder whose boto3 and pip are ours: AWS is not to be had here."""
+    (folder / "pip").mkdir(exist_ok=True)
+    (folder / "pip/__init__.py").touch()
+    (folder / "pip/__main__.py").write_text("import os, sys; print(sys.argv[1:], os.environ['PIP_INDEX_URL'])")
+    command = [sys.executable, programs.path("codeartifact_pip"), arn, "install", "x"]
+    env = {"PYTHONPATH": str(folder)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=BOUND, check=False)
+
+
+def test_pip_gets_the_token_of_a_codeartifact_repository_in_a_variable(tmp_path: Path) -> None:
+    (tmp_path / "boto3.py").write_text(FAKE_BOTO3)
+    url = "https://aws:token-of-domain-123456789012@example.invalid/pypi/repo/simple/"
+    assert pip_with(ARN, tmp_path).stdout == f"['install', 'x'] {url}\n"
+
+
+def test_what_is_no_repository_and_what_cannot_be_asked_is_named(tmp_path: Path) -> None:
+    done = pip_with("arn:aws:s3:::bucket", tmp_path)
+    assert (done.returncode, "is not the ARN" in done.stderr) == (78, True)
+    (tmp_path / "boto3.py").write_text("raise ImportError('no boto3 here')")
+    done = pip_with(ARN, tmp_path)
+    assert (done.returncode, "no boto3 here" in done.stderr) == (69, True)
+
+
 def test_a_download_without_boto3_says_what_to_do_instead(tmp_path: Path) -> None:
     done = start("s3_download", "s3://bucket/key", str(tmp_path / "file"))
     assert done.returncode == 69

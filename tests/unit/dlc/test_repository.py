@@ -68,3 +68,8 @@ def test_the_same_files_are_kept_out_of_a_build_and_of_its_content_key() -> None
 
 def test_the_plan_says_nothing_of_the_machine_it_is_made_on() -> None:
     assert str(ROOT) not in json.dumps(make_plan(TREE).as_dict())
+
+
+def test_every_test_module_has_a_name_of_its_own() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -25,6 +25,10 @@ KNOWN_SET_ID_PROGRAMS = {
     "/usr/bin/su",
     "/usr/bin/umount",
     "/usr/sbin/unix_chkpwd",
+    # Of the ssh client, which mpirun starts the other hosts' ranks with. ssh-keysign does nothing unless the system's
+    # ssh_config allows it, and ssh-agent's group keeps other processes from reading its memory.
+    "/usr/bin/ssh-agent",
+    "/usr/lib/openssh/ssh-keysign",
 }
 # Sticky, as everywhere: anyone may write there, nobody may remove another's file.
 WRITABLE_BY_EVERYONE = {"/run/lock", "/tmp", "/var/tmp"}

@@ -1,7 +1,7 @@
 """A job of two data hosts and two training hosts: only the latter are distributed, and all four end together.
 
-Whatever ends the training (success, a machine that dies, a cut network, a stop), every container ends within its bound, and
-exit codes and failure files say what happened.
+Whatever ends the training (success, a machine that dies, a cut network, a stop), every container ends within its bound,
+and exit codes and failure files say what happened.
 """
 
 from __future__ import annotations

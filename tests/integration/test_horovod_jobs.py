@@ -1,0 +1,52 @@
+"""Horovod on two hosts with two ranks each: over gloo without any ssh, and over MPI with ssh keys made for the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = pytest.mark.integration
+
+SCRIPTS = Path(__file__).parent / "scripts"
+TWO_RANKS = {"sagemaker_mpi_num_of_processes_per_host": 2}
+GLOO = {"sagemaker_horovod_enabled": True}
+MPI = {"sagemaker_mpi_enabled": True}
+
+
+@pytest.mark.parametrize("request_for", [GLOO, MPI], ids=["gloo", "mpi"])
+def test_four_ranks_sum_right_and_learn_together(image: Image, tmp_path: Path, request_for: dict[str, object]) -> None:
+    script = SCRIPTS / "horovod_fit.py"
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={**request_for, **TWO_RANKS}) as job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        ranks = job.metrics()
+        assert [(rank["rank"], rank["host"]) for rank in ranks] == [
+            (0, "algo-1"), (1, "algo-1"), (2, "algo-2"), (3, "algo-2"),
+        ]  # fmt: skip
+        for rank in ranks:
+            assert (rank["size"], rank["sum"]) == (4, 0 + 1 + 2 + 3)
+            assert rank["losses"][-1] < rank["losses"][0] / 100
+            assert rank["weights"] == pytest.approx(ranks[0]["weights"], rel=1e-5)
+
+
+@pytest.mark.framework("pytorch")
+def test_a_rank_that_fails_below_mpirun_gives_the_job_its_exit_code(image: Image, tmp_path: Path) -> None:
+    script = SCRIPTS / "exit_three.py"
+    with Job(image, tmp_path, script, hosts=2, hyperparameters={**MPI, **TWO_RANKS}) as job:
+        assert set(job.wait().values()) == {3}, job.report()
+        assert "channel training holds no parquet file" in job.failure("algo-1")
+
+
+@pytest.mark.framework("pytorch")
+def test_an_mpi_job_whose_leader_dies_ends_on_every_host(image: Image, tmp_path: Path) -> None:
+    script = SCRIPTS / "save_on_sigterm.py"
+    environment = {"DLC_HEARTBEAT_TIMEOUT": "8"}
+    with Job(image, tmp_path, script, hosts=2, hyperparameters=MPI, environment=environment) as job:
+        job.wait_for_line("ready to be stopped", "algo-1")
+        job.kill("algo-1")
+        codes = job.wait(seconds=60)
+        assert codes["algo-2"] not in (0, 137), job.report()
+        assert "algo-1" in job.failure("algo-2")

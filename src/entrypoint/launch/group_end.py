@@ -194,8 +194,9 @@ def verdict_of(end: End) -> Verdict:
     """What the group's end means for a host."""
     if end.ok:
         return Verdict(Outcome(0))
+    where = "" if end.cause.startswith(end.host) else f" on {end.host}"
     failure = Failure(
-        cause=f"the job failed on {end.host}: {end.cause}",
+        cause=f"the job failed{where}: {end.cause}",
         host=end.host,
         exit_code=end.exit_code or 1,
         last_lines=end.last_lines,

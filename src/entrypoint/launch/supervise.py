@@ -187,6 +187,8 @@ class _Supervision:
 
     def _with_the_groups_first(self, own: Failure) -> Failure:
         """Name the group's first failure before our own where another host had it: ours may only follow from it."""
+        if "stop" in self.reasons:  # every host is being stopped: there is nothing to explain
+            return own
         deadline = time.monotonic() + GROUP_BOUND
         while self.group and self.told and self.verdict is None and time.monotonic() < deadline:
             self.console.turn(KILL_INTERVAL)

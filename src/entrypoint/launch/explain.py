@@ -31,6 +31,7 @@ def as_data(interpretation: Interpretation) -> dict[str, Any]:
             "network_interface": cluster.network_interface,
             "distribution_groups": request.groups,
             "distribution_hosts": cluster.hosts_of(request.groups),
+            "ends_with": request.members,
             "leader": (request.hosts or cluster.hosts)[0],
         },
         "job": {
@@ -56,7 +57,7 @@ def as_text(interpretation: Interpretation) -> str:
     lines = [f"host {data['cluster']['current_host']} of {', '.join(data['cluster']['hosts'])}"]
     lines += [f"devices: {', '.join(f'{name} {value}' for name, value in data['devices'].items())}"]
     lines += [f"{decision['what']}: {decision['why']}" for decision in data["decisions"]]
-    for process in data["processes"]:
+    for process in (*data["before"], *data["processes"]):
         lines += [f"{process['role']}, rank {process['rank']}, in {process['cwd']}:"]
         lines += [f"  {shlex.join(process['argv'])}"]
         lines += [f"    {name}={value}" for name, value in process["env"].items() if not name.startswith("SM_")]

@@ -12,19 +12,19 @@ from launch.process_spec import ProcessSpec
 REQUIREMENTS = "requirements.txt"
 
 
-def installation(context: Context) -> ProcessSpec | None:
-    """The pip command for this code directory, None where there is nothing to install.
+def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
+    """The pip command for the code that `folder` shows, () where there is nothing to install.
 
     Shell scripts and executables get their requirements too; the platform's toolkit leaves those out.
     """
     what: list[str] = []
-    if is_buildable(context.paths.code):
+    if is_buildable(folder):
         what.append(".")
-    if os.path.isfile(f"{context.paths.code}/{REQUIREMENTS}"):
+    if os.path.isfile(f"{folder}/{REQUIREMENTS}"):
         what += ["-r", REQUIREMENTS]
     if not what:
-        return None
+        return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")
     pip = (programs.path("codeartifact_pip"), repository) if repository else ("-m", "pip")
     argv = (context.python, *pip, "install", "--disable-pip-version-check", *what)
-    return context.process(argv, "install", 0, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
+    return (context.process(argv, "install", 0, defaults={"PIP_ROOT_USER_ACTION": "ignore"}),)

@@ -16,6 +16,7 @@ from launch.devices import Devices
 from launch.environment import sm_variables
 from launch.errors import CONFIG, LaunchError, shown
 from launch.frameworks import framework_variables, installed
+from launch.install import installation
 from launch.job import Job
 from launch.network import network_variables
 from launch.paths import DEFAULT_BASE, Paths
@@ -116,12 +117,13 @@ def decide(request: Request, folder: str = "") -> Interpretation:
 
     Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
     """
+    folder = folder or request.paths.code
     job = request.job._replace(program=entry_point.relative_name(request.job.program, request.paths.code))
     context = Context(
         cluster=request.cluster,
         devices=request.devices,
         job=job,
-        entry=entry_point.resolve(job.program, folder or request.paths.code),
+        entry=entry_point.resolve(job.program, folder),
         hosts=request.hosts,
         env=_environment(request._replace(job=job)),
         environ=request.environ,
@@ -133,7 +135,8 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     decisions = (hosts, *launch.decisions, *compiler_decisions(job))
-    return Interpretation(request, context, launch._replace(decisions=decisions))
+    before = (*installation(context, folder), *launch.before)
+    return Interpretation(request, context, launch._replace(decisions=decisions, before=before))
 
 
 def python(environ: Mapping[str, str]) -> str:

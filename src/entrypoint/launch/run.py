@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 
 from launch import entry_point, failure, interpretation, programs, signals, source, supervise, traps
 from launch.errors import CANNOT_CREATE, LaunchError
-from launch.install import installation
 from launch.interpretation import Request
 from launch.outcome import Outcome
 from launch.process_spec import Launch, ProcessSpec
@@ -59,12 +58,11 @@ def _run(request: Request, settings: supervise.Settings) -> Outcome:
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
     signals.check()
     _write_private_files(plan.launch)
-    setup = installation(plan.context)
-    for process in (*([setup] if setup else []), *plan.launch.before):
-        outcome = supervise.run([process], getting_ready)
-        if outcome.exit_code:
-            return outcome
     try:
+        for process in plan.launch.before:
+            outcome = supervise.run([process], getting_ready)
+            if outcome.exit_code:
+                return outcome
         return supervise.run(plan.launch.processes, settings)
     finally:
         for path in plan.launch.files:  # they hold the environment, and so whatever secrets are in it

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from job_folder import JobFolder
 
-from launch import entry_point, interpretation
+from launch import entry_point
 from launch.errors import LaunchError
-from launch.install import installation
 
 PYTHON = "/opt/venv/bin/python"
 
@@ -25,9 +24,8 @@ def command(job: JobFolder, program: str) -> list[str]:
 
 
 def pip(job: JobFolder, program: str = "train.py") -> tuple[str, ...]:
-    context = interpretation.decide(interpretation.read(job.env(SAGEMAKER_PROGRAM=program).environ)).context
-    setup = installation(context)
-    return setup.argv[5:] if setup else ()
+    before = job.env(SAGEMAKER_PROGRAM=program).explain()["before"]
+    return tuple(before[0]["argv"][5:]) if before else ()
 
 
 @pytest.mark.parametrize("program", ["train.py", "./train.py", "a/../train.py", "{code}/train.py", "{code}/./train.py"])

@@ -187,6 +187,7 @@ def _defaults(request: Request) -> dict[str, str]:
     hosts = request.hosts or request.cluster.hosts
     return {
         "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": "7777",
         **network_variables(request.cluster, request.devices),

@@ -25,6 +25,7 @@ VARIABLES = (
     Variable("PATH", ALWAYS, "the image's virtual environment comes first, the user's PATH after it", False),
     Variable("PYTHONPATH", ALWAYS, "the code directory comes first, the user's PYTHONPATH after it", False),
     Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not when 8 KB have gathered"),
+    Variable("PYTHONFAULTHANDLER", ALWAYS, "a crash in a library, or the watchdog, brings out every thread's stack"),
     Variable("MASTER_ADDR", ALWAYS, "first host of the distributed group, for torch.distributed"),
     Variable("MASTER_PORT", ALWAYS, "7777, for torch.distributed"),
     Variable("NCCL_SOCKET_IFNAME", ALWAYS, "the interface that the platform names; NCCL would try all, docker0 too"),

@@ -104,8 +104,12 @@ def test_an_unessential_process_ends_with_the_essential_ones(tmp_path: Path) -> 
 
 
 def test_the_end_of_an_unessential_process_is_no_failure(tmp_path: Path) -> None:
-    worker = "import os, time\nwhile not os.path.exists('done'): time.sleep(0.01)"
-    side = "import pathlib; pathlib.Path('done').touch(); raise SystemExit(9)"
+    worker = """
+import os, pathlib, time
+while not os.path.exists('side'): time.sleep(0.01)
+while os.path.exists('/proc/' + pathlib.Path('side').read_text()): time.sleep(0.01)
+"""
+    side = "import os; open('new', 'w').write(str(os.getpid())); os.rename('new', 'side'); raise SystemExit(9)"
     done = run(tmp_path, Script(worker, rank=0), Script(side, rank=1, role="ps", essential=False))
     assert done.exit_code == 0
     assert b"dlc: ps rank 1 exited with code 9; the job goes on without it" in done.stderr

@@ -48,10 +48,12 @@ class Job:
         channels: Mapping[str, Path] | None = None,
         environment: Mapping[str, str] | None = None,
         command: tuple[str, ...] = ("train",),
+        entrypoint: str = "",
         late: tuple[str, ...] = (),
     ) -> None:
         self.image = image
         self.command = command
+        self.entrypoint = entrypoint  # empty: the image's own
         self.late = late
         self.groups = _name_hosts(groups or {GROUP: hosts})
         self.hosts = [host for members in self.groups.values() for host in members]
@@ -166,6 +168,8 @@ class Job:
         words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
         for name, value in self.environment.items():
             words += ["--env", f"{name}={value}"]
+        if self.entrypoint:
+            words += ["--entrypoint", self.entrypoint]
         docker(*words, self.image.ref, *self.command)
 
     # How it is seen and removed

@@ -16,7 +16,7 @@ _TORCHRUN = re.compile(
     re.DOTALL,
 )
 # Stopped, it exits with 1 as well, and this is all it says of the signal.
-_TORCHRUN_STOPPED = re.compile(r"SignalException: Process \d+ got signal: (?P<signal>\d+)")
+_STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
 # The first line that torchrun itself writes about an end: before it are the words of the ranks.
 _TORCHRUN_OWN = re.compile(r"^[EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)
 _MPIRUN_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
@@ -40,11 +40,15 @@ def root_cause(failure: Failure, output: str) -> Failure:
 
 
 def _stopped(failure: Failure, output: str) -> Failure:
-    match = _TORCHRUN_STOPPED.search(output)
+    """The failure of a starter that was asked to stop: it exits with 1, which says nothing."""
+    match = _STOPPED.match(failure.cause)
     if match is None:
         return failure
-    signum = int(match["signal"])
-    return failure._replace(exit_code=128 + signum, signal=_signal_name(signum), last_lines=_words_of_ranks(output))
+    import signal  # its names are needed only here
+
+    signum = int(signal.Signals[match["name"]])
+    words = _words_of_ranks(output) or failure.last_lines
+    return failure._replace(exit_code=128 + signum, signal=match["name"], last_lines=words)
 
 
 def _words_of_ranks(output: str) -> tuple[str, ...]:

@@ -96,7 +96,12 @@ def test_mpiruns_report_names_the_signal_that_ended_a_rank() -> None:
 
 def test_a_stop_request_stays_the_cause_whatever_torchrun_reports() -> None:
     stopped = OWN._replace(cause="stopped by SIGTERM: torchrun rank 2 on algo-2 (exit code 1)")
-    assert root_cause(stopped, REPORT.format(code=-15)) == stopped
+    assert root_cause(stopped, REPORT.format(code=-15)).cause == stopped.cause
+
+
+def test_a_stopped_mpirun_counts_as_ended_by_the_signal() -> None:
+    stopped = MPIRUN._replace(cause="stopped by SIGTERM: mpirun rank 0 on algo-1 exited with code 1", exit_code=1)
+    assert root_cause(stopped, "") == stopped._replace(exit_code=143, signal="SIGTERM")
 
 
 def rank(code: str, **environ: str) -> subprocess.Popen[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -141,7 +142,7 @@ def _groups_as_read(cluster: Cluster) -> dict[str, Any]:
 
 def _check_lengths(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
-        size = len(name.encode()) + 1 + len(value.encode())
+        size = len(os.fsencode(f"{name}={value}"))
         if size > LONGEST_VARIABLE:
             raise LaunchError(
                 DATA,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from launch import cluster as cluster_module
@@ -93,11 +93,14 @@ class Interpretation(NamedTuple):
         return self._replace(launch=self.launch._replace(decisions=(*self.launch.decisions, decision)))
 
 
-def read(environ: Mapping[str, str], root: str = "/") -> Request:
-    """Read the config files, the environment and the hardware. Raises LaunchError: the first thing that is wrong."""
+def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/") -> Request:
+    """Read the config files, the environment and the hardware; `extra` arguments are for the script.
+
+    Raises LaunchError: the first thing that is wrong.
+    """
     paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
     cluster = cluster_module.discover(environ, paths)
-    job = job_module.read(environ, paths)
+    job = job_module.read(environ, paths, extra)
     libraries = installed(_venv(environ))
     strategy = strategies.requested(job, environ, len(cluster.hosts), libraries)
     return Request(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launch.arguments import DIALECTS, SDK3, TOOLKIT, sdk3_arguments, toolkit_arguments
@@ -78,8 +78,10 @@ class Job(NamedTuple):
         return "" if value is None else require_text(self.hyperparameters_file, name, value)
 
 
-def read(environ: Mapping[str, str], paths: Paths) -> Job:
+def read(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) -> Job:
     """The job in hyperparameters.json and inputdataconfig.json; absent files are empty ones.
+
+    `extra` arguments of the command line follow those that the hyperparameters make.
 
     Raises LaunchError: a malformed file, a value that no argument can carry, an unknown DLC_ARGV_DIALECT.
     """
@@ -90,11 +92,12 @@ def read(environ: Mapping[str, str], paths: Paths) -> Job:
     job_name = environ.get("TRAINING_JOB_NAME", "")
     _separate_model_dir_of_tuning(own, parameters, job_name)
     dialect = _dialect(environ)
+    arguments = toolkit_arguments(own) if dialect == TOOLKIT else sdk3_arguments(everything)
     return Job(
         program=_program(environ, path, parameters),
         hyperparameters=own,
         parameters=parameters,
-        arguments=toolkit_arguments(own) if dialect == TOOLKIT else sdk3_arguments(everything),
+        arguments=(*arguments, *extra),
         input_data_config=_channels(f"{paths.config}/inputdataconfig.json"),
         dialect=dialect,
         hyperparameters_file=path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from launch.errors import SOFTWARE, USAGE, LaunchError
 from launch.paths import DEFAULT_BASE, Paths
 
 HELP = """\
-usage: docker run IMAGE train                   run the training job that /opt/ml/input/config describes
+usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/config describes; arguments: the script's
        docker run IMAGE --explain[=json]        show what `train` would start, and why; starts and writes nothing
        docker run IMAGE --preflight             check the hosts of the job against each other, and this host for traps
        docker run IMAGE COMMAND [ARGUMENT...]   run any command, with the image's Python first on PATH"""
@@ -32,7 +33,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             print(HELP)
             return 0
         if verb in ("--explain", "--explain=json", "--explain=text"):
-            return _explain(verb.endswith("=json"), environ)
+            return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
         if verb == "--preflight":
             from launch.group_run import preflight_only
 
@@ -40,7 +41,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         if verb == "train":
             from launch.run import train
 
-            return train(environ)
+            return train(environ, argv[1:])
     except signals.StopRequested as stop:
         return _failed(paths, str(stop), 128 + stop.signum, verb)
     except LaunchError as error:
@@ -52,16 +53,18 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     return _become(argv, environ)
 
 
-def _explain(as_json: bool, environ: Mapping[str, str]) -> int:
+def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) -> int:
     from launch import explain, source
 
-    request = interpretation.read(environ)
+    request = interpretation.read(environ, extra)
     code = source.locate(request.job, request.paths)
     folder = code.visible_folder(request.paths)
     decided = interpretation.decide(request, folder)
     if os.path.isdir(folder) and os.listdir(folder):
         entry_point.check(decided.context.entry, folder)
     decided = decided.with_decision(code.decision)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a variable may hold bytes that are no text
     print(explain.as_json(decided) if as_json else explain.as_text(decided))
     return 0
 

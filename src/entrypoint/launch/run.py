@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from launch import entry_point, failure, interpretation, programs, signals, source, supervise, traps
 from launch.errors import CANNOT_CREATE, LaunchError
@@ -15,9 +15,12 @@ from launch.source import S3, Source
 from launch.switches import seconds
 
 
-def train(environ: Mapping[str, str]) -> int:
-    """Run the job; the exit code of the user's own code where it has one. Raises LaunchError before anything starts."""
-    request = interpretation.read(environ)
+def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
+    """Run the job, with `extra` arguments for the script; the exit code of the user's own code where it has one.
+
+    Raises LaunchError before anything starts.
+    """
+    request = interpretation.read(environ, extra)
     settings = _settings(request)
     paths = request.paths
     for folder in (paths.model, paths.output_data, paths.code):

@@ -110,6 +110,20 @@ def test_without_a_command_it_shows_how_it_is_used(job: JobFolder) -> None:
     assert launch(job, LAUNCHER, "--help").returncode == 0
 
 
+def test_arguments_of_train_follow_the_hyperparameters(job: JobFolder) -> None:
+    job.code(text="import sys; print(sys.argv[1:])").hyperparameters(lr=1)
+    assert launch(job, LAUNCHER, "train", "--epochs", "a b").stdout == "['--lr', '1', '--epochs', 'a b']\n"
+    explained = json.loads(launch(job, LAUNCHER, "--explain=json", "train", "--epochs", "2").stdout)
+    assert explained["processes"][0]["argv"][-4:] == ["--lr", "1", "--epochs", "2"]
+
+
+def test_variables_that_are_no_text_reach_the_script_as_they_are(job: JobFolder) -> None:
+    job.code(["caf\udce9.py"], "import os; print(os.environb[b'OWN'])").hyperparameters()
+    job.env(OWN="\udcff", SAGEMAKER_PROGRAM="caf\udce9.py")
+    assert launch(job, LAUNCHER, "--explain").returncode == 0
+    assert launch(job, LAUNCHER, "train").stdout == "b'\\xff'\n"
+
+
 def test_requirements_are_installed_before_the_script_starts(job: JobFolder) -> None:
     job.code(["requirements.txt"], "--no-index\n").code(text="print('trained')").hyperparameters()
     done = launch(job, LAUNCHER, "train")

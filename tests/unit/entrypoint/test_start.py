@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from job_folder import JobFolder
 
+from launch.strategies import STRATEGIES
+
 LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 PYTHONS = [f"python3.{minor}" for minor in (9, 11, 13)]
 
@@ -53,6 +55,13 @@ def test_it_explains_and_trains_on_every_python_of_an_image(job: JobFolder, pyth
     trained = launch(job, LAUNCHER, "train", python=interpreter)
     assert (trained.returncode, trained.stdout) == (3, "args ['--lr', '0.1']\n")
     assert "exited with code 3" in (job.base / "output/failure").read_text()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_is_planned_on_the_oldest_python(job: JobFolder, strategy: str) -> None:
+    job.code().hyperparameters().env(DLC_STRATEGY=strategy, DLC_HOSTS="algo-1,algo-2", DLC_RANK="0")
+    explained = launch(job, LAUNCHER, "--explain=json", python=found(PYTHONS[0]))
+    assert json.loads(explained.stdout)["strategy"] == strategy
 
 
 @pytest.mark.parametrize("verb", ["train", "--explain"])

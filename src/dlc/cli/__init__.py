@@ -22,6 +22,7 @@ VERBS = {
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
+    "sbom": "dlc.cli.sbom",
     "verify-reproducible": "dlc.cli.verify_reproducible",
 }
 # For whoever changes dlc itself; not in the help.

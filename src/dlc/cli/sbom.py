@@ -1,0 +1,32 @@
+"""`dlc sbom`: prints the software bill of materials of a built image."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from dlc import facts, image_name, sbom
+from dlc.engine.connection import connect
+from dlc.matrix import load_variants
+from dlc.tree import find_root, read_tree
+
+HELP = "write the software bill of materials of a built image (SPDX 2.3 JSON)"
+EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """ID, --output."""
+    parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write it there instead of standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask the image what it holds and write it down."""
+    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
+    text = json.dumps(sbom.document(facts.capture(connect(), ref)), indent=1)
+    if args.output:
+        args.output.write_text(text + "\n")
+    else:
+        print(text)
+    return 0

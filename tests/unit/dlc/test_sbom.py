@@ -1,0 +1,114 @@
+"""dlc.sbom and dlc.spdx_licence: the document is valid SPDX 2.3 as spdx-tools judges it, and says what is true."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from image_facts import specimen_facts
+
+from dlc.facts import Facts
+from dlc.sbom import document
+from dlc.spdx_licence import declared
+
+FACTS = specimen_facts()
+DOCUMENT = document(FACTS)
+
+
+def complaints(facts: Facts, folder: Path) -> list[str]:
+    """What spdx-tools has against the document of these facts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own dependencies
+        from spdx_tools.spdx.parser.parse_anything import parse_file  # type: ignore[import-untyped]
+        from spdx_tools.spdx.validation.document_validator import (  # type: ignore[import-untyped]
+            validate_full_spdx_document,
+        )
+
+        path = folder / "image.spdx.json"
+        path.write_text(json.dumps(document(facts)))
+        return [message.validation_message for message in validate_full_spdx_document(parse_file(str(path)))]
+
+
+def package(name: str) -> dict[str, Any]:
+    [found] = [entry for entry in DOCUMENT["packages"] if entry["name"] == name]
+    return dict(found)
+
+
+def relations(kind: str) -> set[tuple[str, str]]:
+    rows = [row for row in DOCUMENT["relationships"] if row["relationshipType"] == kind]
+    return {(row["spdxElementId"], row["relatedSpdxElement"]) for row in rows}
+
+
+def test_the_document_is_valid_by_spdx_tools(tmp_path: Path) -> None:
+    assert complaints(FACTS, tmp_path) == []
+
+
+def test_spdx_tools_would_complain_of_a_licence_that_does_not_exist(tmp_path: Path) -> None:
+    wrong = replace(FACTS, labels={**FACTS.labels, "org.opencontainers.image.licenses": "No-Such-Licence"})
+    assert complaints(wrong, tmp_path)
+
+
+def test_every_package_is_in_it_with_version_and_package_url() -> None:
+    assert package("libc6")["externalRefs"][0]["referenceLocator"] == "pkg:deb/debian/libc6@2.36-9?arch=amd64"
+    assert package("six")["externalRefs"][0]["referenceLocator"] == "pkg:pypi/six@1.17.0"
+    assert package("six")["versionInfo"] == "1.17.0"
+
+
+def test_hashes_are_the_image_digest_and_the_packages_verification_codes() -> None:
+    assert package(FACTS.ref)["checksums"] == [{"algorithm": "SHA256", "checksumValue": "1" * 64}]
+    assert package("libc6")["packageVerificationCode"] == {"packageVerificationCodeValue": "a" * 40}
+    assert package("tini")["filesAnalyzed"] is False
+
+
+def test_the_image_contains_all_and_packages_depend_on_what_is_installed() -> None:
+    assert len(relations("CONTAINS")) == 3
+    assert relations("DEPENDS_ON") == {("SPDXRef-debian-tini-amd64", "SPDXRef-debian-libc6-amd64")}
+    assert relations("DESCRIBES") == {("SPDXRef-DOCUMENT", "SPDXRef-image")}
+
+
+def test_a_licence_that_spdx_does_not_know_is_defined_in_the_document() -> None:
+    assert package("libc6")["licenseDeclared"] == "LGPL-2.1-only AND LicenseRef-Unheard-of"
+    assert [entry["licenseId"] for entry in DOCUMENT["hasExtractedLicensingInfos"]] == ["LicenseRef-Unheard-of"]
+
+
+def test_equal_facts_give_an_equal_document() -> None:
+    assert document(specimen_facts()) == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("names", "expression"),
+    [
+        ([], "NOASSERTION"),
+        (["Expat"], "MIT"),
+        (["GPL-2+", "GPL-2+"], "GPL-2.0-or-later"),
+        (["LGPL-3"], "LGPL-3.0-only"),
+        (["GPL-2+ or Artistic"], "GPL-2.0-or-later OR Artistic-1.0-Perl"),
+        (["MIT", "BSD-2-clause or GPL-2"], "MIT AND (BSD-2-Clause OR GPL-2.0-only)"),
+        (["Apache-2.0 WITH LLVM-exception"], "Apache-2.0 WITH LLVM-exception"),
+        (["(MIT OR Apache-2.0) AND BSD-3-Clause"], "(MIT OR Apache-2.0) AND BSD-3-Clause"),
+        (["ISC and (odd)"], "LicenseRef-ISC-and-odd"),
+        (["Sleepycat, and Expat"], "Sleepycat AND MIT"),
+        (["GPL with automake exception"], "LicenseRef-GPL-with-automake-exception"),
+    ],
+)
+def test_licence_names_become_expressions(names: list[str], expression: str) -> None:
+    assert declared(names)[0] == expression
+
+
+@given(st.lists(st.text(max_size=30)))
+def test_whatever_a_package_calls_its_licence_every_reference_is_defined(names: list[str]) -> None:
+    expression, references = declared(names)
+    words = expression.replace("(", " ").replace(")", " ").split()
+    assert {word for word in words if word.startswith("LicenseRef-")} <= set(references)
+
+
+@pytest.mark.parametrize("name", ["GPL-2+ or", "or", "a or or b", "((", "-", "\u00e9"])
+def test_odd_licence_names_are_valid_by_spdx_tools_too(name: str, tmp_path: Path) -> None:
+    odd = replace(FACTS.packages[0], licences=(name,))
+    assert complaints(replace(FACTS, packages=(odd,)), tmp_path) == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 
 from launch.outcome import Failure
 from launch.output import Console, Stream
+from launch.spawn import spawn
 
 TYPE_CHECKING = False  # typing's own costs 2 ms at start
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Child:
     def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes) -> None:
         """Start it. Raises OSError (program or working directory missing, not executable) or ValueError (NUL)."""
         self.spec = spec
-        self.status: int | None = None  # what waitpid() said
+        self._code = 0  # -N for signal N
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         self.stdout = Stream(out_read, console.stdout, prefix)
@@ -32,35 +32,24 @@ class Child:
         console.add(self.stdout)
         console.add(self.stderr)
         try:
-            self._process = subprocess.Popen(
-                spec.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=out_write,
-                stderr=err_write,
-                cwd=spec.cwd,
-                env=dict(spec.env),
-                start_new_session=True,
-            )
+            self.pid = spawn(spec, out_write, err_write)
         finally:
             os.close(out_write)
             os.close(err_write)
-        self.pid = self._process.pid
 
     def ended(self, status: int) -> None:
-        """Take the wait status. The reaper collects every descendant, so Popen never sees its own child's end."""
-        self.status = status
-        self._process.returncode = os.waitstatus_to_exitcode(status)
+        """Take the wait status from the reaper of all descendants."""
+        self._code = os.waitstatus_to_exitcode(status)
 
     @property
     def exit_code(self) -> int:
         """The exit code as shells count: the process's own, or 128 + N for signal N. Only after `ended`."""
-        code = self._process.returncode
-        return code if code >= 0 else 128 - code
+        return self._code if self._code >= 0 else 128 - self._code
 
     @property
     def signal_name(self) -> str:
         """Name of the signal that ended it, or empty."""
-        return signal_name(-self._process.returncode) if self._process.returncode < 0 else ""
+        return signal_name(-self._code) if self._code < 0 else ""
 
     @property
     def how_it_ended(self) -> str:

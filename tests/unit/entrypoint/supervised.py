@@ -40,10 +40,11 @@ class Script:
     role: str = "worker"
     essential: bool = True
     argv: tuple[str, ...] = ()
+    path: str = os.environ["PATH"]
 
     def spec(self, cwd: Path) -> dict[str, Any]:
         argv = self.argv or (sys.executable, "-I", "-S", "-u", "-c", self.source)
-        env = {"PATH": os.environ["PATH"]}
+        env = {"PATH": self.path}
         return {
             "argv": argv,
             "env": env,

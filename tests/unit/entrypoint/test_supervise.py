@@ -69,6 +69,34 @@ def test_a_file_that_is_not_executable_is_126(tmp_path: Path) -> None:
     assert "Permission denied" in done.failure["cause"]
 
 
+def test_a_program_is_found_on_the_path_of_its_own_environment(tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexit 12\n")
+    tool.chmod(0o755)
+    script = Script("", argv=("tool",), path=f"/nowhere:{tool.parent}")
+    assert run(tmp_path, script).exit_code == 12
+    assert run(tmp_path, Script("", argv=("tool",))).exit_code == 127
+
+
+def test_a_missing_working_directory_is_127_and_named(tmp_path: Path) -> None:
+    done = run(tmp_path, "pass", before="specs[0] = specs[0]._replace(cwd='/no/such/folder')")
+    assert done.exit_code == 127
+    assert "/no/such/folder" in done.failure["cause"]
+
+
+def test_a_process_has_its_folder_a_session_of_its_own_and_no_input(tmp_path: Path) -> None:
+    source = "import os, sys; print(os.getcwd(), os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
+    assert run(tmp_path, source).stdout.decode() == f"{tmp_path.resolve()} True ''\n"
+
+
+def test_signals_that_python_ignores_are_ordinary_again_in_a_process(tmp_path: Path) -> None:
+    done = run(tmp_path, Script("", argv=("grep", "SigIgn", "/proc/self/status")))
+    ignored = int(done.stdout.split()[1], 16)
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):
+        assert not ignored >> (signum - 1) & 1
+
+
 def test_processes_already_started_are_ended_when_a_later_one_cannot_start(tmp_path: Path) -> None:
     done = run(tmp_path, Script(FOREVER, rank=0), Script("", rank=1, argv=("/no/such/program",)))
     assert done.exit_code == 127

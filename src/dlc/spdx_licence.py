@@ -52,6 +52,8 @@ def _expression(name: str) -> tuple[str, dict[str, str]]:
     """One name, which may itself be an expression: SPDX's, or Debian's `GPL-2+ or Artistic`."""
     words = re.split(r"\s+(AND|OR|and/or|and|or)\s+", name.strip().replace(", and ", " and "))
     operands, operators = words[::2], [OPERATORS[word.lower()] for word in words[1::2]]
+    if not operators or name.lower() in KNOWN:
+        return _single(name.strip())
     if "(" in name or len(set(operators)) > 1:
         return (name, {}) if _is_spdx(name) else _reference(name)
     references: dict[str, str] = {}
@@ -60,7 +62,7 @@ def _expression(name: str) -> tuple[str, dict[str, str]]:
         text, found = _single(operand)
         texts.append(text)
         references |= found
-    return f" {operators[0]} ".join(texts) if operators else texts[0], references
+    return f" {operators[0]} ".join(texts), references
 
 
 def _single(name: str) -> tuple[str, dict[str, str]]:

@@ -23,6 +23,7 @@ VERBS = {
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
     "sbom": "dlc.cli.sbom",
+    "diff": "dlc.cli.diff",
     "verify-reproducible": "dlc.cli.verify_reproducible",
 }
 # For whoever changes dlc itself; not in the help.

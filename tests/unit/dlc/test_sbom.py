@@ -87,6 +87,7 @@ def test_equal_facts_give_an_equal_document() -> None:
         ([], "NOASSERTION"),
         (["Expat"], "MIT"),
         (["GPL-2+", "GPL-2+"], "GPL-2.0-or-later"),
+        (["ISC License (ISCL)"], "ISC"),
         (["LGPL-3"], "LGPL-3.0-only"),
         (["GPL-2+ or Artistic"], "GPL-2.0-or-later OR Artistic-1.0-Perl"),
         (["MIT", "BSD-2-clause or GPL-2"], "MIT AND (BSD-2-Clause OR GPL-2.0-only)"),

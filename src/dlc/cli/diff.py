@@ -1,0 +1,60 @@
+"""`dlc diff`: what differs between two built images."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from dlc import facts, image_diff, image_name
+from dlc.cli.arguments import add_json, print_json
+from dlc.engine import export
+from dlc.engine.connection import connect
+from dlc.matrix import load_variants
+from dlc.tree import find_root, read_tree
+
+HELP = "compare two built images: packages, environment, labels, files, sizes"
+EXAMPLE = "dlc diff dlc/pytorch:previous pytorch-2.13-training-cpu-py311"
+
+TOP = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A, B, --top, --json."""
+    for name, metavar in (("before", "A"), ("after", "B")):
+        parser.add_argument(name, metavar=metavar, help="an image identifier, or a Docker reference")
+    parser.add_argument("--top", type=int, default=TOP, metavar="N", help=f"files shown (default: {TOP}; JSON has all)")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the differences; exit code 0 whether there are any or not."""
+    variants = load_variants(read_tree(find_root()))
+    refs = [image_name.find(word, variants)[0] for word in (args.before, args.after)]
+    engine = connect()
+    before, after = (facts.capture(engine, ref) for ref in refs)
+    old, new = (export.archive(engine, ref) for ref in refs)
+    found = image_diff.compare(before, after, old, new)
+    if args.json:
+        print_json(asdict(found))
+    else:
+        print(as_text(found, args.top))
+    return 0
+
+
+def as_text(found: image_diff.ImageDiff, top: int) -> str:
+    """One section for each kind of thing that differs."""
+    lines = [f"{found.before} -> {found.after}: {found.bytes / 1e6:+.1f} MB"]
+    for title in ("packages", "environment", "labels", "files"):
+        changes = getattr(found, title)
+        shown = changes[:top] if title == "files" else changes
+        lines += ["", f"{title}  ({len(changes)})", *map(_line, shown)]
+        lines += [f"  and {len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
+    return "\n".join(lines)
+
+
+def _line(change: image_diff.Change) -> str:
+    if not change.before:
+        return f"  + {change.name}  {change.after}"
+    if not change.after:
+        return f"  - {change.name}  {change.before}"
+    return f"  ~ {change.name}  {change.before} -> {change.after}"

@@ -10,6 +10,7 @@ from dlc.locked import require_fresh
 from dlc.matrix import load_variants
 from dlc.targets import Target, chain
 from dlc.tree import Tree
+from dlc.variant import Variant
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,11 @@ def make_plan(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -
     Raises SpecError, SelectorError and UsageError as `load_variants` does, LockError for missing and stale locks, and
     RecipeError where a Dockerfile does not fit.
     """
-    variants = load_variants(tree, globs, sets)
+    return plan_of(load_variants(tree, globs, sets), tree, globs, sets)
+
+
+def plan_of(variants: Sequence[Variant], tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> Plan:
+    """The plan for variants that are loaded already; `globs` and `sets` are how the user asked for them."""
     require_fresh(tree, variants, globs, sets)
     targets: dict[str, Target] = {}
     for variant in variants:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 # Pattern -> its words in an error. Package names may not start with a dash: they end up in argument lists.
 MEANINGS = {
@@ -19,10 +20,20 @@ MEANINGS = {
     r"^([A-Za-z0-9][A-Za-z0-9._/:@\-]*)?$": "an image reference, or nothing",
     r"^[^\s]+$": "text without spaces",
     r"^[0-9]+(\.[0-9]+)?$": "a number such as 1.6",
+    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$": "a date such as 2026-11-20, or nothing",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
+    DATE,
 ) = MEANINGS  # fmt: skip
+
+
+def _real_day(text: str) -> str:
+    """Raise ValueError for the 30th of February."""
+    if text:
+        date.fromisoformat(text)
+    return text
+
 
 OsPackage = Annotated[str, Field(pattern=DEBIAN_NAME)]
 Requirement = Annotated[str, Field(pattern=REQUIREMENT)]
@@ -30,6 +41,7 @@ PythonVersion = Annotated[str, Field(pattern=PYTHON)]
 Letters = Annotated[str, Field(pattern=LETTERS)]
 Name = Annotated[str, Field(pattern=NO_SPACES)]
 Condition = Annotated[str, Field(min_length=1)]
+Day = Annotated[str, Field(pattern=DATE), AfterValidator(_real_day)]
 
 
 class Model(BaseModel):
@@ -95,6 +107,8 @@ class Header(Model):
     framework: Letters = Field(description="folder of docker/ that holds the Dockerfile")
     version: Annotated[str, Field(pattern=SERIES)] = Field(description="series of the framework")
     job: Letters = Field(description="what the image is for")
+    ga: Day = Field(default="", description="general availability: first day on which these images were released")
+    eop: Day = Field(default="", description="end of patch: last day on which they are built anew with fixes")
     variants: tuple[dict[str, object], ...] = Field(min_length=1, description="settings of each image")
 
 

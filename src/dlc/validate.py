@@ -50,6 +50,8 @@ def _expected(details: ErrorDetails) -> str:
         return "a mapping"
     if details["type"] == "string_type":
         return "text"
+    if details["type"] == "value_error":
+        return f"a value that exists ({context['error']})"
     return details["msg"].replace("Input should be ", "")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from datetime import date
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
@@ -25,13 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
-    from dlc.plan import make_plan
+    from dlc.lifecycle import warnings
+    from dlc.matrix import load_variants
+    from dlc.plan import plan_of
     from dlc.tree import find_root, read_tree
 
-    plan = make_plan(read_tree(find_root()), args.globs, args.sets)
+    tree = read_tree(find_root())
+    variants = load_variants(tree, args.globs, args.sets)
+    plan = plan_of(variants, tree, args.globs, args.sets)
+    notes = warnings(variants, date.today())
+    for note in notes:
+        print(f"dlc: warning: {note}", file=sys.stderr)
     decisions = plan.decisions(_existing(plan)) if args.engine else ()
     if args.json:
-        print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions]})
+        print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": notes})
     else:
         print(as_text(plan, decisions))
     return 0

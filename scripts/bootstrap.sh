@@ -37,6 +37,6 @@ make_venv "$python" || { install_packages python3-venv; make_venv "$python"; }
 
 echo "setting up .venv with $("$python" --version)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
-.venv/bin/python -m pip install -q --require-hashes -r requirements.lock
-.venv/bin/python -m pip install -q --no-index --no-deps --no-build-isolation -e .
+.venv/bin/python -m pip install -qq --require-hashes -r requirements.lock
+.venv/bin/python -m pip install -qq --no-index --no-deps --no-build-isolation -e .
 touch .venv/ready

@@ -24,6 +24,7 @@ VERBS = {
     "size": "dlc.cli.size",
     "sbom": "dlc.cli.sbom",
     "diff": "dlc.cli.diff",
+    "docs": "dlc.cli.docs",
     "verify-reproducible": "dlc.cli.verify_reproducible",
 }
 # For whoever changes dlc itself; not in the help.

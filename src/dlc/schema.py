@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dlc.spec import Compat, Header, Pins, Settings
+from dlc.spec import Compat, Header, Pins, ScanExceptions, Settings
 
 Schema = dict[str, Any]
 
@@ -18,6 +18,7 @@ def schemas() -> Mapping[str, str]:
         "buildspec/defaults.schema.json": Settings.model_json_schema(),
         "buildspec/pins.schema.json": Pins.model_json_schema(),
         "buildspec/compat.schema.json": Compat.model_json_schema(),
+        "buildspec/scan-exceptions.schema.json": ScanExceptions.model_json_schema(),
     }
     return {path: _text(schema) for path, schema in values.items()}
 

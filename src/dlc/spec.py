@@ -118,6 +118,22 @@ class Pins(Model):
     packages: dict[Name, Annotated[str, Field(pattern=VERSION)]] = Field(description="exact version of each package")
 
 
+class ScanException(Model):
+    """One advisory that may pass for a while."""
+
+    advisory: Name = Field(description="its identifier or an alias, such as CVE-2026-0001; NAME-update for Debian's")
+    package: str = Field(default="", description="the package it is excepted for; all without it")
+    reason: str = Field(min_length=1, description="why it does not matter here")
+    owner: str = Field(min_length=1, description="who answers for that")
+    expires: Annotated[Day, Field(min_length=1)] = Field(description="last day on which the exception holds")
+
+
+class ScanExceptions(Model):
+    """scan-exceptions.yml: advisories that `dlc scan` lets pass."""
+
+    exceptions: tuple[ScanException, ...]
+
+
 class Conditions(Model):
     """What a rule asks of an image: a version range (`>=3.10,<3.14`) or a glob for each fact it names."""
 

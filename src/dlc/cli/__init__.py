@@ -25,6 +25,7 @@ VERBS = {
     "sbom": "dlc.cli.sbom",
     "diff": "dlc.cli.diff",
     "docs": "dlc.cli.docs",
+    "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",
 }
 # For whoever changes dlc itself; not in the help.

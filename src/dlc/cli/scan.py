@@ -1,0 +1,97 @@
+"""`dlc scan`: known vulnerabilities of a built image, and which of them are excepted for how long."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+
+from dlc import advisories, facts, host, image_name
+from dlc.cli.arguments import add_json, print_json
+from dlc.engine.connection import connect
+from dlc.errors import ImageError, ProcessError
+from dlc.matrix import load_variants
+from dlc.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
+from dlc.tree import find_root, read_tree
+
+HELP = "look for known vulnerabilities and pending security updates in a built image"
+EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """ID, --json."""
+    parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises ImageError for findings that no exception covers, ProcessError where a source could not be asked."""
+    tree = read_tree(find_root())
+    ref, _ = image_name.find(args.image, load_variants(tree))
+    exceptions = read_exceptions(tree)
+    engine = connect()
+    found = facts.capture(engine, ref)
+    ca = host.secrets(os.environ).get("ca", "").removeprefix("src=")
+    answers = [
+        advisories.of_python(found),
+        advisories.of_debian(engine, found, host.proxies(os.environ), Path(ca) if ca else None),
+    ]
+    findings = [finding for answer in answers for finding in answer.findings]
+    verdict = judge(findings, exceptions, date.today())
+    if args.json:
+        print_json(as_dict(ref, answers, verdict))
+    else:
+        print(as_text(ref, answers, verdict))
+    _require_clean(ref, answers, verdict)
+    return 0
+
+
+def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, object]:
+    """For JSON."""
+    pairs = {
+        name: [
+            {**asdict(finding), "exception": exception.model_dump()} for finding, exception in getattr(verdict, name)
+        ]
+        for name in ("excepted", "expired")
+    }
+    unused = [exception.model_dump() for exception in verdict.unused]
+    return {"ref": ref, "answers": [asdict(answer) for answer in answers],
+            "open": [asdict(finding) for finding in verdict.open], **pairs, "unused_exceptions": unused}  # fmt: skip
+
+
+def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
+    """What was asked, then every finding with its fate."""
+    lines = [ref]
+    for answer in answers:
+        known = answer.asked - len(answer.unknown)
+        state = f"NOT ASKED: {answer.silence}" if answer.silence else f"{known} of {answer.asked} packages known"
+        lines.append(f"  {answer.source}: {state}")
+    lines += [f"  open      {_line(finding)}" for finding in verdict.open]
+    lines += [
+        f"  expired   {_line(finding)}  excepted until {e.expires} by {e.owner}" for finding, e in verdict.expired
+    ]
+    lines += [f"  excepted  {_line(f)}  until {e.expires} by {e.owner}: {e.reason}" for f, e in verdict.excepted]
+    lines += [f"  unused    exception {e.advisory}: nothing found that it is about" for e in verdict.unused]
+    return "\n".join(lines)
+
+
+def _line(finding: Finding) -> str:
+    names = " ".join([finding.advisory, *finding.aliases])
+    return f"{finding.package} {finding.version}  {names}  fixed in: {finding.fix or 'nothing yet'}"
+
+
+def _require_clean(ref: str, answers: Sequence[Answer], verdict: Verdict) -> None:
+    if verdict.open or verdict.expired:
+        raise ImageError(
+            f"{ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} whose "
+            "exception has expired",
+            f"dlc lock GLOB with newer pins, or an exception with reason, owner and expiry in {EXCEPTIONS}",
+        )
+    if silent := [answer for answer in answers if answer.silence]:
+        raise ProcessError(
+            "\n".join(f"{answer.source}: could not be asked: {answer.silence}" for answer in silent),
+            "scan where the package index and Debian's security archive can be reached",
+        )

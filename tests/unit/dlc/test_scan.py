@@ -1,0 +1,120 @@
+"""dlc.scan and dlc.advisories: what counts, what is excepted until when, and that silence is never a clean image."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+
+import pytest
+from specimen import changed, specimen
+
+from dlc.advisories import debian_answer, python_answer
+from dlc.cli.scan import _require_clean, as_dict, as_text
+from dlc.errors import ImageError, ProcessError, SpecError
+from dlc.process import Completed
+from dlc.scan import EXCEPTIONS, Answer, Finding, judge, read_exceptions
+from dlc.spec import ScanException
+
+TODAY = date(2026, 11, 20)
+FOUND = Finding("requests", "2.19.0", "PYSEC-2018-28", ("CVE-2018-18074",), "2.20.0")
+AUDIT = json.dumps({
+    "dependencies": [
+        {"name": "Requests", "version": "2.19.0", "vulns": [
+            {"id": "PYSEC-2018-28", "fix_versions": ["2.20.0"], "aliases": ["CVE-2018-18074"]}]},
+        {"name": "six", "version": "1.17.0", "vulns": []},
+        {"name": "mine", "skip_reason": "Dependency not found"},
+    ], "fixes": [],
+})  # fmt: skip
+APT = """\
+Inst libssl3 [3.0.1-1] (3.0.2-1 Debian-Security:12/stable-security [amd64])
+Inst tzdata [2026a] (2026b Debian:12.9/stable [all])
+Conf libssl3 (3.0.2-1 Debian-Security:12/stable-security [amd64])
+"""
+
+
+def exception(advisory: str = "CVE-2018-18074", package: str = "", days: int = 0) -> ScanException:
+    expires = (TODAY + timedelta(days=days)).isoformat()
+    return ScanException(advisory=advisory, package=package, reason="not reachable", owner="ada", expires=expires)
+
+
+def done(stdout: str = "", stderr: str = "", code: int = 0) -> Completed:
+    return Completed((), code, stdout, stderr)
+
+
+def test_a_finding_without_exception_is_open() -> None:
+    verdict = judge([FOUND], [exception("CVE-0"), exception(package="flask")], TODAY)
+    assert verdict.open == (FOUND,)
+    assert len(verdict.unused) == 2
+
+
+@pytest.mark.parametrize(("days", "holds"), [(1, True), (0, True), (-1, False)])
+def test_an_exception_holds_to_the_end_of_its_last_day(days: int, holds: bool) -> None:
+    verdict = judge([FOUND], [exception(days=days)], TODAY)
+    assert (len(verdict.excepted), len(verdict.expired)) == (int(holds), int(not holds))
+    assert verdict.open == verdict.unused == ()
+
+
+def test_pip_audits_findings_are_read_and_packages_it_does_not_know_are_named() -> None:
+    answer = python_answer(done(AUDIT, code=1), 3)
+    assert answer.findings == (FOUND,)
+    assert answer.unknown == ("mine",)
+    assert answer.silence == ""
+
+
+@pytest.mark.parametrize(
+    "completed",
+    [
+        done(stderr="ERROR: Connection refused", code=1),
+        done(json.dumps({"dependencies": [{"name": "six", "skip_reason": "not found"}], "fixes": []})),
+    ],
+)
+def test_an_index_that_cannot_be_asked_is_silence_and_no_clean_image(completed: Completed) -> None:
+    answer = python_answer(completed, 1)
+    assert answer.silence
+    with pytest.raises(ProcessError, match="could not be asked"):
+        _require_clean("image", [answer], judge([], [], TODAY))
+    assert "NOT ASKED" in as_text("image", [answer], judge([], [], TODAY))
+
+
+def test_security_updates_count_and_other_updates_do_not() -> None:
+    answer = debian_answer(done(APT), 2)
+    assert answer.findings == (Finding("libssl3", "3.0.1-1", "libssl3-update", (), "3.0.2-1"),)
+
+
+def test_apt_without_network_is_silence() -> None:
+    assert "Temporary failure" in debian_answer(done(stderr="Err\nTemporary failure resolving", code=100), 2).silence
+
+
+@pytest.mark.parametrize("exceptions", [[], [exception(days=-1)]])
+def test_open_and_expired_findings_fail_the_scan(exceptions: list[ScanException]) -> None:
+    answer = Answer("index", (FOUND,), 1, ())
+    verdict = judge([FOUND], exceptions, TODAY)
+    with pytest.raises(ImageError, match="expected no known vulnerability"):
+        _require_clean("image", [answer], verdict)
+    assert json.loads(json.dumps(as_dict("image", [answer], verdict)))["answers"][0]["asked"] == 1
+
+
+def test_excepted_findings_pass_and_say_who_answers_for_them() -> None:
+    answer = Answer("index", (FOUND,), 1, ())
+    verdict = judge([FOUND], [exception(days=9)], TODAY)
+    _require_clean("image", [answer], verdict)
+    assert "until 2026-11-29 by ada: not reachable" in as_text("image", [answer], verdict)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("exceptions:\n  - {advisory: CVE-1, reason: x, owner: y}\n", "2:5: exceptions[0].expires: expected a value"),
+        ("exceptions:\n  - {advisory: CVE-1, reason: x, owner: y, expires: soon}\n", "2:53: exceptions[0].expires: "
+         "expected a date"),
+        ("exceptions:\n  - {advisory: CVE-1, reason: '', owner: y, expires: 2026-01-01}\n", "2:31: exceptions[0].rea"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_the_exceptions_file_are_told_with_their_place(text: str, expected: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_exceptions(changed(specimen(), EXCEPTIONS, text))
+    assert f"{EXCEPTIONS}:{expected}" in str(caught.value)
+
+
+def test_no_exceptions_file_means_no_exceptions() -> None:
+    assert read_exceptions(specimen()) == ()

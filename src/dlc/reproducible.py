@@ -11,6 +11,7 @@ from typing import Any
 
 from dlc import bake, host
 from dlc.build import run_bake
+from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.errors import EngineError
 from dlc.host_inputs import HostInputs
@@ -51,7 +52,10 @@ def build_from_nothing(
         folder = Path(name)
         inputs = host.collect(plan, root, folder, epoch)
         text = bake_file(plan, inputs, folder / "image.tar", epoch=epoch, revision=revision, cached=cached)
-        run_bake(text, engine, log, on_step)
+        try:
+            run_bake(text, engine, log, on_step)
+        finally:
+            images.remove_dangling(engine)
         return read(folder / "image.tar")
 
 

@@ -11,9 +11,10 @@ EXAMPLE = "dlc list 'pytorch-*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --json."""
+    """GLOB, --set, --engine, --json."""
     add_globs(parser)
     add_set(parser)
+    parser.add_argument("--engine", action="store_true", help="size, digest and date of those the Docker engine has")
     add_json(parser)
 
 
@@ -36,11 +37,26 @@ def run(args: argparse.Namespace) -> int:
         }
         for variant in load_variants(tree, args.globs, args.sets)
     ]
+    if args.engine:
+        rows = [{**row, **built} for row, built in zip(rows, _built([row["ref"] for row in rows]), strict=True)]
     if args.json:
         print_json(rows)
     else:
         print(table(rows))
     return 0
+
+
+def _built(refs: list[str]) -> list[dict[str, str]]:
+    """Size, digest and date of each image, dashes where the engine does not have it; it is never started for this."""
+    from dlc.engine.connection import connect
+    from dlc.engine.images import find
+
+    found = find(connect(start=False), refs)
+    return [
+        {"size": f"{found[ref].size / 1e9:.2f} GB", "digest": found[ref].digest, "created": found[ref].created}
+        if ref in found else dict.fromkeys(("size", "digest", "created"), "-")
+        for ref in refs
+    ]  # fmt: skip
 
 
 def table(rows: list[dict[str, str]]) -> str:

@@ -1,16 +1,22 @@
 """Compiles every Python file below a folder that has no bytecode yet, so that imports are fast and builds repeat.
 
-The bytecode carries a hash in place of a time (PEP 552, unchecked), so two builds give the same bytes; files compiled
-in a lower layer are left alone, so no byte is stored twice. Standard library only; run with the interpreter that will
-import them.
+The bytecode carries a hash in place of a time (PEP 552, unchecked). What marshal writes also depends on what the same
+process compiled before, and on the seed of string hashes: so a fresh process with a fixed seed compiles each portion
+of a fixed list, and two builds give the same bytes on any number of cores. Files compiled in a lower layer are left
+alone, so no byte is stored twice. Standard library only; run with the interpreter that will import them.
 """
 
 import importlib.util
+import json
+import os
 import py_compile
+import subprocess
 import sys
 import warnings
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+PORTION = 250  # files of one process; large, since each takes 50 ms to start
 
 
 def sources(folder):
@@ -19,21 +25,33 @@ def sources(folder):
     return [path for path in found if not Path(importlib.util.cache_from_source(path)).exists()]
 
 
-def compile_one(path):
-    """Compile one file; templates and files for other Pythons that do not parse are no error."""
+def compile_portion(paths):
+    """Compile files in this process; templates and files for other Pythons that do not parse are no error."""
     warnings.simplefilter("ignore")
-    try:
-        py_compile.compile(path, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    except (py_compile.PyCompileError, UnicodeDecodeError):
-        return 0
-    return 1
+    for path in paths:
+        try:
+            py_compile.compile(path, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        except (py_compile.PyCompileError, UnicodeDecodeError):
+            continue
+
+
+def start(paths):
+    """Compile files in a process of their own; -I would ignore the seed."""
+    argv = [sys.executable, "-S", "-s", __file__]
+    subprocess.run(argv, input=json.dumps(paths), text=True, env={"PYTHONHASHSEED": "0"}, check=True)
 
 
 def main(folder):
-    """Compile all; returns the number of files compiled."""
-    with ProcessPoolExecutor() as pool:
-        return sum(pool.map(compile_one, sources(folder), chunksize=64))
+    """Compile all; returns the number of files."""
+    paths = sources(folder)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(start, [paths[first : first + PORTION] for first in range(0, len(paths), PORTION)]):
+            pass
+    return len(paths)
 
 
 if __name__ == "__main__":
-    print("compiled", main(sys.argv[1]), "files")
+    if sys.argv[1:]:
+        print("compiled", main(sys.argv[1]), "files")
+    else:
+        compile_portion(json.load(sys.stdin))

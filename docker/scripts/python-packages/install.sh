@@ -7,7 +7,10 @@ shift
 # shellcheck source=docker/scripts/python-packages/package-index.sh
 . /scripts/python-packages/package-index.sh
 
-install() { /tools/uv pip install --python /opt/venv/bin/python --no-deps --no-build "$@"; }
+# Without the installer's own metadata: it has the times of local wheels.
+install() {
+    /tools/uv pip install --python /opt/venv/bin/python --no-deps --no-build --no-installer-metadata "$@"
+}
 
 install --require-hashes -r "$lock"
 for folder in "$@"; do

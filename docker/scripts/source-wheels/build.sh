@@ -10,4 +10,6 @@ folder=$2
 
 mkdir -p "$folder"
 grep -q '==' "$lock" || exit 0
+# Times in wheels begin in 1980. Debug information would have the path of a temporary folder.
+export SOURCE_DATE_EPOCH=315532800 LDFLAGS=-s
 /usr/bin/python3 -m pip wheel -q --no-deps --no-build-isolation --no-cache-dir --require-hashes -r "$lock" -w "$folder"

@@ -1,0 +1,80 @@
+"""What dlc says of each built image is true: its facts, sizes, bill of materials, and differences from itself."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from dlc import docs, facts, image_diff, sbom, size
+from dlc.engine import export
+from dlc.engine.images import find
+from dlc.image_archive import Archive
+from dlc.locked import locked_versions
+from dlc.variant import normal_name
+from harness.container import Container
+from harness.engine import connect
+from harness.images import Image, repository
+
+pytestmark = pytest.mark.container
+
+
+@pytest.fixture(scope="module")
+def captured(image: Image) -> facts.Facts:
+    return facts.capture(connect(), image.ref)
+
+
+@pytest.fixture(scope="module")
+def archive(image: Image) -> Archive:
+    return export.archive(connect(), image.ref)
+
+
+def test_python_packages_are_those_of_the_lock(image: Image, captured: facts.Facts) -> None:
+    found = {normal_name(package.name): package.version for package in captured.of_kind("python")}
+    assert found == dict(locked_versions(repository(), image.variant))
+
+
+def test_debian_packages_are_those_that_dpkg_lists(captured: facts.Facts, container: Container) -> None:
+    listed = container.ask("dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n").splitlines()
+    assert sorted(f"{p.name} {p.version}" for p in captured.of_kind("debian")) == sorted(listed)
+
+
+def test_every_package_with_files_has_bytes_and_a_verification_code(captured: facts.Facts) -> None:
+    assert all(bool(package.verification) == bool(package.files) for package in captured.packages)
+    framework = max(captured.packages, key=lambda package: package.bytes)
+    assert framework.name in ("torch", "tensorflow_cpu", "tensorflow-cpu")
+
+
+def test_the_size_is_what_the_engine_says_and_within_the_budget(
+    image: Image, captured: facts.Facts, archive: Archive
+) -> None:
+    report = size.report(captured, archive)
+    assert report.bytes == find(connect(), [image.ref])[image.ref].size
+    size.require_within(image.variant.settings.budget, report.bytes, image.ref, report.packages)
+
+
+def test_less_than_a_hundredth_of_the_image_is_stored_and_never_seen(captured: facts.Facts, archive: Archive) -> None:
+    report = size.report(captured, archive)
+    assert report.hidden_bytes < report.bytes / 100, report.hidden[:5]
+
+
+def test_the_bill_of_materials_is_valid_by_spdx_tools(captured: facts.Facts, tmp_path: Path) -> None:
+    (tmp_path / "image.spdx.json").write_text(json.dumps(sbom.document(captured)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own dependencies
+        from spdx_tools.spdx.parser.parse_anything import parse_file
+        from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
+
+        found = validate_full_spdx_document(parse_file(str(tmp_path / "image.spdx.json")))
+    assert [message.validation_message for message in found] == []
+
+
+def test_an_image_does_not_differ_from_itself(captured: facts.Facts, archive: Archive) -> None:
+    found = image_diff.compare(captured, captured, archive, archive)
+    assert (found.packages, found.files, found.environment, found.labels) == ((), (), (), ())
+
+
+def test_the_documentation_has_a_row_for_it(image: Image, captured: facts.Facts) -> None:
+    assert f"| `{image.variant.id}` | {image.framework} " in docs.table([captured])

@@ -64,13 +64,14 @@ class Request(NamedTuple):
     def members(self) -> tuple[str, ...]:
         """The hosts whose end this host waits for and, on the leader, those whose end is the job's.
 
-        Below MPI the leader's mpirun is the whole job. With parameter servers the first task is: TensorFlow 2's
-        workers serve it for ever, and the platform's end when it has ended. Such a worker stays until then.
+        Below MPI the leader's mpirun is the whole job. With TensorFlow 2's parameter servers the chief is: its workers
+        serve it for ever. The platform's workers (`master` in TF_CONFIG) train by themselves, and each counts.
         """
         if len(self.group_hosts) < 2 or self.strategy is None:
             return ()
         leads = self.cluster.current_host == self.hosts[0]
-        only_leader = self.strategy.strategy == "mpi" or (leads and self.strategy.strategy == "tf_parameter_server")
+        served = self.strategy.strategy == "tf_parameter_server" and self.environ.get("DLC_TF_CHIEF") == "chief"
+        only_leader = self.strategy.strategy == "mpi" or (leads and served)
         return self.hosts[:1] if only_leader else self.hosts
 
     @property

@@ -106,11 +106,17 @@ def test_parameter_servers_do_not_hold_a_host_and_their_chief_has_the_asked_for_
     assert config["task"] == {"type": "worker", "index": 0}
 
 
-def test_a_parameter_server_job_ends_with_its_first_task(job: JobFolder) -> None:
-    job.hyperparameters(**SERVERS)
+def test_a_parameter_server_job_ends_with_its_chief_whose_workers_serve_it(job: JobFolder) -> None:
+    job.hyperparameters(**SERVERS).env(DLC_TF_CHIEF="chief")
     assert interpretation.read(job.environ).members == ("algo-1", "algo-2")
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
     assert interpretation.read(job.environ).members == ("algo-1",)
+
+
+def test_a_parameter_server_job_of_the_platform_ends_when_every_worker_has_trained(job: JobFolder) -> None:
+    job.hyperparameters(**SERVERS)
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    assert interpretation.read(job.environ).members == ("algo-1", "algo-2")
 
 
 def test_horovod_starts_every_rank_and_the_leader_a_meeting_place(job: JobFolder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ def run_bake(text: str, engine: Engine, log: Path, on_step: Callable[[Step], Non
 def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Callable[[Step], None]) -> int:
     """One run of bake; its exit code."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a") as handle:
+    # buildx leaves a folder behind for each recipe that is written in the bake file: in one that goes with the build.
+    with log.open("a") as handle, tempfile.TemporaryDirectory(prefix="dlc-bake-") as folder:
 
         def line(text: str) -> None:
             handle.write(text + "\n")
@@ -87,7 +89,7 @@ def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Cal
 
         # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
         argv = ["docker", "buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false"]
-        return stream(argv, line, env=engine.environment, stdin=text)
+        return stream(argv, line, env={**engine.environment, "TMPDIR": folder}, stdin=text)
 
 
 def failure(progress: Progress, log: Path) -> DlcError:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from dlc.engine import packages
 from dlc.errors import EngineError
@@ -20,6 +21,7 @@ from dlc.process import run, tail
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
+LOCK_SECONDS = 300.0  # longer than an installation takes
 CONTEXT = "dlc"  # of the docker client
 SOCKET_PATH_LIMIT = 100  # bytes; sun_path holds 108 with the terminator
 DAEMON_CONFIG = {
@@ -99,9 +101,13 @@ class EmbeddedEngine:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One starter at a time: a second one waits and then finds the engine running."""
+        """One starter at a time: a second one waits, within a bound, and then finds the engine running."""
         with (self.folder / "lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _wait(lambda: _locked(handle), LOCK_SECONDS):
+                raise EngineError(
+                    f"{self.folder / 'lock'}: another dlc has been starting the engine for {LOCK_SECONDS:.0f} s",
+                    "end that one, or set DLC_ENGINE_DIR to another folder",
+                )
             yield
 
     def _select(self) -> None:
@@ -165,6 +171,15 @@ def _installed() -> bool:
     if not all(shutil.which(name) for name in programs):
         return False
     return run(["docker", "buildx", "version"], check=False).returncode == 0
+
+
+def _locked(handle: IO[str]) -> bool:
+    """Take the lock of an open file if nobody holds it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _wait(done: Callable[[], bool], seconds: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,13 @@ def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None
     folder.mkdir(parents=True)
     (folder / "rootfs.tar").write_bytes(b"tar")
     assert rootfs.make("bookworm", tmp_path, 0) == folder
+
+
+def test_second_starter_gives_up_at_its_bound_and_says_who_holds_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlc.engine.embedded.LOCK_SECONDS", 0.2)
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(EngineError, match="another dlc has been starting the engine"):
+            EmbeddedEngine(tmp_path).start()

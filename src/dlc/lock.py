@@ -1,4 +1,4 @@
-"""Writes the hashed locks of an image: one resolution by uv, cut into the three files that the recipe installs."""
+"""Writes the hashed locks of an image: one resolution by uv, cut into the files that the recipe installs."""
 
 from __future__ import annotations
 

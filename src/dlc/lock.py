@@ -17,8 +17,8 @@ from dlc.variant import normal_name
 
 # A requirement line and the indented lines (hashes) that continue it.
 ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==.*(?:\n +.*)*", re.MULTILINE)
-# The C library of each Debian release: newer wheels would not load on it.
-SUITE_GLIBC = {"bullseye": "2.31", "bookworm": "2.36", "trixie": "2.41"}
+# The newest wheels that each Debian release's C library loads. trixie has 2.41; uv knows platforms up to 2.40.
+SUITE_GLIBC = {"bullseye": "2.31", "bookworm": "2.36", "trixie": "2.40"}
 RESOLVE_SECONDS = 900.0
 
 

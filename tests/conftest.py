@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,18 +15,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "framework(name): only for images of this framework")
+    # A shell's background job inherits that Ctrl-C is ignored, and so would every process that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.addinivalue_line("markers", "when(**conditions): only for images that are so, as `when` in compat.yml")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One case per selected image; with `framework(name)` only for the images of that framework."""
+    """One case per selected image that is as the test's `when` marks ask."""
     if "image" not in metafunc.fixturenames:
         return
-    from harness.images import frameworks  # not at the top: unit tests need no buildspec
+    from harness.images import selected  # not at the top: unit tests need no buildspec
 
-    wanted = {marker.args[0] for marker in metafunc.definition.iter_markers("framework")}
-    found = frameworks(metafunc.config.getoption("image"))
-    chosen = [identifier for identifier, framework in found.items() if not wanted or framework in wanted]
+    conditions = [marker.kwargs for marker in metafunc.definition.iter_markers("when")]
+    chosen = selected(metafunc.config.getoption("image"), conditions)
     metafunc.parametrize("image", chosen, indirect=True, scope="session")
 
 

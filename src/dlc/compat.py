@@ -18,7 +18,7 @@ def broken_rules(variant: Variant, compat: Compat, compat_node: Node | None, fil
     facts = _facts(variant)
     problems = []
     for index, rule in enumerate(compat.rules):
-        if not all(name in facts and satisfies(facts[name], condition) for name, condition in _asked(rule.when)):
+        if not fulfils(variant, rule.when):
             continue
         for name, condition in _asked(rule.then):
             if name in facts and not satisfies(facts[name], condition):
@@ -35,6 +35,12 @@ def broken_rules(variant: Variant, compat: Compat, compat_node: Node | None, fil
                     )
                 )
     return problems
+
+
+def fulfils(variant: Variant, conditions: Conditions) -> bool:
+    """Whether an image is as all of these ask; one that lacks a fact that is asked for is not."""
+    facts = _facts(variant)
+    return all(name in facts and satisfies(facts[name], condition) for name, condition in _asked(conditions))
 
 
 def _facts(variant: Variant) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dlc.errors import SelectorError
 from dlc.problems import did_you_mean
+from dlc.versions import release
 
 
 def select(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
@@ -24,7 +25,7 @@ def select(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
 
 def _hint(glob: str, known: Sequence[str]) -> str:
     framework, _, rest = glob.partition("-")
-    versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework})
+    versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework}, key=release)
     version = rest.partition("-")[0]
     if versions and version and not fnmatch.filter(versions, version):
         return f"; known versions of {framework}: {', '.join(versions)}"

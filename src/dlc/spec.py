@@ -109,6 +109,7 @@ class Header(Model):
     job: Letters = Field(description="what the image is for")
     ga: Day = Field(default="", description="general availability: first day on which these images were released")
     eop: Day = Field(default="", description="end of patch: last day on which they are built anew with fixes")
+    unavailable: dict[Name, str] = Field(default={}, description="what this version cannot have, and why")
     variants: tuple[dict[str, object], ...] = Field(min_length=1, description="settings of each image")
 
 

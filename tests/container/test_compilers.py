@@ -24,13 +24,13 @@ def run_script(image: Image, name: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.framework("pytorch")
+@pytest.mark.when(framework="pytorch")
 def test_torch_compile_works_on_cpu(image: Image) -> None:
     [difference] = run_script(image, "torch_compile.py")
     assert float(difference) < TOLERANCE
 
 
-@pytest.mark.framework("tensorflow")
+@pytest.mark.when(framework="tensorflow")
 def test_xla_compiles_a_tensorflow_function_on_cpu(image: Image) -> None:
     difference, compiled = run_script(image, "tensorflow_xla.py")
     assert float(difference) < TOLERANCE

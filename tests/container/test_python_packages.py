@@ -43,13 +43,13 @@ def test_the_libraries_of_every_training_image_can_be_imported(container: Contai
     container.python("import numpy, sklearn, transformers, sagemaker_training", seconds=180)
 
 
-@pytest.mark.framework("pytorch")
+@pytest.mark.when(framework="pytorch")
 def test_torch_can_be_imported_and_computes(container: Container) -> None:
     code = "import torch, transformers; print(int(torch.arange(10).sum()), torch.distributed.is_gloo_available())"
     assert container.python(code, seconds=180).split() == ["45", "True"]
 
 
-@pytest.mark.framework("tensorflow")
+@pytest.mark.when(framework="tensorflow")
 def test_tensorflow_can_be_imported_and_computes(container: Container) -> None:
     assert container.python("import tensorflow as tf; print(int(tf.reduce_sum(tf.range(10))))", seconds=180) == "45\n"
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
+from dlc.compat import fulfils
 from dlc.matrix import load_variants
 from dlc.plan import make_plan
+from dlc.spec import Conditions
 from dlc.targets import Target
 from dlc.tree import Tree, find_root, read_tree
 from dlc.variant import Variant
@@ -44,9 +47,11 @@ def repository() -> Tree:
     return read_tree(find_root())
 
 
-def frameworks(selector: str) -> dict[str, str]:
-    """Id -> framework of the images that a glob selects."""
-    return {variant.id: variant.header.framework for variant in load_variants(repository(), [selector])}
+def selected(selector: str, conditions: Iterable[Mapping[str, object]]) -> list[str]:
+    """Ids of the images that a glob selects and that fulfil all of these conditions (`dlc.spec.Conditions`)."""
+    asked = [Conditions.model_validate(each) for each in conditions]
+    variants = load_variants(repository(), [selector])
+    return [variant.id for variant in variants if all(fulfils(variant, each) for each in asked)]
 
 
 @lru_cache

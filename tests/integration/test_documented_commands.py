@@ -13,7 +13,7 @@ from dlc.tree import find_root
 from harness.engine import connect, docker
 from harness.images import Image
 
-pytestmark = [pytest.mark.integration, pytest.mark.framework("pytorch")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 DOCUMENTED = "dlc/pytorch:2.13-training-cpu-py311"
 CONTAINERS = ("training-to-stop", "training-algo-1", "training-algo-2")

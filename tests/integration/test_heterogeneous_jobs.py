@@ -14,7 +14,7 @@ import pytest
 from harness.images import Image
 from harness.job import Job
 
-pytestmark = [pytest.mark.integration, pytest.mark.framework("pytorch")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 SCRIPT = Path(__file__).parent / "scripts" / "heterogeneous.py"
 DATA, LEADER, WORKER = ("algo-1", "algo-2"), "algo-3", "algo-4"

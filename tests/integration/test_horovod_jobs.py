@@ -32,7 +32,7 @@ def test_four_ranks_sum_right_and_learn_together(image: Image, tmp_path: Path, r
             assert rank["weights"] == pytest.approx(ranks[0]["weights"], rel=1e-5)
 
 
-@pytest.mark.framework("pytorch")
+@pytest.mark.when(framework="pytorch")
 def test_a_rank_that_fails_below_mpirun_gives_the_job_its_exit_code(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "exit_three.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters={**MPI, **TWO_RANKS}) as job:
@@ -40,7 +40,7 @@ def test_a_rank_that_fails_below_mpirun_gives_the_job_its_exit_code(image: Image
         assert "channel training holds no parquet file" in job.failure("algo-1")
 
 
-@pytest.mark.framework("pytorch")
+@pytest.mark.when(framework="pytorch")
 def test_an_mpi_job_whose_leader_dies_ends_on_every_host(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "save_on_sigterm.py"
     environment = {"DLC_HEARTBEAT_TIMEOUT": "8"}

@@ -9,7 +9,7 @@ import pytest
 from harness.images import Image
 from harness.job import Job
 
-pytestmark = [pytest.mark.integration, pytest.mark.framework("pytorch")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 SCRIPT = Path(__file__).parent / "scripts" / "leave_a_daemon.py"
 # The launcher as a child of a shell, which looks around after it.

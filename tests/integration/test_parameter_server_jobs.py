@@ -10,7 +10,7 @@ import pytest
 from harness.images import Image
 from harness.job import Job
 
-pytestmark = [pytest.mark.integration, pytest.mark.framework("tensorflow")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow")]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SERVERS = {"sagemaker_parameter_server_enabled": True}

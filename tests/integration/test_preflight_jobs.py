@@ -10,7 +10,7 @@ import pytest
 from harness.images import Image
 from harness.job import Job
 
-pytestmark = [pytest.mark.integration, pytest.mark.framework("pytorch")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 SCRIPT = Path(__file__).parent / "scripts" / "exit_three.py"
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}

@@ -45,7 +45,7 @@ def test_its_basic_driver_keeps_the_exit_code(image: Image, package: Path, tmp_p
         assert job.failure()
 
 
-@pytest.mark.framework("pytorch")
+@pytest.mark.when(framework="pytorch")
 def test_its_torchrun_driver_trains_on_two_hosts(image: Image, package: Path, tmp_path: Path) -> None:
     job = sdk3_job(image, tmp_path, find_root() / "examples/pytorch/train.py", hosts=2)
     sdk3.prepare(job, package, "train.py", {"epochs": "3"}, sdk3.TORCHRUN)

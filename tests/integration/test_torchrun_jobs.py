@@ -10,7 +10,7 @@ from dlc.tree import find_root
 from harness.images import Image
 from harness.job import Job
 
-pytestmark = [pytest.mark.integration, pytest.mark.framework("pytorch")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}

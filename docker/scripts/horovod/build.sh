@@ -1,23 +1,37 @@
 #!/bin/sh
-# Compiles Horovod against the framework in /opt/venv, with MPI and gloo; the source is checked against the lock's hash.
-# usage: build.sh FRAMEWORK LOCK FOLDER   (FRAMEWORK: pytorch or tensorflow)
+# Compiles Horovod against a framework, with MPI and gloo; both are checked against the hashes of their locks.
+# usage: build.sh FRAMEWORK FRAMEWORK_LOCK SOURCE_WHEELS LOCK FOLDER   (FRAMEWORK: pytorch or tensorflow)
 set -eu
 framework=$1
-lock=$2
-folder=$3
+framework_lock=$2
+source_wheels=$3
+lock=$4
+folder=$5
 # shellcheck source=docker/scripts/python-packages/package-index.sh
 . /scripts/python-packages/package-index.sh
 
 mkdir -p "$folder" /tmp/horovod
 grep -q '^horovod==' "$lock" || exit 0
 cd /tmp/horovod
-python() { PYTHONPATH=$(echo /opt/venv/lib/python3*/site-packages) PATH=/usr/bin:/bin:/opt/venv/bin /usr/bin/python3 "$@"; }
+
+# The framework as it is before anything is pruned, as links into the installer's cache: it takes neither time nor room.
+installed=$(mktemp -d /root/.cache/uv/horovod.XXXXXX)
+trap 'rm -rf "$installed"' EXIT
+install() {
+    /tools/uv pip install --link-mode hardlink --python /opt/venv/bin/python --target "$installed" --no-deps --no-build "$@"
+}
+install --require-hashes -r "$framework_lock"
+# What of it has no wheel was built here.
+[ -z "$(ls "$source_wheels")" ] || install "$source_wheels"/*.whl
+python() { PYTHONPATH=$installed PATH=/usr/bin:/bin:/opt/venv/bin /usr/bin/python3 "$@"; }
 
 python -m pip download -q --no-deps --no-build-isolation --no-binary :all: --require-hashes -r "$lock" -d .
 tar --strip-components=1 -xzf horovod-*.tar.gz
-# 0.28.1 is the last release. The headers of today's frameworks are C++20; its build asks for C++14.
-sed -i 's/CMAKE_CXX_STANDARD 1[47]/CMAKE_CXX_STANDARD 20/' CMakeLists.txt horovod/torch/CMakeLists.txt \
-    horovod/tensorflow/CMakeLists.txt
+# 0.28.1 is the last release. The headers of today's frameworks are C++20, its build asks for C++14 as the oldest do.
+if ! grep -qE '^(torch==1|tensorflow(-cpu)?==2\.[0-9]\.)' "$framework_lock"; then
+    sed -i 's/CMAKE_CXX_STANDARD 1[47]/CMAKE_CXX_STANDARD 20/' CMakeLists.txt horovod/torch/CMakeLists.txt \
+        horovod/tensorflow/CMakeLists.txt
+fi
 # Its XLA kernels include headers that TensorFlow's wheel no longer has; everything else works without them.
 sed -i '/xla_mpi_ops\.cc/d' horovod/tensorflow/CMakeLists.txt
 

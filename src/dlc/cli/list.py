@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
+
+if TYPE_CHECKING:
+    from dlc.variant import Variant
 
 HELP = "list the images of the buildspec with their key facts"
 EXAMPLE = "dlc list 'pytorch-*'"
@@ -25,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from dlc.tree import find_root, read_tree
 
     tree = read_tree(find_root())
+    variants = load_variants(tree, args.globs, args.sets)
     rows = [
         {
             "id": variant.id,
@@ -35,15 +41,22 @@ def run(args: argparse.Namespace) -> int:
             "lock": "stale" if staleness(tree, variant) else "fresh",
             "ref": variant.ref,
         }
-        for variant in load_variants(tree, args.globs, args.sets)
+        for variant in variants
     ]
     if args.engine:
         rows = [{**row, **built} for row, built in zip(rows, _built([row["ref"] for row in rows]), strict=True)]
     if args.json:
-        print_json(rows)
+        absent = [dict(variant.header.unavailable) for variant in variants]
+        print_json([{**row, "unavailable": what} for row, what in zip(rows, absent, strict=True)])
     else:
-        print(table(rows))
+        print("\n".join([table(rows), *unavailable(variants)]))
     return 0
+
+
+def unavailable(variants: Sequence[Variant]) -> list[str]:
+    """One line for each thing that a version cannot have, with the reason; a version is named once."""
+    headers = {f"{v.header.framework} {v.header.version}": v.header.unavailable for v in variants}
+    return [f"no {what} for {name}: {why}" for name, absent in headers.items() for what, why in absent.items()]
 
 
 def _built(refs: list[str]) -> list[dict[str, str]]:

@@ -22,7 +22,10 @@ from dlc.tree import find_root, read_tree
 GOLDEN = Path(__file__).parents[1] / "golden"
 HOST = HostInputs(
     root=Path("/repository"),
-    contexts={f"{name}": Path("/host", name) for name in ("tools", "wheels", "rootfs-bookworm")},
+    contexts={
+        f"{name}": Path("/host", name)
+        for name in ("tools", "wheels", "rootfs-bullseye", "rootfs-bookworm", "rootfs-trixie")
+    },
     proxies={"HTTPS_PROXY": "http://proxy:3128"},
     secrets={"index_url": "env=UV_DEFAULT_INDEX", "ca": "src=/etc/ca.crt"},
 )

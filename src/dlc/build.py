@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ CLASSIC_OUTPUT = "type=docker"
 # collects it although it was just found. Everything is cached by then, so the build is simply run again.
 LOST_SNAPSHOT = r"parent snapshot \S+ does not exist"
 ATTEMPTS = 3
+# A Debian package that is not there in its recorded version.
+NOTE = re.compile(r"^#\d+ [\d.]+ (debian: .*)")
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,16 @@ def run_bake(text: str, engine: Engine, log: Path, on_step: Callable[[Step], Non
 def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Callable[[Step], None]) -> int:
     """One run of bake; its exit code."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    noted: set[str] = set()
     # buildx leaves a folder behind for each recipe that is written in the bake file: in one that goes with the build.
     with log.open("a") as handle, tempfile.TemporaryDirectory(prefix="dlc-bake-") as folder:
 
         def line(text: str) -> None:
             handle.write(text + "\n")
+            # Each stage with Debian packages says it again.
+            if (note := NOTE.match(text)) and note[1] not in noted:
+                noted.add(note[1])
+                print(note[1], file=sys.stderr, flush=True)
             if step := progress.feed(text):
                 on_step(step)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from dlc import rootfs
+from dlc import debian, rootfs
 from dlc.errors import LockError
 from dlc.host_inputs import HostInputs
 from dlc.lock import local_wheel_folders
@@ -27,7 +27,7 @@ INDEX_VARIABLES = {
 }
 
 
-def collect(plan: Plan, root: Path, cache: Path, epoch: int) -> HostInputs:
+def collect(plan: Plan, root: Path, cache: Path) -> HostInputs:
     """Everything that the targets of a plan take from the host; makes base file systems that are missing.
 
     Raises BaseImageError and LockError.
@@ -36,7 +36,8 @@ def collect(plan: Plan, root: Path, cache: Path, epoch: int) -> HostInputs:
     contexts: dict[str, Path] = {}
     for name in sorted(value.removeprefix("host:") for value in wanted if value.startswith("host:")):
         if name.startswith("rootfs-"):
-            contexts[name] = rootfs.make(name.removeprefix("rootfs-"), cache, epoch)
+            suite = name.removeprefix("rootfs-")
+            contexts[name] = rootfs.make(suite, debian.versions((root / debian.path(suite)).read_text()), cache)
         elif name == "tools":
             contexts[name] = _tools(cache)
         else:

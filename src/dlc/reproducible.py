@@ -50,7 +50,7 @@ def build_from_nothing(
         )
     with tempfile.TemporaryDirectory(prefix="dlc-rebuild-") as name:
         folder = Path(name)
-        inputs = host.collect(plan, root, folder, epoch)
+        inputs = host.collect(plan, root, folder)
         text = bake_file(plan, inputs, folder / "image.tar", epoch=epoch, revision=revision, cached=cached)
         try:
             run_bake(text, engine, log, on_step)

@@ -7,48 +7,51 @@ under another name first, so that an interrupted run leaves nothing that the nex
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+from dlc.debian import preferences
 from dlc.engine import packages
 from dlc.errors import BaseImageError
-from dlc.mmdebstrap import arguments
+from dlc.mmdebstrap import EPOCH, arguments, holding, recipe
 from dlc.process import run
 
 BUILD_SECONDS = 900.0
 
 
-def folder(suite: str, cache: Path) -> Path:
-    """Where the tar of this suite is, or will be: named after what it is made with."""
-    recipe = hashlib.sha256(" ".join(arguments(suite)).encode()).hexdigest()[:12]
-    return cache / "rootfs" / f"{suite}-{recipe}"
+def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
+    """Where the tar of this suite is, or will be: named after what it is made from."""
+    digest = hashlib.sha256(recipe(suite, recorded).encode()).hexdigest()[:12]
+    return cache / "rootfs" / f"{suite}-{digest}"
 
 
-def make(suite: str, cache: Path, epoch: int) -> Path:
+def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     """Return the folder holding `rootfs.tar` for a Debian suite, making it where it is missing.
 
-    `epoch` (seconds) bounds every time inside. Raises BaseImageError when Debian's packages cannot be had.
+    `recorded`: package -> version that is preferred. Raises BaseImageError when Debian's packages cannot be had.
     """
-    target = folder(suite, cache)
-    tar = target / "rootfs.tar"
-    if tar.exists():
+    target = folder(suite, recorded, cache)
+    if (target / "rootfs.tar").exists():
         return target
     if shutil.which("mmdebstrap") is None:
         packages.install(["mmdebstrap"], cache / "apt")
     target.mkdir(parents=True, exist_ok=True)
-    draft = target / f".rootfs.{os.getpid()}.tar"
     print(f"making the {suite} base file system from Debian packages", flush=True)
-    try:
-        done = run(
-            [*arguments(suite), str(draft)], env={"SOURCE_DATE_EPOCH": str(epoch)}, check=False, timeout=BUILD_SECONDS
-        )
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.startswith("E:")] or done.stderr.splitlines()[
-                -5:
-            ]
-            raise BaseImageError(f"mmdebstrap {suite}: " + "; ".join(lines), "check that apt reaches its mirrors")
-        draft.rename(tar)
-    finally:
-        draft.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".draft-") as draft:
+        _make(suite, recorded, Path(draft))
+        (Path(draft) / "rootfs.tar").rename(target / "rootfs.tar")
     return target
+
+
+def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
+    held = draft / "recorded"
+    held.write_text(preferences(recorded))
+    program, *rest = arguments(suite)
+    argv = [program, *holding(held), *rest, str(draft / "rootfs.tar")]
+    done = run(argv, env={"SOURCE_DATE_EPOCH": str(EPOCH)}, check=False, timeout=BUILD_SECONDS)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
+        words = "; ".join(errors or done.stderr.splitlines()[-5:])
+        raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")

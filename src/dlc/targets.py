@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dlc import mmdebstrap
+from dlc import debian, mmdebstrap
 from dlc.content_key import content_key
 from dlc.locked import framework_version
 from dlc.recipe import require_fit
@@ -38,14 +38,14 @@ class Target:
 def chain(variant: Variant, tree: Tree) -> tuple[Target, ...]:
     """All targets of one image, parents first. Raises RecipeError where a Dockerfile does not fit."""
     image = variant.settings.base.image
-    rootfs = None if image else _rootfs(variant.suite)
+    rootfs = None if image else _rootfs(variant.suite, tree)
     base = _base(variant, rootfs, tree)
     return (*((rootfs,) if rootfs else ()), base, _image(variant, base, tree))
 
 
-def _rootfs(suite: str) -> Target:
-    """Our own minimal Debian. The command that makes its tar is a comment in its recipe, and so part of its key."""
-    recipe = f"# {' '.join(mmdebstrap.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+def _rootfs(suite: str, tree: Tree) -> Target:
+    """Our own minimal Debian. What its tar is made from is a comment in its recipe, and so part of its key."""
+    recipe = f"# {mmdebstrap.recipe(suite, debian.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return _keyed(Target(f"rootfs-{suite}", recipe, f"host:rootfs-{suite}", inline=True), None, {})
 
 
@@ -59,6 +59,7 @@ def _base(variant: Variant, rootfs: Target | None, tree: Tree) -> Target:
         contexts={
             "rootfs": f"target:{rootfs.id}" if rootfs else f"image:{settings.base.image}",
             "scripts": "repo:docker/scripts",
+            "debian": f"repo:{debian.folder(variant.suite)}",
         },
         args={"PYTHON_VERSION": settings.python, "OS_PACKAGES": " ".join(settings.base.os_packages)},
         parent=rootfs.id if rootfs else None,
@@ -75,6 +76,7 @@ def _image(variant: Variant, base: Target, tree: Tree) -> Target:
         contexts={
             "base": f"target:{base.id}",
             "scripts": "repo:docker/scripts",
+            "debian": f"repo:{debian.folder(variant.suite)}",
             "entrypoint": "repo:src/entrypoint",
             "tools": "host:tools",
             "wheels": "host:wheels",

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from dlc import rootfs
+from dlc import debian, rootfs
 from dlc.cache import cache_folder
-from dlc.tree import find_root
+from dlc.tree import find_root, read_tree
 from harness.engine import connect, docker
 
 pytestmark = pytest.mark.integration
@@ -189,7 +189,8 @@ def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(built: Pat
 
 
 def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
-    [tar] = (cache_folder() / "rootfs").glob(f"{rootfs.folder('bookworm', cache_folder()).name}/rootfs.tar")
+    recorded = debian.recorded(read_tree(built), "bookworm")
+    tar = rootfs.folder("bookworm", recorded, cache_folder()) / "rootfs.tar"
     named = REF.replace("dlc-toy/", "dlc-toy-named/")
     docker("import", str(tar), "dlc-toy-base:1")
     try:

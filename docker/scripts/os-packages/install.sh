@@ -1,21 +1,51 @@
 #!/bin/sh
 # Installs Debian packages and leaves nothing but them: no lists, no logs, no caches.
+# Takes the versions that /debian/versions.txt records for this release while its mirror has them, and says what differs.
 # usage: install.sh PACKAGE...
 set -eu
 [ $# -gt 0 ] || exit 0
 
 # The epoch: /etc/shadow has the day on which a package's user was made.
-export DEBIAN_FRONTEND=noninteractive SOURCE_DATE_EPOCH=315532800
+export DEBIAN_FRONTEND=noninteractive SOURCE_DATE_EPOCH=315532800 LC_ALL=C
 options="-q -o Acquire::Retries=3 -o Binary::apt-get::APT::Keep-Downloaded-Packages=true"
 if [ -s /run/secrets/ca ]; then
     options="$options -o Acquire::https::CAInfo=/run/secrets/ca"
 fi
+work=$(mktemp -d)
+
+# The list is of Debian; a base that the user names may be another distribution.
+recorded() {
+    grep -q '^ID=debian$' /etc/os-release || return 0
+    sed -e '/^#/d' -e 's/=/ /' /debian/versions.txt
+}
+
+# One apt preference for each recorded version that can still be had: a version that is gone would hold back a package
+# of the base that its newer neighbours need newer.
+preferences() {
+    recorded >"$work/recorded"
+    cut -d' ' -f1 "$work/recorded" | xargs -r apt-cache madison 2>/dev/null | awk '{ print $1, $3 }' >"$work/available"
+    awk 'NR == FNR { there[$0]; next } $0 in there {
+        printf "Package: %s\nPin: version %s\nPin-Priority: 1001\n\n", $1, $2
+    }' "$work/available" "$work/recorded"
+}
+
+# One line for each package that is not there as recorded.
+differences() {
+    [ -s "$work/recorded" ] || return 0
+    dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n' | awk 'NR == FNR { version[$1] = $2; next }
+        $1 != "ii" { next }
+        !($2 in version) { printf "debian: %s not recorded, %s installed\n", $2, $3; next }
+        version[$2] != $3 { printf "debian: %s %s recorded, %s installed\n", $2, version[$2], $3 }' "$work/recorded" -
+}
 
 # The words of $options are separate arguments.
 # shellcheck disable=SC2086
 apt-get $options update
+preferences >"$work/preferences"
 # shellcheck disable=SC2086
-apt-get $options -y --no-install-recommends install "$@"
+apt-get $options -o Dir::Etc::Preferences="$work/preferences" -y --no-install-recommends --allow-downgrades install "$@"
+differences
+rm -r "$work"
 
 # What carries a time or a former state would make two builds differ.
 # Host keys that sshd makes at its installation: a job makes its own at its start.

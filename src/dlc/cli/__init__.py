@@ -17,6 +17,7 @@ VERBS = {
     "show": "dlc.cli.show",
     "plan": "dlc.cli.plan",
     "lock": "dlc.cli.lock",
+    "update": "dlc.cli.update",
     "build": "dlc.cli.build",
     "test": "dlc.cli.test",
     "engine": "dlc.cli.engine",

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     seconds = 0.0
     if remaining.selected:
         revision, epoch = build.revision_and_epoch(root)
-        inputs = host.collect(remaining, root, cache_folder(), epoch)
+        inputs = host.collect(remaining, root, cache_folder())
         log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-build.log"
         seconds = build.build(
             remaining, engine, inputs, log, epoch=epoch, revision=revision, on_step=_show

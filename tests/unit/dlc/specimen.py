@@ -60,7 +60,8 @@ BASE_RECIPE = """\
 FROM rootfs
 ARG PYTHON_VERSION
 ARG OS_PACKAGES
-RUN --mount=from=scripts,target=/scripts /scripts/install.sh ${OS_PACKAGES} && /scripts/venv.sh "$PYTHON_VERSION"
+RUN --mount=from=scripts,target=/scripts --mount=from=debian,target=/debian \
+  /scripts/install.sh ${OS_PACKAGES} && /scripts/venv.sh "$PYTHON_VERSION"
 """
 RECIPE = """\
 FROM base AS builder
@@ -68,7 +69,7 @@ ARG BUILD_PACKAGES
 RUN --mount=from=scripts,target=/scripts /scripts/install.sh ${BUILD_PACKAGES}
 FROM base AS image
 ARG OS_PACKAGES
-RUN --mount=type=bind,from=scripts,target=/scripts /scripts/install.sh ${OS_PACKAGES}
+RUN --mount=type=bind,from=scripts,target=/scripts --mount=from=debian,target=/debian /scripts/install.sh ${OS_PACKAGES}
 RUN --mount=from=tools,target=/tools --mount=from=wheels,target=/wheels uv pip install
 COPY --from=builder /built /built
 COPY --from=entrypoint . /opt/dlc/entrypoint
@@ -86,6 +87,7 @@ TEXTS = {
     "docker/pytorch/Dockerfile": RECIPE,
     "docker/tensorflow/Dockerfile": RECIPE,
     "docker/scripts/install.sh": "#!/bin/sh\n",
+    **{f"docker/debian/{suite}/versions.txt": "libc6=2.36-9\n" for suite in ("bullseye", "bookworm", "trixie")},
     "src/entrypoint/launcher.py": "print('launched')\n",
 }
 

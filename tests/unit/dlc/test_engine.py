@@ -62,17 +62,17 @@ def test_folder_too_deep_for_a_socket_is_refused_before_anything_starts(tmp_path
 
 
 def test_base_file_system_is_named_after_how_it_is_made(tmp_path: Path) -> None:
-    folders = {rootfs.folder(suite, tmp_path) for suite in ("bullseye", "bookworm", "trixie")}
-    assert len(folders) == 3
+    folders = {rootfs.folder(suite, {}, tmp_path) for suite in ("bullseye", "bookworm", "trixie")}
+    assert len(folders | {rootfs.folder("bookworm", {"libc6": "2.36-9"}, tmp_path)}) == 4
     assert "--include=ca-certificates,usr-is-merged" in mmdebstrap.arguments("bookworm")
     assert "--include=ca-certificates" in mmdebstrap.arguments("bullseye")
 
 
 def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:
-    folder = rootfs.folder("bookworm", tmp_path)
+    folder = rootfs.folder("bookworm", {}, tmp_path)
     folder.mkdir(parents=True)
     (folder / "rootfs.tar").write_bytes(b"tar")
-    assert rootfs.make("bookworm", tmp_path, 0) == folder
+    assert rootfs.make("bookworm", {}, tmp_path) == folder
 
 
 def test_second_starter_gives_up_at_its_bound_and_says_who_holds_the_lock(

@@ -53,7 +53,7 @@ def test_locked_wheel_of_a_local_folder_is_handed_over(tmp_path: Path, clean: py
     clean.setenv("PIP_FIND_LINKS", str(wheel.parent))
     digest = hashlib.sha256(b"wheel").hexdigest()
     plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{digest}\n")
-    folder = host.collect(plan, tmp_path, tmp_path / "cache", 0).contexts["wheels"]
+    folder = host.collect(plan, tmp_path, tmp_path / "cache").contexts["wheels"]
     assert [path.name for path in folder.iterdir()] == [wheel.name]
 
 
@@ -64,7 +64,7 @@ def test_local_wheel_with_another_hash_is_refused_before_the_build(tmp_path: Pat
     clean.setenv("UV_FIND_LINKS", str(wheel.parent))
     plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n")
     with pytest.raises(LockError, match="sha256 is not the one in the lock"):
-        host.collect(plan, tmp_path, tmp_path / "cache", 0)
+        host.collect(plan, tmp_path, tmp_path / "cache")
 
 
 def test_local_version_that_no_folder_and_no_index_has_is_said_before_the_build(
@@ -72,6 +72,6 @@ def test_local_version_that_no_folder_and_no_index_has_is_said_before_the_build(
 ) -> None:
     plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n")
     with pytest.raises(LockError, match=r"my-pkg==1\.0\+cpu: a local version"):
-        host.collect(plan, tmp_path, tmp_path / "cache", 0)
+        host.collect(plan, tmp_path, tmp_path / "cache")
     clean.setenv("UV_INDEX", "https://index/cpu")
-    assert host.collect(plan, tmp_path, tmp_path / "cache", 0).contexts["wheels"].is_dir()
+    assert host.collect(plan, tmp_path, tmp_path / "cache").contexts["wheels"].is_dir()

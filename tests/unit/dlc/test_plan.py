@@ -48,6 +48,7 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
     assert target.contexts == {
         "base": f"target:{BASE_ID}",
         "scripts": "repo:docker/scripts",
+        "debian": "repo:docker/debian/bookworm",
         "entrypoint": "repo:src/entrypoint",
         "tools": "host:tools",
         "wheels": "host:wheels",

@@ -1,0 +1,72 @@
+"""dlc.debian: recorded versions decide what a base is made from, and a change of them changes what they reach."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from specimen import TORCH_ID, changed, specimen, unlocked
+
+from dlc import debian, mmdebstrap
+from dlc.debian_record import INSTALLED, wanted
+from dlc.errors import LockError
+from dlc.matrix import load_variants
+from dlc.plan import make_plan
+from dlc.tree import find_root, read_tree
+
+FOUND = {"tini": "0.19.0-1", "libssl3": "3.0.17-1~deb12u2", "openssh-client": "1:9.2p1-2+deb12u7"}
+ROOT = find_root(Path(__file__).parent)
+
+
+def test_a_list_is_sorted_explained_and_read_as_it_was_written() -> None:
+    text = debian.as_text("bookworm", FOUND)
+    assert text.startswith("# Debian packages of the bookworm images")
+    assert text.splitlines()[3:] == ["libssl3=3.0.17-1~deb12u2", "openssh-client=1:9.2p1-2+deb12u7", "tini=0.19.0-1"]
+    assert debian.versions(text) == FOUND
+
+
+def test_every_recorded_version_wins_over_newer_ones() -> None:
+    stanzas = debian.preferences(FOUND).split("\n\n")
+    assert stanzas[1] == "Package: libssl3\nPin: version 3.0.17-1~deb12u2\nPin-Priority: 1001"
+    assert len(stanzas) == len(FOUND)
+
+
+def test_a_change_of_a_suites_list_changes_the_keys_of_its_images_and_of_no_others() -> None:
+    tree = specimen()
+    before, keys = make_plan(tree), {target.id: target.key for target in make_plan(tree).targets}
+    other = make_plan(changed(tree, debian.path("trixie"), "libc6=2.41-12\n"))
+    assert {target.id: target.key for target in other.targets} == keys
+    own = make_plan(changed(tree, debian.path("bookworm"), "libc6=2.36-10\n"))
+    assert all(own.target(target.id).key != target.key for target in before.targets)
+
+
+def test_a_suite_without_a_list_is_named_with_the_command_that_writes_it() -> None:
+    tree = {path: file for path, file in specimen().items() if not path.startswith(debian.folder("bookworm"))}
+    with pytest.raises(LockError, match=r"docker/debian/bookworm/versions\.txt: expected") as caught:
+        make_plan(tree, [TORCH_ID])
+    assert caught.value.remedy == "dlc update debian --write"
+
+
+def test_compilers_are_recorded_too() -> None:
+    assert wanted(load_variants(unlocked())) == {"bookworm": ["ca-certificates", "g++", "gcc", "tini"]}
+
+
+def test_versions_are_read_from_what_apt_would_install() -> None:
+    text = "Inst libc6 (2.36-9+deb12u14 Debian:12.15/oldstable [amd64]) []\nConf libc6 (2.36-9 Debian:12 [amd64])\n"
+    assert INSTALLED.findall(text) == [("libc6", "2.36-9+deb12u14")]
+
+
+def test_every_package_that_an_image_names_is_recorded() -> None:
+    tree = read_tree(ROOT)
+    for suite, names in wanted(load_variants(tree)).items():
+        assert set(names) <= set(debian.recorded(tree, suite)), suite
+
+
+def test_preferences_reach_the_base_by_a_path_of_any_name(tmp_path: Path) -> None:
+    file = tmp_path / "a folder" / "recorded"
+    setup, clean = mmdebstrap.holding(file)
+    words = subprocess.run(["sh", "-c", f"printf '%s\\n' {setup.partition('=')[2]}"], capture_output=True, text=True,
+                           check=True).stdout.splitlines()  # fmt: skip
+    assert words == ["copy-in", str(file), "/etc/apt/preferences.d"]
+    assert clean == '--customize-hook=rm "$1/etc/apt/preferences.d/recorded"'

@@ -93,6 +93,12 @@ class ImageError(DlcError):
     exit_code = 76
 
 
+class RegistryError(DlcError):
+    """A registry cannot be reached, refuses what is asked of it, or serves something else than what was pushed."""
+
+    exit_code = 77
+
+
 class Interrupted(DlcError):  # noqa: N818 (the user's Ctrl-C is no error of the tool)
     """SIGINT or SIGTERM ended the run; nothing half-done is left."""
 

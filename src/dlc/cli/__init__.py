@@ -25,6 +25,7 @@ VERBS = {
     "size": "dlc.cli.size",
     "sbom": "dlc.cli.sbom",
     "diff": "dlc.cli.diff",
+    "push": "dlc.cli.push",
     "docs": "dlc.cli.docs",
     "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",

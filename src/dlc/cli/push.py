@@ -1,0 +1,80 @@
+"""`dlc push`: pushes built images to a registry, by digest, verified, their tags moved last."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from dlc import facts, host
+from dlc import push as pushing
+from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.engine import images
+from dlc.engine.connection import connect
+from dlc.oci_layout import COMPRESSIONS
+from dlc.plan import make_plan
+from dlc.push import Order
+from dlc.registry.destination import Destination, open_destination
+from dlc.tree import find_root, read_tree
+
+HELP = "push built images to a registry, verified there before their tags move"
+EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """GLOB, --to, --compression, --dry-run, --set, --json."""
+    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    parser.add_argument(
+        "--to", required=True, metavar="REGISTRY/REPO|ecr",
+        help="the framework's name is added: registry.example/team/pytorch; ecr: the AWS account's own registry",
+    )  # fmt: skip
+    parser.add_argument("--compression", choices=COMPRESSIONS, default=COMPRESSIONS[0], help="of layers (%(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be pushed where, and push nothing")
+    add_set(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """One image after the other; the first error ends it, and what was pushed before stays."""
+    plan = make_plan(read_tree(find_root()), args.glob, args.sets)
+    engine = connect()
+    refs = pushing.refs_of(plan)
+    keys = images.keys(engine, refs)
+    orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
+    ca = host.secrets(os.environ).get("ca", "").removeprefix("src=")
+    destination = open_destination(args.to, Path(ca) if ca else None)
+    if args.dry_run:
+        _report([_intended(order, destination) for order in orders], destination, args.json, "would be pushed")
+        return 0
+    pushed = []
+    for order in orders:
+        _say(f"{order.id} to {destination.reference(order.framework)}")
+        repository = destination.repository(order.framework, _say)
+        pushed.append(pushing.push(order, repository, engine, args.compression, _say))
+    _report(pushed, destination, args.json, "pushed")
+    return 0
+
+
+def _intended(order: Order, destination: Destination) -> pushing.Pushed:
+    return pushing.Pushed(order.id, destination.name(order.framework), "", order.tags, 0, 0.0)
+
+
+def _say(line: str) -> None:
+    print(f"  {line}", file=sys.stderr, flush=True)
+
+
+def _report(rows: Sequence[pushing.Pushed], destination: Destination, as_json: bool, word: str) -> None:
+    if as_json:
+        print_json([{**asdict(row), "registry": destination.host} for row in rows])
+        return
+    for row in rows:
+        where = f"{destination.host}/{row.repository}"
+        if row.digest:
+            print(f"{row.id}  {row.uploaded / 1e6:.1f} MB in {row.seconds:.0f} s\n  {where}@{row.digest}")
+        else:
+            print(f"{row.id}  {word}")
+        for tag in row.tags:
+            print(f"  {where}:{tag}")

@@ -1,0 +1,1 @@
+"""Talks to container registries: addresses, credentials, requests, and what a repository holds."""

@@ -2,6 +2,8 @@
 # Makes .venv, the tool's own environment, from the hashed requirements.lock; installs Python's packages where apt can.
 set -eu
 cd "$(dirname "$0")/.."
+# Not the Python of an activated .venv, which is about to be removed.
+PATH=$(printf %s "$PATH" | sed "s#$(pwd)/.venv/bin:##g")
 
 find_python() {
     for candidate in python3.13 python3.12 python3.11 python3; do

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from dlc import oci_layout
 from dlc.cache import cache_folder
 from dlc.engine.connection import Engine
-from dlc.errors import EngineError, ImageError, RegistryError
+from dlc.errors import ImageError
 from dlc.plan import Plan
-from dlc.registry.repository import Manifest, Repository, digest_of
+from dlc.registry.repository import Manifest, Repository
 from dlc.tags import tags
+from dlc.verification import Inspected, MismatchError, require_same, verify
 
 Say = Callable[[str], None]
 
@@ -31,7 +31,7 @@ class Order:
     ref: str
     framework: str
     tags: tuple[str, ...]
-    inspected: Mapping[str, Any]
+    inspected: Inspected
 
     @property
     def created(self) -> int:
@@ -51,7 +51,7 @@ class Pushed:
     seconds: float
 
 
-def orders(plan: Plan, inspected: Mapping[str, Mapping[str, Any]], keys: Mapping[str, str]) -> tuple[Order, ...]:
+def orders(plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, str]) -> tuple[Order, ...]:
     """What to push, given what the engine has under each reference: its `inspect` and its content key. Pure.
 
     Raises ImageError for every image that is not there or was built from other sources.
@@ -73,41 +73,28 @@ def orders(plan: Plan, inspected: Mapping[str, Mapping[str, Any]], keys: Mapping
 def push(order: Order, repository: Repository, engine: Engine, compression: str, say: Say) -> Pushed:
     """Push one image; a tag is only moved to what the registry was seen to serve. Raises RegistryError and others."""
     start = time.monotonic()
-    _require_containerd(engine)
     uploaded = 0
-    digest = _there_already(order, repository, compression)
-    if digest is None:
+    manifest = _there_already(order, repository, compression)
+    if manifest is None:
         with tempfile.TemporaryDirectory(prefix="dlc-push-") as folder:
             log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-push.log"
             layout = oci_layout.export(engine, order.ref, order.created, compression, Path(folder), log)
-            _require_same(order, f"{order.ref} as exported", layout.manifest, layout.config())
+            require_same(order.inspected, f"{order.ref} as exported", layout.manifest, layout.config())
             uploaded = _upload(layout, repository, say)
-        digest = layout.manifest.digest
-    manifest = verify(order, repository, digest)
+        manifest = verify(order.inspected, repository, layout.manifest.digest)
     for tag in order.tags:
         _move(repository, tag, manifest)
-    return Pushed(order.id, repository.name, digest, order.tags, uploaded, time.monotonic() - start)
+    seconds = time.monotonic() - start
+    return Pushed(order.id, repository.name, manifest.digest, order.tags, uploaded, seconds)
 
 
-def _require_containerd(engine: Engine) -> None:
-    if not engine.containerd_store:
-        raise EngineError(
-            f"{engine.host or 'the engine'}: expected the containerd image store, found the classic one",
-            'set {"features": {"containerd-snapshotter": true}} in its daemon.json, or use `dlc engine start`',
-        )
-
-
-def _there_already(order: Order, repository: Repository, compression: str) -> str | None:
-    """Digest of this very image under one of its tags, compressed as asked for."""
+def _there_already(order: Order, repository: Repository, compression: str) -> Manifest | None:
+    """This very image under one of its tags, whole and compressed as asked for."""
     for tag in order.tags:
-        manifest = repository.manifest(tag)
-        if manifest is None:
-            continue
-        content = manifest.content
-        if not all(layer["mediaType"].endswith(compression) for layer in content["layers"]):
-            continue
-        if not difference(order.inspected, json.loads(repository.blob(content["config"]["digest"]))):
-            return manifest.digest
+        found = repository.manifest(tag)
+        if found and all(layer["mediaType"].endswith(compression) for layer in found.content["layers"]):
+            with suppress(MismatchError):
+                return verify(order.inspected, repository, found.digest)
     return None
 
 
@@ -126,69 +113,17 @@ def _upload(layout: oci_layout.Layout, repository: Repository, say: Say) -> int:
     return sent
 
 
-def verify(order: Order, repository: Repository, digest: str) -> Manifest:
-    """The manifest that the repository serves under `digest`, after all of it was found to be the built image.
-
-    Raises RegistryError for other bytes, another configuration, and layers that are missing or of another length.
-    """
-    manifest = repository.manifest(digest)
-    if manifest is None or manifest.digest != digest:
-        raise _mismatch(f"{repository.name}@{digest}", digest, manifest.digest if manifest else "no manifest")
-    content = manifest.content
-    config = repository.blob(content["config"]["digest"])
-    if digest_of(config) != content["config"]["digest"]:
-        raise _mismatch(f"{repository.name}: configuration", content["config"]["digest"], digest_of(config))
-    _require_same(order, f"{repository.name}@{digest}", manifest, config)
-    for layer in content["layers"]:
-        size = repository.size(layer["digest"])
-        if size != layer["size"]:
-            raise _mismatch(f"{repository.name}: layer {layer['digest']}", f"{layer['size']} bytes", f"{size}")
-    return manifest
-
-
-def _require_same(order: Order, where: str, manifest: Manifest, config: bytes) -> None:
-    content = json.loads(config)
-    layers = len(manifest.content["layers"])
-    what = difference(order.inspected, content)
-    if layers != len(content["rootfs"]["diff_ids"]):
-        what = f"{layers} layers for {len(content['rootfs']['diff_ids'])} diff ids"
-    if what:
-        raise RegistryError(
-            f"{where}: expected the built image {order.ref}, found another: {what}",
-            f"no tag was moved; dlc build {order.id} and push again",
-        )
-
-
-def difference(inspected: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """In what a configuration is not that of the image that `docker image inspect` describes; empty if in nothing.
-
-    The diff ids are the digests of the uncompressed layers: equal lists, equal content whatever the compression.
-    """
-    if config["rootfs"]["diff_ids"] != inspected["RootFS"]["Layers"]:
-        return "its layers (diff ids)"
-    if config.get("created") != inspected["Created"]:
-        return f"created {config.get('created')}, not {inspected['Created']}"
-    built, found = inspected["Config"], config.get("config", {})
-    for name in ("Env", "Entrypoint", "Cmd", "WorkingDir", "User", "Labels"):
-        if (built.get(name) or None) != (found.get(name) or None):
-            return f"its {name}"
-    return ""
-
-
 def _move(repository: Repository, tag: str, manifest: Manifest) -> None:
     """Make a tag mean the manifest, and see that it does."""
-    served = repository.manifest(tag)
-    if served is None or served.digest != manifest.digest:
+    if _digest(repository, tag) != manifest.digest:
         repository.put_manifest(tag, manifest)
-        served = repository.manifest(tag)
-    if served is None or served.digest != manifest.digest:
-        raise _mismatch(f"{repository.name}:{tag}", manifest.digest, served.digest if served else "no manifest")
+        if (found := _digest(repository, tag)) != manifest.digest:
+            raise MismatchError(f"{repository.name}:{tag}", manifest.digest, found)
 
 
-def _mismatch(where: str, expected: str, found: str) -> RegistryError:
-    return RegistryError(
-        f"{where}: expected {expected}, found {found}", "the registry lost or changed what was pushed: see its storage"
-    )
+def _digest(repository: Repository, tag: str) -> str:
+    found = repository.manifest(tag)
+    return found.digest if found else "no manifest"
 
 
 def refs_of(plan: Plan) -> Sequence[str]:

@@ -13,7 +13,6 @@ from dlc import bake, host
 from dlc.build import run_bake
 from dlc.engine import images
 from dlc.engine.connection import Engine
-from dlc.errors import EngineError
 from dlc.host_inputs import HostInputs
 from dlc.image_archive import Archive, Entry, read
 from dlc.plan import Plan
@@ -43,11 +42,7 @@ def build_from_nothing(
     base file system is made anew. `cached` takes the steps that the engine still has instead. Needs the image's
     size in TMPDIR. Raises EngineError for an engine without the containerd image store, and as `build` does.
     """
-    if not engine.containerd_store:
-        raise EngineError(
-            f"{engine.host or 'the engine'}: expected the containerd image store, found the classic one",
-            'set {"features": {"containerd-snapshotter": true}} in its daemon.json, or use `dlc engine start`',
-        )
+    engine.require_containerd_store()
     with tempfile.TemporaryDirectory(prefix="dlc-rebuild-") as name:
         folder = Path(name)
         inputs = host.collect(plan, root, folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,10 +12,10 @@ from dlc import facts, host
 from dlc import push as pushing
 from dlc.cli.arguments import add_json, add_set, print_json
 from dlc.engine import images
-from dlc.engine.connection import connect
+from dlc.engine.connection import Engine, connect
 from dlc.oci_layout import COMPRESSIONS
 from dlc.plan import make_plan
-from dlc.push import Order
+from dlc.push import Order, Pushed
 from dlc.registry.destination import Destination, open_destination
 from dlc.tree import find_root, read_tree
 
@@ -41,40 +40,43 @@ def run(args: argparse.Namespace) -> int:
     """One image after the other; the first error ends it, and what was pushed before stays."""
     plan = make_plan(read_tree(find_root()), args.glob, args.sets)
     engine = connect()
+    engine.require_containerd_store()
     refs = pushing.refs_of(plan)
     keys = images.keys(engine, refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
     ca = host.secrets(os.environ).get("ca", "").removeprefix("src=")
     destination = open_destination(args.to, Path(ca) if ca else None)
-    if args.dry_run:
-        _report([_intended(order, destination) for order in orders], destination, args.json, "would be pushed")
-        return 0
-    pushed = []
+    rows = []
     for order in orders:
-        _say(f"{order.id} to {destination.reference(order.framework)}")
-        repository = destination.repository(order.framework, _say)
-        pushed.append(pushing.push(order, repository, engine, args.compression, _say))
-    _report(pushed, destination, args.json, "pushed")
+        row = _intended(order, destination) if args.dry_run else _push(order, destination, engine, args.compression)
+        rows.append(row)
+        if not args.json:
+            print(as_text(row, destination.host), flush=True)
+    if args.json:
+        print_json([{"registry": destination.host, **asdict(row)} for row in rows])
     return 0
 
 
-def _intended(order: Order, destination: Destination) -> pushing.Pushed:
-    return pushing.Pushed(order.id, destination.name(order.framework), "", order.tags, 0, 0.0)
+def _push(order: Order, destination: Destination, engine: Engine, compression: str) -> Pushed:
+    _say(f"{order.id} to {destination.reference(order.framework)}")
+    repository = destination.repository(order.framework, _say)
+    return pushing.push(order, repository, engine, compression, _say)
+
+
+def _intended(order: Order, destination: Destination) -> Pushed:
+    """What the push would report; the digest is only known once the layers are compressed."""
+    return Pushed(order.id, destination.name(order.framework), "", order.tags, 0, 0.0)
 
 
 def _say(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
 
-def _report(rows: Sequence[pushing.Pushed], destination: Destination, as_json: bool, word: str) -> None:
-    if as_json:
-        print_json([{**asdict(row), "registry": destination.host} for row in rows])
-        return
-    for row in rows:
-        where = f"{destination.host}/{row.repository}"
-        if row.digest:
-            print(f"{row.id}  {row.uploaded / 1e6:.1f} MB in {row.seconds:.0f} s\n  {where}@{row.digest}")
-        else:
-            print(f"{row.id}  {word}")
-        for tag in row.tags:
-            print(f"  {where}:{tag}")
+def as_text(row: Pushed, host: str) -> str:
+    """The image's id and what happened, then every reference that means it now."""
+    where = f"{host}/{row.repository}"
+    tags = [f"  {where}:{tag}" for tag in row.tags]
+    if not row.digest:
+        return "\n".join([f"{row.id}  would be pushed", *tags])
+    what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there"
+    return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", *tags])

@@ -31,6 +31,14 @@ class Engine:
         """What a docker client needs in its environment to reach this engine."""
         return {"DOCKER_HOST": self.host} if self.host else {}
 
+    def require_containerd_store(self) -> None:
+        """Raise EngineError for the classic store, which keeps no manifests and exports no OCI layouts."""
+        if not self.containerd_store:
+            raise EngineError(
+                f"{self.host or 'the engine'}: expected the containerd image store, found the classic one",
+                'set {"features": {"containerd-snapshotter": true}} in its daemon.json, or use `dlc engine start`',
+            )
+
 
 def connect(start: bool = True) -> Engine:
     """Return an engine that answers, starting the embedded one when `start` allows. Raises EngineError."""

@@ -10,7 +10,7 @@ from dlc.registry import credentials
 from dlc.registry.address import Address, parse
 from dlc.registry.credentials import Credentials
 from dlc.registry.repository import Repository
-from dlc.registry.transport import Transport
+from dlc.registry.session import Session
 
 ECR = "ecr"
 ECR_PATH = "dlc"
@@ -42,7 +42,7 @@ class Destination:
         """A client for that repository, which is made where it has to be."""
         name = self.name(framework)
         self.prepare(name)
-        return Repository(Transport(self.address.url, name, self.credentials, self.ca), name, say)
+        return Repository(Session(self.address.url, name, self.credentials, self.ca), name, say)
 
 
 def open_destination(to: str, ca: Path | None) -> Destination:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.errors import RegistryError
-from dlc.registry.transport import TransientError, Transport
+from dlc.registry.http_request import TransientError
+from dlc.registry.session import Session
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; within a minute a registry that is restarted is back
@@ -44,13 +45,13 @@ class Repository:
 
     def __init__(
         self,
-        transport: Transport,
+        session: Session,
         name: str,
         say: Callable[[str], None] = lambda _: None,
         sleep: Callable[[float], None] = time.sleep,
     ):
         self.name = name
-        self._transport = transport
+        self._session = session
         self._say = say
         self._sleep = sleep
 
@@ -58,7 +59,7 @@ class Repository:
         """The manifest of an image under a tag or a digest, None where there is none."""
         headers = {"Accept": ", ".join(KINDS)}
         answer = self._retry(
-            lambda: self._transport.send("GET", self._path("manifests", reference), headers=headers, accept=(200, 404))
+            lambda: self._session.send("GET", self._path("manifests", reference), headers=headers, accept=(200, 404))
         )
         kind = answer.headers.get_content_type()
         return Manifest(answer.body, kind) if answer.status == 200 and kind in KINDS else None
@@ -67,15 +68,16 @@ class Repository:
         """Store a manifest by its digest, or make a tag mean it."""
         headers = {"Content-Type": manifest.kind}
         path = self._path("manifests", reference)
-        self._retry(lambda: self._transport.send("PUT", path, body=manifest.data, headers=headers, accept=(201, 202)))
+        self._retry(lambda: self._session.send("PUT", path, body=manifest.data, headers=headers, accept=(201, 202)))
 
-    def blob(self, digest: str) -> bytes:
-        """A small blob, such as a configuration, as the registry serves it; not checked against its digest."""
-        return self._retry(lambda: self._transport.send("GET", self._path("blobs", digest))).body
+    def blob(self, digest: str) -> bytes | None:
+        """A small blob, such as a configuration, as the registry serves it: not checked against its digest."""
+        answer = self._retry(lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, 404)))
+        return answer.body if answer.status == 200 else None
 
     def size(self, digest: str) -> int | None:
         """Bytes of a blob that the repository has, else None."""
-        answer = self._retry(lambda: self._transport.send("HEAD", self._path("blobs", digest), accept=(200, 404)))
+        answer = self._retry(lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, 404)))
         return int(answer.headers.get("Content-Length", "-1")) if answer.status == 200 else None
 
     def upload(self, path: Path, digest: str) -> None:
@@ -83,13 +85,13 @@ class Repository:
         self._retry(lambda: self._upload(path, digest))
 
     def _upload(self, path: Path, digest: str) -> None:
-        opened = self._transport.send("POST", self._path("blobs", "uploads/"), body=b"", accept=(202,))
+        opened = self._session.send("POST", self._path("blobs", "uploads/"), body=b"", accept=(202,))
         location = opened.headers.get("Location")
         if not location:
             raise RegistryError(f"{self.name}: expected a Location for the upload, found none")
         joint = "&" if urllib.parse.urlsplit(location).query else "?"
         url = f"{location}{joint}{urllib.parse.urlencode({'digest': digest})}"
-        self._transport.send("PUT", url, body=path, accept=(201, 202, 204))
+        self._session.send("PUT", url, body=path, accept=(201, 202, 204))
 
     def _path(self, kind: str, reference: str) -> str:
         return f"/v2/{self.name}/{kind}/{reference}"

@@ -12,8 +12,8 @@ from dlc.engine import packages
 from dlc.engine.connection import Engine, find
 from dlc.errors import EngineError
 from dlc.host import secrets
-from dlc.lock import local_wheel_folders
 from dlc.process import run
+from dlc.wheel_folders import local_wheel_folders
 
 FREE_GB = 20.0  # two CPU images, their layers in the build cache, and the wheels
 MEMORY_GB = 4.0

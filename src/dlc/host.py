@@ -14,9 +14,9 @@ from uv import find_uv_bin
 from dlc import debian, rootfs
 from dlc.errors import LockError
 from dlc.host_inputs import HostInputs
-from dlc.lock import local_wheel_folders
 from dlc.plan import Plan
 from dlc.variant import normal_name
+from dlc.wheel_folders import local_wheel_folders
 
 PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "FTP_PROXY", "ALL_PROXY")
 CA_VARIABLES = ("DLC_CA_BUNDLE", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,12 @@ from tempfile import NamedTemporaryFile
 
 from uv import find_uv_bin
 
+from dlc import wheel_size
 from dlc.errors import LockError
+from dlc.locked import header
 from dlc.process import Completed, run
 from dlc.variant import normal_name
+from dlc.wheel_folders import local_wheel_folders
 
 # A requirement line and the indented lines (hashes) that continue it.
 ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==.*(?:\n +.*)*", re.MULTILINE)
@@ -32,7 +34,7 @@ class LockRequest:
     compiled: tuple[str, ...]  # names of packages that are compiled against the framework
     python: str  # as in 3.11
     glibc: str  # as in 2.36: the newest wheels that the base's C library can load
-    header: str  # first line of every file: says what the lock was made from
+    digest: str  # of what the lock is made from, as the first line of each file records it
 
 
 def write(request: LockRequest, folder: Path) -> list[str]:
@@ -43,9 +45,10 @@ def write(request: LockRequest, folder: Path) -> list[str]:
     whole = _resolve(request, [*request.framework, *request.training], None)
     part = _resolve(request, list(request.framework), whole)
     texts = split(whole, {"framework": names(part), "source": request.source, "compiled": request.compiled})
+    sizes = measure(request, whole)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (folder / name).write_text(f"{request.header}\n{text}")
+        (folder / name).write_text(header(request.digest, sum(sizes[package] for package in names(text))) + text)
     return names(whole)
 
 
@@ -66,30 +69,32 @@ def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {name: "\n".join(entries) + "\n" if entries else "" for name, entries in texts.items()}
 
 
-def local_wheel_folders() -> list[Path]:
-    """The user's local wheel folders, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
-    words = os.environ.get("UV_FIND_LINKS", "").split(",") + os.environ.get("PIP_FIND_LINKS", "").split()
-    folders = [
-        Path(word.removeprefix("file://")) for word in words if word and "://" not in word.removeprefix("file://")
-    ]
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+def measure(request: LockRequest, lock: str) -> dict[str, int]:
+    """Normal package name -> bytes of its file, for every package of a lock. Raises LockError."""
+    argv = [*_arguments(request), "--no-deps", "--format", "pylock.toml"]
+    return wheel_size.sizes(_answer(argv, _pins(lock), None))
 
 
 def _resolve(request: LockRequest, requirements: Sequence[str], constraints: str | None) -> str:
     """One run of `uv pip compile`; the text of the lock without comments."""
-    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--generate-hashes", "--no-header", "--no-annotate"]
-    argv += [
-        "--python-version",
-        request.python,
-        "--python-platform",
-        f"x86_64-manylinux_{request.glibc.replace('.', '_')}",
-    ]
+    return _answer([*_arguments(request), "--generate-hashes"], requirements, constraints)
+
+
+def _arguments(request: LockRequest) -> list[str]:
+    """The command of every resolution for this image."""
+    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate"]
+    argv += ["--python-version", request.python]
+    argv += ["--python-platform", f"x86_64-manylinux_{request.glibc.replace('.', '_')}"]
     # A package without a wheel would bring a compiler into the image: it must be named as such.
     argv += ["--only-binary", ":all:"]
     for name in (*request.source, *request.compiled):
         argv += ["--no-binary", name]
     for folder in local_wheel_folders():
         argv += ["--find-links", str(folder)]
+    return argv
+
+
+def _answer(argv: Sequence[str], requirements: Sequence[str], constraints: str | None) -> str:
     done = _compile(argv, requirements, constraints)
     if done.returncode:
         raise LockError(
@@ -98,15 +103,19 @@ def _resolve(request: LockRequest, requirements: Sequence[str], constraints: str
     return done.stdout
 
 
+def _pins(lock: str) -> list[str]:
+    """`name==version` of every entry."""
+    return re.findall(r"^[A-Za-z0-9][^ \\\n]*==[^ \\\n]+", lock, re.MULTILINE)
+
+
 def _compile(argv: Sequence[str], requirements: Sequence[str], constraints: str | None) -> Completed:
     """Constraints travel as requirements would, through a file that lives as long as the call."""
     environment = {"UV_NO_CONFIG": "1"}
     text = "\n".join(requirements)
     if constraints is None:
         return run(argv, stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS)
-    pins = re.findall(r"^[A-Za-z0-9][^ \\\n]*==[^ \\\n]+", constraints, re.MULTILINE)
     with NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(pins))
+        file.write("\n".join(_pins(constraints)))
         file.flush()
         return run(
             [*argv, "--constraint", file.name], stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS

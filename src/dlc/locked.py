@@ -13,7 +13,19 @@ from dlc.variant import Variant, normal_name
 FILES = ("framework.txt", "training.txt", "source.txt", "compiled.txt")
 # First line of every lock file; the digest is Variant.lock_digest().
 HEADER = "# dlc-lock-input: "
+# Second line: how many bytes the files are that the entries name, as they are downloaded.
+BYTES = "# dlc-lock-bytes: "
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+)", re.MULTILINE)
+
+
+def header(digest: str, size: int) -> str:
+    """The first two lines of a lock file."""
+    return f"{HEADER}{digest}\n{BYTES}{size}\n"
+
+
+def download_bytes(tree: Tree, folder: str) -> int:
+    """What all packages of a lock folder are to download, in bytes."""
+    return sum(int(text(tree, f"{folder}/{name}").splitlines()[1].removeprefix(BYTES)) for name in FILES)
 
 
 def versions(lock: str) -> dict[str, str]:
@@ -62,7 +74,9 @@ def staleness(tree: Tree, variant: Variant) -> str:
         path = f"{variant.lock_folder}/{name}"
         if name not in present:
             return f"{path}: expected this file, found none"
-        recorded = text(tree, path).partition("\n")[0]
+        recorded, size = [*text(tree, path).splitlines(), "", ""][:2]
         if recorded != HEADER + variant.lock_digest():
             return f"{path}:1: stale: expected {HEADER + variant.lock_digest()!r}, found {recorded[:100]!r}"
+        if not re.fullmatch(BYTES + r"\d+", size):
+            return f"{path}:2: stale: expected {BYTES + 'NUMBER'!r}, found {size[:100]!r}"
     return ""

@@ -6,7 +6,6 @@ import argparse
 
 from dlc import lock
 from dlc.cli.arguments import add_set
-from dlc.locked import HEADER
 from dlc.matrix import load_variants
 from dlc.tree import find_root, read_tree
 
@@ -31,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
             compiled=variant.compiled,
             python=variant.settings.python,
             glibc=lock.SUITE_GLIBC[variant.suite],
-            header=HEADER + variant.lock_digest(),
+            digest=variant.lock_digest(),
         )
         names = lock.write(request, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {len(names)} packages")

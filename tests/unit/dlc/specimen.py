@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlc.locked import FILES, HEADER
+from dlc.locked import FILES, header
 from dlc.matrix import load_variants
 from dlc.tree import SourceFile, Tree
 
@@ -109,7 +109,7 @@ def locked(tree: Tree) -> Tree:
         lists = {"framework.txt": variant.framework_requirements, "training.txt": variant.training_requirements}
         for name in FILES:
             lines = [
-                HEADER + variant.lock_digest(),
+                header(variant.lock_digest(), 1000).rstrip(),
                 *(f"{pin} \\\n    --hash=sha256:00" for pin in lists.get(name, ())),
             ]
             files[f"{variant.lock_folder}/{name}"] = SourceFile(("\n".join(lines) + "\n").encode())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlc.errors import LockError
-from dlc.locked import FILES, HEADER
+from dlc.locked import FILES, header
 from dlc.matrix import load_variants
 from dlc.plan import make_plan
 from dlc.tree import FOLDERS, find_root, read_tree
@@ -48,7 +48,7 @@ def write_lock(root: Path, identifier: str) -> None:
     folder.mkdir(parents=True)
     for name in FILES:
         pins = variant.framework_requirements if name == "framework.txt" else ()
-        (folder / name).write_text("\n".join([HEADER + variant.lock_digest(), *pins, ""]))
+        (folder / name).write_text(header(variant.lock_digest(), 0) + "\n".join([*pins, ""]))
 
 
 def test_a_new_framework_version_is_one_yaml_and_its_lock(tmp_path: Path) -> None:

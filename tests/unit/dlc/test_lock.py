@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.lock import local_wheel_folders, names, split
+from dlc.lock import names, split
+from dlc.wheel_folders import local_wheel_folders
 
 LOCK = """\
 my-pkg==1.0 \\

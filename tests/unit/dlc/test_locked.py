@@ -6,7 +6,17 @@ import pytest
 from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen, unlocked
 
 from dlc.errors import LockError
-from dlc.locked import FILES, HEADER, locked_versions, require_fresh, staleness, versions
+from dlc.locked import (
+    BYTES,
+    FILES,
+    HEADER,
+    download_bytes,
+    header,
+    locked_versions,
+    require_fresh,
+    staleness,
+    versions,
+)
 from dlc.matrix import load_variants
 from dlc.plan import make_plan
 from dlc.tree import Tree
@@ -53,6 +63,19 @@ def test_a_lock_with_another_first_line_is_stale(name: str, text: str) -> None:
     assert TENSORFLOW_ID not in message
 
 
+@pytest.mark.parametrize("line", ["", "torch==2.13.0", f"{BYTES}many", f"{BYTES}-1"])
+def test_a_lock_that_does_not_say_how_large_it_is_is_stale(line: str) -> None:
+    tree = specimen()
+    first = tree[f"{FOLDER}/framework.txt"].data.decode().partition("\n")[0]
+    message = stale(changed(tree, f"{FOLDER}/framework.txt", f"{first}\n{line}\n"))
+    assert f"{FOLDER}/framework.txt:2: stale: expected '{BYTES}NUMBER'" in message
+
+
+def test_the_download_is_what_all_files_of_a_lock_say() -> None:
+    tree = changed(specimen(), f"{FOLDER}/source.txt", header("sha256:00", 5_000_000_000))
+    assert download_bytes(tree, FOLDER) == 5_000_003_000
+
+
 def test_a_changed_requirement_makes_its_own_lock_stale_and_no_other() -> None:
     tree = changed(specimen(), PYTORCH_PATH, PYTORCH.replace("2.13.0+cpu", "2.13.1+cpu"))
     message = stale(tree)
@@ -76,6 +99,6 @@ def test_the_versions_of_an_image_are_those_of_all_its_files() -> None:
 
 def test_a_lock_that_lacks_the_framework_itself_is_an_error() -> None:
     tree = specimen()
-    first = tree[f"{FOLDER}/framework.txt"].data.decode().partition("\n")[0]
+    first = "\n".join(tree[f"{FOLDER}/framework.txt"].data.decode().splitlines()[:2])
     with pytest.raises(LockError, match=r"framework.txt: expected torch==2.13.0\+cpu, found no torch"):
         make_plan(changed(tree, f"{FOLDER}/framework.txt", f"{first}\nnumpy==2.4.6\n"))

@@ -1,0 +1,157 @@
+"""dlc.push, dlc.tags, dlc.verification: what is pushed under which names, and what counts as the built image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from specimen import TENSORFLOW_ID, TORCH_ID, specimen
+
+from dlc import oci_layout
+from dlc.cli.push import as_text
+from dlc.engine.images import KEY_LABEL
+from dlc.errors import ImageError
+from dlc.plan import make_plan
+from dlc.push import Pushed, orders, refs_of
+from dlc.registry.repository import KINDS, Manifest
+from dlc.tags import tags
+from dlc.verification import MismatchError, difference, require_same
+
+LABELS = {
+    "org.dlc.id": TORCH_ID,
+    "org.dlc.framework": "pytorch",
+    "org.dlc.framework.version": "2.13.0+cpu",
+    "org.dlc.os": "debian-bookworm",
+    "org.opencontainers.image.created": "2026-11-20T12:00:00Z",
+    KEY_LABEL: "0123456789abcdef" * 4,
+}
+DIFF_IDS = [f"sha256:{digit * 64}" for digit in "12"]
+CONFIG: Mapping[str, Any] = {
+    "created": "2026-11-20T12:00:00Z",
+    "config": {"Env": ["PATH=/opt/venv/bin"], "Entrypoint": ["tini"], "WorkingDir": "/", "Labels": LABELS},
+    "rootfs": {"type": "layers", "diff_ids": DIFF_IDS},
+}
+INSPECTED: Mapping[str, Any] = {
+    "Created": "2026-11-20T12:00:00Z",
+    "Config": {**CONFIG["config"], "Cmd": None, "User": "", "Hostname": ""},
+    "RootFS": {"Type": "layers", "Layers": DIFF_IDS},
+}
+
+
+def manifest_of(layers: int) -> Manifest:
+    return Manifest(json.dumps({"layers": [{}] * layers}).encode(), KINDS[0])
+
+
+def test_tags_name_key_then_day_then_what_moves() -> None:
+    stem = "2.13.0-training-cpu-py311-bookworm"
+    assert tags("dlc/pytorch:x", LABELS) == (f"{stem}-0123456789ab", f"{stem}-20261120", stem)
+
+
+@pytest.mark.parametrize(
+    ("system", "part"),
+    [
+        ("debian-trixie", "trixie"),
+        ("debian:12", "debian-12"),
+        ("ubuntu:24.04", "ubuntu-24.04"),
+        ("registry.example:5000/base/Debian:12@sha256:ab", "debian-12"),
+    ],
+)
+def test_base_that_the_user_named_is_in_the_tag_without_its_registry(system: str, part: str) -> None:
+    assert tags("r", {**LABELS, "org.dlc.os": system})[2] == f"2.13.0-training-cpu-py311-{part}"
+
+
+def test_tags_of_a_very_long_base_name_keep_the_content_key_and_a_legal_length() -> None:
+    found = tags("r", {**LABELS, "org.dlc.os": "base" * 60})
+    assert found[0].endswith("-0123456789ab")
+    assert [len(tag) <= 128 for tag in found] == [True] * 3
+
+
+@pytest.mark.parametrize("name", [name for name in LABELS if name != "org.dlc.framework"])
+def test_image_without_a_label_that_its_tags_come_from_is_named(name: str) -> None:
+    with pytest.raises(ImageError, match=rf"dlc/pytorch:x: expected the label {name}"):
+        tags("dlc/pytorch:x", {key: value for key, value in LABELS.items() if key != name})
+
+
+def test_order_takes_framework_tags_and_time_from_the_built_image() -> None:
+    plan = make_plan(specimen(), [TORCH_ID])
+    [ref] = refs_of(plan)
+    [order] = orders(plan, {ref: INSPECTED}, {ref: plan.target(TORCH_ID).key})
+    assert (order.id, order.ref, order.framework) == (TORCH_ID, ref, "pytorch")
+    assert order.tags == tags(ref, LABELS)
+    assert order.created == 1795176000
+
+
+def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> None:
+    plan = make_plan(specimen())
+    torch = plan.target(TORCH_ID).tags[0]
+    with pytest.raises(ImageError) as caught:
+        orders(plan, {torch: INSPECTED}, {torch: "older"})
+    assert caught.value.exit_code == 76
+    assert f"{TORCH_ID}: expected an image built from these sources, found: {torch} was built from older" in str(
+        caught.value
+    )
+    assert f"{TENSORFLOW_ID}: " in caught.value.message
+    assert caught.value.remedy == f"dlc build {TORCH_ID} {TENSORFLOW_ID}"
+
+
+def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer() -> None:
+    assert difference(INSPECTED, CONFIG) == ""
+    require_same(INSPECTED, "team/pytorch", manifest_of(2), json.dumps(CONFIG).encode())
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"rootfs": {"diff_ids": DIFF_IDS[::-1]}}, "its layers"),
+        ({"rootfs": {"diff_ids": DIFF_IDS[:1]}}, "its layers"),
+        ({"created": "2026-11-21T00:00:00Z"}, "its date"),
+        ({"config": {**CONFIG["config"], "Env": []}}, "its Env"),
+        ({"config": {**CONFIG["config"], "Entrypoint": ["sh"]}}, "its Entrypoint"),
+        ({"config": {**CONFIG["config"], "User": "nobody"}}, "its User"),
+        ({"config": {**CONFIG["config"], "Labels": {}}}, "its Labels"),
+    ],
+)
+def test_any_difference_from_the_built_image_is_found_and_named(changed: Mapping[str, Any], what: str) -> None:
+    assert what in difference(INSPECTED, {**CONFIG, **changed})
+
+
+def test_manifest_with_another_number_of_layers_is_no_image_of_this_configuration() -> None:
+    with pytest.raises(MismatchError, match="expected a layer for each of 2 diff ids, found 3") as caught:
+        require_same(INSPECTED, "team/pytorch", manifest_of(3), json.dumps(CONFIG).encode())
+    assert caught.value.exit_code == 77
+
+
+def test_export_adds_nothing_to_the_image_and_compresses_every_layer(tmp_path: Any) -> None:
+    [target] = oci_layout.bake_file("dlc/pytorch:x", 1795176000, "zstd", tmp_path)["target"].values()
+    assert target["dockerfile-inline"] == "FROM built\n"
+    assert target["contexts"] == {"built": "docker-image://dlc/pytorch:x"}
+    assert target["args"] == {"SOURCE_DATE_EPOCH": "1795176000"}
+    assert target["output"][0].endswith("compression=zstd,force-compression=true")
+
+
+def test_layout_gives_its_layers_before_the_configuration_that_lists_them(tmp_path: Any) -> None:
+    digests = [f"sha256:{digit * 64}" for digit in "abc"]
+    layers = [{"digest": digest} for digest in digests[:2]]
+    data = json.dumps({"layers": layers, "config": {"digest": digests[2]}}).encode()
+    manifest = Manifest(data, KINDS[0])
+    folder = tmp_path / "blobs/sha256"
+    folder.mkdir(parents=True)
+    (folder / manifest.digest.removeprefix("sha256:")).write_bytes(data)
+    (folder / ("c" * 64)).write_text("{}")
+    index = {"manifests": [{"mediaType": KINDS[0], "digest": manifest.digest}]}
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    layout = oci_layout.read(tmp_path)
+    assert [digest for digest, _ in layout.blobs()] == digests
+    assert layout.config() == b"{}"
+
+
+def test_report_names_the_digest_and_every_tag_with_the_registry() -> None:
+    row = Pushed("id", "team/pytorch", "sha256:ab", ("1-key", "1"), 2_000_000, 3.2)
+    assert as_text(row, "registry.example").splitlines() == [
+        "id  2.0 MB sent in 3 s",
+        "  registry.example/team/pytorch@sha256:ab",
+        "  registry.example/team/pytorch:1-key",
+        "  registry.example/team/pytorch:1",
+    ]

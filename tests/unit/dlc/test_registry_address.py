@@ -1,0 +1,47 @@
+"""dlc.registry.address: where `--to` leads, and when without TLS."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc.errors import UsageError
+from dlc.registry.address import is_loopback, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "path", "url"),
+    [
+        ("registry.example/team", "registry.example", "team", "https://registry.example"),
+        ("registry.example:5000/a/b-c", "registry.example:5000", "a/b-c", "https://registry.example:5000"),
+        ("docker.io/team", "docker.io", "team", "https://registry-1.docker.io"),
+        ("localhost/x", "localhost", "x", "http://localhost"),
+        ("127.0.0.1:5000/x", "127.0.0.1:5000", "x", "http://127.0.0.1:5000"),
+        ("[::1]:5000/x", "[::1]:5000", "x", "http://[::1]:5000"),
+        ("10.0.0.1:5000/x", "10.0.0.1:5000", "x", "https://10.0.0.1:5000"),
+    ],
+)
+def test_address_is_read_as_docker_reads_it(text: str, host: str, path: str, url: str) -> None:
+    address = parse(text)
+    assert (address.host, address.path, address.url) == (host, path, url)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "team", "team/pytorch", "registry.example", "registry.example/", "registry.example/Team",
+     "registry.example/team:tag", "registry.example/team@sha256:00", "https://registry.example/team",
+     "registry.example//team", "registry.example/../team", "ecr/"],
+)  # fmt: skip
+def test_text_that_is_no_address_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match="expected REGISTRY/REPO, such as ") as caught:
+        parse(text)
+    assert caught.value.exit_code == 64
+
+
+@pytest.mark.parametrize("host", ["127.1.2.3", "127.0.0.1:1", "localhost:5000", "[::1]", "[::1]:5000"])
+def test_loopback_needs_no_certificate(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["", "10.0.0.1", "127.0.0.1.example", "localhost.example", "[2001:db8::1]:5000"])
+def test_every_other_host_needs_one(host: str) -> None:
+    assert not is_loopback(host)

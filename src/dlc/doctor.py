@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.cache import engine_folder
+from dlc.disk import GB, data_folder, predict
 from dlc.engine import packages
 from dlc.engine.connection import Engine, find
-from dlc.errors import EngineError
+from dlc.engine.images import keys
+from dlc.errors import DlcError, EngineError
 from dlc.host import secrets
+from dlc.plan import Plan, make_plan
 from dlc.process import run
+from dlc.tree import Tree, find_root, read_tree
 from dlc.wheel_folders import local_wheel_folders
 
-FREE_GB = 20.0  # two CPU images, their layers in the build cache, and the wheels
-MEMORY_GB = 4.0
+# Of one image while it is built: each core compiles Horovod, and the rest of the build is small beside it.
+MEMORY_PER_CORE_GB = 1.0
 
 
 @dataclass(frozen=True)
@@ -31,17 +35,30 @@ class Finding:
 
 def examine() -> list[Finding]:
     """All findings, in the order in which a build needs the things."""
-    return [*_engine(), _base(), _disk(), _memory(), _certificates(), _wheels()]
-
-
-def _engine() -> list[Finding]:
     try:
         engine = find()
     except EngineError as error:
-        return [Finding("engine", "bad", error.message, error.remedy)]
+        return [Finding("engine", "bad", error.message, error.remedy), *_host(None)]
     if engine is None:
-        return [_startable()]
-    return [Finding("engine", "ok", f"{engine.version} ({engine.origin})"), _store(engine), _buildx(engine)]
+        return [_startable(), *_host(None)]
+    return [Finding("engine", "ok", f"{engine.version} ({engine.origin})"), _store(engine), _buildx(engine),
+            *_host(engine)]  # fmt: skip
+
+
+def _host(engine: Engine | None) -> list[Finding]:
+    tree, plan = _family()
+    existing = keys(engine, [tag for target in plan.targets for tag in target.tags]) if engine and plan else {}
+    missing = plan.without([name for name in plan.selected if plan.target(name).tags[0] in existing]) if plan else None
+    return [_base(), _disk(engine, missing, tree), _memory(missing), _certificates(), _wheels()]
+
+
+def _family() -> tuple[Tree, Plan | None]:
+    """Every image of the checkout, none where there is no checkout or its files do not fit."""
+    try:
+        tree = read_tree(find_root())
+        return tree, make_plan(tree)
+    except DlcError:
+        return {}, None
 
 
 def _startable() -> Finding:
@@ -74,22 +91,35 @@ def _base() -> Finding:
     return Finding("base image", "note", "mmdebstrap will be installed")
 
 
-def _disk() -> Finding:
-    folder = engine_folder()
+def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
+    folder = (data_folder(engine) if engine else None) or engine_folder()
     while not folder.exists():
         folder = folder.parent
-    free = shutil.disk_usage(folder).free / 1e9
-    level = "ok" if free >= FREE_GB else "bad"
-    remedy = "" if level == "ok" else f"free {FREE_GB:.0f} GB, or set DLC_ENGINE_DIR to a roomier disk"
-    return Finding("disk", level, f"{free:.0f} GB free at {folder}", remedy)
+    free = shutil.disk_usage(folder).free
+    found = f"{free / GB:.0f} GB free at {folder}"
+    if missing is None:
+        return Finding("disk", "note", f"{found}; what images take is not known: no checkout that can be planned")
+    prediction = predict(missing, tree, (), containerd_store=engine is None or engine.containerd_store)
+    wanted = f"the {len(prediction.images)} images that are not built take {prediction.total / GB:.0f} GB"
+    if free >= prediction.total:
+        return Finding("disk", "ok", f"{found}; {wanted}")
+    smallest = min(prediction.images.values()) + prediction.work
+    remedy = "build some of them, free space (docker builder prune), or set DLC_ENGINE_DIR to a roomier disk"
+    return Finding("disk", "bad" if free < smallest else "note", f"{found}; {wanted}", remedy)
 
 
-def _memory() -> Finding:
+def _memory(missing: Plan | None) -> Finding:
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) / 1e6
-    level = "ok" if available >= MEMORY_GB else "bad"
-    remedy = "" if level == "ok" else f"free {MEMORY_GB:.0f} GB"
-    return Finding("memory", level, f"{available:.0f} GB available", remedy)
+    each = MEMORY_PER_CORE_GB * (os.cpu_count() or 1)
+    together = len(missing.selected) if missing else 1
+    found = f"{available:.0f} GB available; an image takes up to {each:.0f} GB while it is built"
+    if available < each:
+        return Finding("memory", "bad", found, f"free {each:.0f} GB")
+    if available < each * together:
+        fit = int(available / each)
+        return Finding("memory", "note", f"{found}, {together} are not built", f"build at most {fit} at a time")
+    return Finding("memory", "ok", found)
 
 
 def _certificates() -> Finding:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dlc import build, host
+from dlc import build, disk, host
 from dlc.cache import cache_folder
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
@@ -27,16 +27,18 @@ SHOWN_WIDTH = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Selectors, --set and --json."""
+    """Selectors, --set, --no-disk-check and --json."""
     parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting")
+    parser.add_argument("--no-disk-check", action="store_true", help="start even where the disk seems too small")
     parser.add_argument("--json", action="store_true", help="print the results as JSON; progress goes to stderr")
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
     root = find_root()
-    plan = make_plan(read_tree(root), args.glob, args.set)
+    tree = read_tree(root)
+    plan = make_plan(tree, args.glob, args.set)
     engine = connect()
     existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
     decisions = plan.decisions(existing)
@@ -44,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     remaining = plan.without(skipped)
     seconds = 0.0
     if remaining.selected:
+        if not args.no_disk_check and (folder := disk.data_folder(engine)):
+            disk.require_room(disk.predict(remaining, tree, existing, containerd_store=engine.containerd_store), folder)
         revision, epoch = build.revision_and_epoch(root)
         inputs = host.collect(remaining, root, cache_folder())
         log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-build.log"

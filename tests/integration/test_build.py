@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,36 +16,22 @@ import pytest
 
 from dlc import debian, rootfs
 from dlc.cache import cache_folder
-from dlc.tree import find_root, read_tree
-from harness.engine import connect, docker
+from dlc.tree import read_tree
+from harness import toy
+from harness.engine import docker
+from harness.toy import command, dlc, environment, make_checkout
 
 pytestmark = pytest.mark.integration
 
-REF = "dlc-toy/toy:1.17-training-cpu-py311"
-SPEC = """\
-framework: toy
-version: "1.17"
-job: training
-packages: {framework: [six==1.17.0], training: [], source: [], compiled: []}
-repository: dlc-toy
-variants:
-  - {device: cpu, python: "3.11"}
-"""
-BUILD_SECONDS = 300
+REPOSITORY = "dlc-toy"
+REF = toy.ref(REPOSITORY)
 
 
 @pytest.fixture(scope="module")
 def checkout(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the sources with one more framework: a buildspec, a Dockerfile and a lock that dlc itself resolves."""
     root = tmp_path_factory.mktemp("checkout")
-    for folder in ("buildspec", "docker", "src/entrypoint"):
-        shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (root / "buildspec/toy").mkdir()
-    (root / "buildspec/toy/1.17-training.yml").write_text(SPEC)
-    (root / "docker/toy").mkdir()
-    shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")
-    locked = dlc(root, "lock", "toy-*")
-    assert locked.returncode == 0, locked.stderr
+    make_checkout(root, REPOSITORY)
     yield root
     docker("image", "rm", "--force", REF, check=False)
 
@@ -57,21 +41,6 @@ def built(checkout: Path) -> Path:
     done = dlc(checkout, "build", "toy-*")
     assert done.returncode == 0, done.stderr
     return checkout
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "dlc", *words]
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, **connect().environment, **more}
-
-
-def dlc(root: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    settings = environment(**more)
-    return subprocess.run(
-        command(*words), cwd=root, env=settings, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
-    )
 
 
 def inspect() -> dict[str, Any]:

@@ -1,0 +1,103 @@
+"""A real registry for tests: Debian's docker-registry on a free port of this host, with basic authentication."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from dlc.cache import cache_folder
+from dlc.engine.packages import can_install, install
+from dlc.process import run
+
+PROGRAMS = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils"}
+USER, PASSWORD = "pusher", "correct-horse"
+START_SECONDS = 30.0
+
+
+class Registry:
+    """Starts and ends with the test; its data stays in the folder, so that it can be started again."""
+
+    def __init__(self, folder: Path) -> None:
+        _require_programs()
+        self.folder = folder
+        self.host = f"127.0.0.1:{_free_port()}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.set_password(PASSWORD)
+        (folder / "registry.json").write_text(json.dumps(self._configuration()))  # JSON is YAML
+
+    def _configuration(self) -> dict[str, object]:
+        return {
+            "version": "0.1",
+            "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}},
+            "http": {"addr": self.host},
+            "auth": {"htpasswd": {"realm": "test", "path": str(self.folder / "htpasswd")}},
+        }
+
+    def start(self) -> None:
+        """Start it and wait until it listens."""
+        with (self.folder / "registry.log").open("ab") as log:
+            argv = ["docker-registry", "serve", str(self.folder / "registry.json")]
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._listens():
+            assert self._process.poll() is None, (self.folder / "registry.log").read_text()
+            assert time.monotonic() < deadline, f"no registry listens at {self.host}"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it at once, as a machine that fails does."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def login(self, folder: Path) -> dict[str, str]:
+        """What `docker login` leaves in a configuration folder of its own, as the environment that names it."""
+        environment = {"DOCKER_CONFIG": str(folder)}
+        argv = ["docker", "login", "--username", USER, "--password-stdin", self.host]
+        run(argv, env=environment, stdin=PASSWORD)
+        return environment
+
+    def set_password(self, password: str) -> None:
+        """From now on this one is right; the registry reads the file again when it changes."""
+        line = run(["htpasswd", "-niB", USER], stdin=password).stdout
+        (self.folder / "htpasswd").write_text(line)
+
+    def repository(self, name: str) -> Path:
+        """The folder in which it keeps a repository."""
+        return self.folder / "data/docker/registry/v2/repositories" / name
+
+    def tags(self, name: str) -> list[str]:
+        """Tags of a repository, as they lie on its disk."""
+        folder = self.repository(name) / "_manifests/tags"
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+    def blob(self, digest: str) -> Path:
+        """The file of a blob."""
+        value = digest.removeprefix("sha256:")
+        return self.folder / "data/docker/registry/v2/blobs/sha256" / value[:2] / value / "data"
+
+    def _listens(self) -> bool:
+        name, _, port = self.host.partition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((name, int(port))) == 0
+
+
+def _require_programs() -> None:
+    missing = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+    if missing and (reason := can_install()):
+        pytest.skip(f"{', '.join(missing)}: not there, and cannot be installed: {reason}")
+    if missing:
+        install(missing, cache_folder() / "apt")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,59 @@
+"""A checkout with one more framework, of one small package, so that real builds of it are short; and dlc run in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from dlc.tree import find_root
+from harness.engine import connect
+
+ID = "toy-1.17-training-cpu-py311"
+SPEC = """\
+framework: toy
+version: "1.17"
+job: training
+packages: {{framework: [six==1.17.0], training: [], source: [], compiled: []}}
+repository: {repository}
+variants:
+  - {{device: cpu, python: "3.11"}}
+"""
+BUILD_SECONDS = 300
+
+
+def ref(repository: str) -> str:
+    """The image's reference."""
+    return f"{repository}/toy:1.17-training-cpu-py311"
+
+
+def make_checkout(root: Path, repository: str) -> None:
+    """Copy the sources and add a buildspec, a Dockerfile and a lock that dlc itself resolves."""
+    for folder in ("buildspec", "docker", "src/entrypoint"):
+        shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "buildspec/toy").mkdir()
+    (root / "buildspec/toy/1.17-training.yml").write_text(SPEC.format(repository=repository))
+    (root / "docker/toy").mkdir()
+    shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")
+    locked = dlc(root, "lock", "toy-*")
+    assert locked.returncode == 0, locked.stderr
+
+
+def command(*words: str) -> list[str]:
+    """The command line that runs dlc."""
+    return [sys.executable, "-m", "dlc", *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment with the engine under test, and more."""
+    return {**os.environ, **connect().environment, **more}
+
+
+def dlc(root: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run dlc in a checkout to its end, whatever the exit code."""
+    settings = environment(**more)
+    return subprocess.run(
+        command(*words), cwd=root, env=settings, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )

@@ -1,0 +1,215 @@
+"""`dlc push` to a real registry: what is served is the built image, failures are survived, tags move last or not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import toy
+from harness.engine import docker
+from harness.registry import PASSWORD, Registry
+from harness.toy import command, dlc, environment, make_checkout
+
+pytestmark = pytest.mark.integration
+
+REPOSITORY = "dlc-toy-push"
+REF = toy.ref(REPOSITORY)
+STEM = "1.17.0-training-cpu-py311-bookworm"
+HANG_SECONDS = 180.0
+
+
+@pytest.fixture(scope="module")
+def built(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A checkout whose toy image is built."""
+    root = tmp_path_factory.mktemp("checkout")
+    make_checkout(root, REPOSITORY)
+    done = dlc(root, "build", "toy-*")
+    assert done.returncode == 0, done.stderr
+    yield root
+    docker("image", "rm", "--force", REF, check=False)
+
+
+@pytest.fixture(scope="module")
+def registry(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    running = Registry(tmp_path_factory.mktemp("registry"))
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture(scope="module")
+def login(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    return registry.login(tmp_path_factory.mktemp("docker"))
+
+
+def push(root: Path, registry: Registry, path: str, login: Mapping[str, str], *words: str) -> dict[str, Any]:
+    """The one row of JSON that a push reports."""
+    done = dlc(root, "push", "toy-*", "--to", f"{registry.host}/{path}", "--json", *words, **login)
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads(done.stdout)
+    return dict(row)
+
+
+def manifest(registry: Registry, digest: str) -> dict[str, Any]:
+    return dict(json.loads(registry.blob(digest).read_text()))
+
+
+def tag_digest(registry: Registry, name: str, tag: str) -> str:
+    """The digest that a tag means, as it lies on the registry's disk."""
+    return (registry.repository(name) / "_manifests/tags" / tag / "current/link").read_text()
+
+
+def wait_for(done: Callable[[], bool], process: subprocess.Popen[bytes], errors: Path) -> None:
+    """Return as soon as something is so, often asked; the test fails where the process ends before."""
+    deadline = time.monotonic() + HANG_SECONDS
+    while not done():
+        assert process.poll() is None, errors.read_text()
+        assert time.monotonic() < deadline, errors.read_text()
+        time.sleep(0.002)
+
+
+def test_dry_run_shows_the_tags_and_pushes_nothing(built: Path, registry: Registry, login: Mapping[str, str]) -> None:
+    row = push(built, registry, "dry", login, "--dry-run")
+    key = json.loads(docker("image", "inspect", REF).stdout)[0]["Config"]["Labels"]["org.dlc.content-key"]
+    assert row["repository"] == "dry/toy"
+    assert row["tags"][0] == f"{STEM}-{key[:12]}"
+    assert row["tags"][-1] == STEM
+    assert not registry.repository("dry/toy").exists()
+
+
+def test_pushed_image_is_the_built_one_under_its_digest_and_every_tag(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    row = push(built, registry, "whole", login)
+    assert registry.tags("whole/toy") == sorted(row["tags"])
+    assert {tag_digest(registry, "whole/toy", tag) for tag in row["tags"]} == {row["digest"]}
+    served = manifest(registry, row["digest"])
+    assert all(layer["mediaType"].endswith("tar+gzip") for layer in served["layers"])
+    config = json.loads(registry.blob(served["config"]["digest"]).read_text())
+    [inspected] = json.loads(docker("image", "inspect", REF).stdout)
+    assert config["rootfs"]["diff_ids"] == inspected["RootFS"]["Layers"]
+    assert config["config"]["Labels"] == inspected["Config"]["Labels"]
+
+
+def test_pushed_image_can_be_pulled_by_its_digest_and_runs(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    row = push(built, registry, "whole", login)
+    name = f"{registry.host}/whole/toy@{row['digest']}"
+    settings = environment(**login)
+    try:
+        argv = ["docker", "run", "--rm", name, "python", "-c", "import six; print(six.__version__)"]
+        done = subprocess.run(argv, env=settings, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+        assert (done.returncode, done.stdout) == (0, "1.17.0\n"), done.stderr
+    finally:
+        docker("image", "rm", "--force", name, check=False)
+
+
+def test_second_push_sends_nothing(built: Path, registry: Registry, login: Mapping[str, str]) -> None:
+    first = push(built, registry, "whole", login)
+    second = push(built, registry, "whole", login)
+    assert second["uploaded"] == 0
+    assert second["digest"] == first["digest"]
+
+
+def test_tag_that_somebody_moved_is_put_right_without_an_upload(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    row = push(built, registry, "moved", login)
+    (registry.repository("moved/toy") / "_manifests/tags" / STEM / "current/link").unlink()
+    again = push(built, registry, "moved", login)
+    assert again["uploaded"] == 0
+    assert tag_digest(registry, "moved/toy", STEM) == row["digest"]
+
+
+def test_other_compression_is_another_manifest_of_the_same_configuration(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    gzip = push(built, registry, "compressed", login)
+    zstd = push(built, registry, "compressed", login, "--compression", "zstd")
+    one, other = manifest(registry, gzip["digest"]), manifest(registry, zstd["digest"])
+    assert one["config"] == other["config"]
+    assert all(layer["mediaType"].endswith("tar+zstd") for layer in other["layers"])
+    assert tag_digest(registry, "compressed/toy", STEM) == zstd["digest"]
+
+
+def test_wrong_password_is_one_message_without_it(built: Path, tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.start()
+    try:
+        login = registry.login(tmp_path / "docker")
+        registry.kill()
+        registry.set_password("another")
+        registry.start()
+        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
+    finally:
+        registry.kill()
+    assert done.returncode == 77
+    assert "found it refused" in done.stderr
+    assert f"docker login {registry.host}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+
+
+def test_registry_that_goes_away_during_the_push_is_waited_for(
+    built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
+) -> None:
+    uploads = registry.repository("killed/toy") / "_uploads"
+    errors = tmp_path / "errors"
+    argv = command("push", "toy-*", "--to", f"{registry.host}/killed", "--json")
+    with errors.open("wb") as said, (tmp_path / "out").open("wb") as out:
+        pusher = subprocess.Popen(argv, cwd=built, env=environment(**login), stdout=out, stderr=said)
+    try:
+        wait_for(lambda: uploads.exists() and any(uploads.iterdir()), pusher, errors)
+        registry.kill()
+        wait_for(lambda: "again in" in errors.read_text(), pusher, errors)
+        assert registry.tags("killed/toy") == []
+        registry.start()
+        assert pusher.wait(HANG_SECONDS) == 0, errors.read_text()
+    finally:
+        pusher.kill()
+        pusher.wait()
+    [row] = json.loads((tmp_path / "out").read_text())
+    assert registry.tags("killed/toy") == sorted(row["tags"])
+
+
+def test_no_tag_moves_to_what_the_registry_serves_wrong(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    row = push(built, registry, "whole", login)
+    config = registry.blob(manifest(registry, row["digest"])["config"]["digest"])
+    right = config.read_bytes()
+    config.write_bytes(right.replace(b'"linux"', b'"linus"'))
+    try:
+        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/tampered", **login)
+    finally:
+        config.write_bytes(right)
+    assert done.returncode == 77
+    assert "configuration: expected sha256:" in done.stderr
+    assert registry.tags("tampered/toy") == []
+
+
+def test_image_older_than_its_sources_is_not_pushed(built: Path, registry: Registry, login: Mapping[str, str]) -> None:
+    launcher = built / "src/entrypoint/launcher.py"
+    before = launcher.read_text()
+    launcher.write_text(before + "# one more line\n")
+    try:
+        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/stale", **login)
+    finally:
+        launcher.write_text(before)
+    assert done.returncode == 76
+    assert f"dlc build {toy.ID}" in done.stderr
+    assert not registry.repository("stale/toy").exists()
+
+
+def test_nothing_is_left_in_the_temporary_folder(
+    built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
+) -> None:
+    push(built, registry, "left", {**login, "TMPDIR": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []

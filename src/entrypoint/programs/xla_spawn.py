@@ -3,11 +3,14 @@
 Usage: xla_spawn.py SCRIPT [ARGUMENT...]
 """
 
+import functools
 import importlib
 import importlib.util
 import os
 import sys
+import threading
 from types import ModuleType
+from typing import Any, Callable
 
 
 def load(script: str) -> ModuleType:
@@ -24,12 +27,37 @@ def load(script: str) -> ModuleType:
     return module
 
 
+def compile_in_turn() -> None:
+    """Let one thread at a time start what is pending on its device, so that all threads get the same program.
+
+    Threads that compile it at the same moment each get their own, whose collectives are numbered differently, and
+    wait for each other until torch_xla (2.9, on the CPU) aborts the process.
+    """
+    runtime = importlib.import_module("torch_xla")._XLAC
+    turn = threading.Lock()
+
+    def in_turn(start: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(start)
+        def started(*args: Any, wait: bool = True, **options: Any) -> None:
+            with turn:
+                # Waiting for the end here would keep the others from what it waits for.
+                start(*args, wait=False, **options)
+            if wait:
+                runtime._xla_wait_device_ops([runtime._xla_get_default_device()])
+
+        return started
+
+    for name in ("_xla_step_marker", "_xla_sync_multi"):
+        setattr(runtime, name, in_turn(getattr(runtime, name)))
+
+
 def main() -> None:
     """Run `_mp_fn`: in threads of this process on the CPU, where one process owns all devices, else once."""
     script = sys.argv[1]
     sys.argv = sys.argv[1:]
     function = load(script)._mp_fn
     if os.environ.get("PJRT_DEVICE") == "CPU":
+        compile_in_turn()
         multiprocessing = importlib.import_module("torch_xla.distributed.xla_multiprocessing")
         multiprocessing.spawn(function, args=(), start_method="fork")
     else:

@@ -54,7 +54,10 @@ def _device(context: Context) -> tuple[str, str]:
 
 def _runtime(context: Context, device: str) -> dict[str, str]:
     if device == "CPU":
-        return {"CPU_NUM_DEVICES": str(context.processes_per_host)}
+        devices = context.processes_per_host
+        # One thread for each device, or a collective waits for devices that wait for a thread.
+        threads = max(devices, context.devices.num_cpus)
+        return {"CPU_NUM_DEVICES": str(devices), "XLA_THREAD_POOL_SIZE": str(threads)}
     # GPU_NUM_DEVICES is what torch_xla (and scripts made for the Training Compiler) take as "XLA was set up".
     variables = {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
     return {"NCCL_PROTO": "simple", **variables}

@@ -10,9 +10,9 @@ from tempfile import NamedTemporaryFile
 
 from uv import find_uv_bin
 
-from dlc import wheel_size
+from dlc import lock_check, wheel_size
 from dlc.errors import LockError
-from dlc.locked import header
+from dlc.locked import header, versions
 from dlc.process import Completed, run
 from dlc.variant import normal_name
 from dlc.wheel_folders import local_wheel_folders
@@ -40,9 +40,11 @@ class LockRequest:
 def write(request: LockRequest, folder: Path) -> list[str]:
     """Resolve and write the lock files; return the names of all locked packages.
 
-    Raises LockError, with the resolver's explanation, when there is no solution. Nothing is written then.
+    Raises LockError, with the resolver's explanation, when there is no solution, or none that an image may hold.
+    Nothing is written then.
     """
     whole = _resolve(request, [*request.framework, *request.training], None)
+    _require_sound(request, whole)
     part = _resolve(request, list(request.framework), whole)
     texts = split(whole, {"framework": names(part), "source": request.source, "compiled": request.compiled})
     sizes = measure(request, whole)
@@ -75,14 +77,24 @@ def measure(request: LockRequest, lock: str) -> dict[str, int]:
     return wheel_size.sizes(_answer(argv, _pins(lock), None))
 
 
+def _require_sound(request: LockRequest, lock: str) -> None:
+    """Raise LockError, with the chains of who asks, for what no image may hold."""
+    if not lock_check.conflicts(versions(lock)):
+        return
+    argv = [*_arguments(request), "--annotation-style", "line"]
+    annotated = _answer(argv, [*request.framework, *request.training], lock)
+    if error := lock_check.refusal(versions(lock), lock_check.requirers(annotated)):
+        raise error
+
+
 def _resolve(request: LockRequest, requirements: Sequence[str], constraints: str | None) -> str:
     """One run of `uv pip compile`; the text of the lock without comments."""
-    return _answer([*_arguments(request), "--generate-hashes"], requirements, constraints)
+    return _answer([*_arguments(request), "--no-annotate", "--generate-hashes"], requirements, constraints)
 
 
 def _arguments(request: LockRequest) -> list[str]:
     """The command of every resolution for this image."""
-    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate"]
+    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
     argv += ["--python-version", request.python]
     argv += ["--python-platform", f"x86_64-manylinux_{request.glibc.replace('.', '_')}"]
     # A package without a wheel would bring a compiler into the image: it must be named as such.

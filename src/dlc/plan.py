@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from dlc.errors import SelectorError, SpecError
+from dlc.lock_check import require_sound
 from dlc.locked import require_fresh
 from dlc.matrix import load_variants
 from dlc.targets import Target, chain
@@ -78,8 +79,8 @@ def _decision(target: Target, existing: Mapping[str, str]) -> Decision:
 def make_plan(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> Plan:
     """The plan for the images that `globs` select, with `--set` texts applied.
 
-    Raises SpecError, SelectorError and UsageError as `load_variants` does, LockError for missing and stale locks, and
-    RecipeError where a Dockerfile does not fit.
+    Raises SpecError, SelectorError and UsageError as `load_variants` does, LockError for missing and stale locks and
+    for those that no image may have, and RecipeError where a Dockerfile does not fit.
     """
     return plan_of(load_variants(tree, globs, sets), tree, globs, sets)
 
@@ -87,6 +88,7 @@ def make_plan(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -
 def plan_of(variants: Sequence[Variant], tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> Plan:
     """The plan for variants that are loaded already; `globs` and `sets` are how the user asked for them."""
     require_fresh(tree, variants, globs, sets)
+    require_sound(tree, variants)
     targets: dict[str, Target] = {}
     for variant in variants:
         for target in chain(variant, tree):

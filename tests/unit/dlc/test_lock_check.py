@@ -1,0 +1,117 @@
+"""dlc.lock_check: two CUDA majors or a second framework are refused, with the chain of who asked for them."""
+
+from __future__ import annotations
+
+import pytest
+from specimen import TENSORFLOW_ID, TORCH_ID, changed, specimen
+
+from dlc.errors import LockError
+from dlc.lock_check import BUILDSPEC, chain, conflicts, cuda_major, refusal, requirers
+from dlc.matrix import load_variants
+from dlc.plan import make_plan
+from dlc.tree import Tree
+
+ANNOTATED = """\
+nvidia-cublas-cu12==12.8.4.1  # via nvidia-cudnn-cu12, torch
+nvidia-cudnn-cu12==9.10.2.21 ; sys_platform == 'linux'  # via torch
+nvidia-cublas==13.4.1.3   # via cuda-thing
+cuda-thing==1.0           # via -c /tmp/x.txt, new.tools
+new-tools==2.0            # via -r -
+torch==2.9.1              # via -r -
+"""
+VERSIONS = {
+    "torch": "2.9.1", "nvidia-cublas-cu12": "12.8.4.1", "nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cublas": "13.4.1.3",
+    "cuda-thing": "1.0", "new-tools": "2.0",
+}  # fmt: skip
+
+
+def with_package(tree: Tree, identifier: str, pin: str) -> Tree:
+    (variant,) = load_variants(tree, [identifier])
+    path = f"{variant.lock_folder}/training.txt"
+    return changed(tree, path, tree[path].data.decode() + f"{pin} \\\n    --hash=sha256:00\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "major"),
+    [
+        ("nvidia-cublas-cu12", "12.8.4.1", "12"),
+        ("nvidia-nccl-cu11", "2.20.5", "11"),
+        ("nvidia-cublas", "13.4.1.3", "13"),
+        ("nvidia-cuda-runtime", "13.2.86", "13"),
+        ("nvidia-cufft", "12.2.0.57", ""),  # of CUDA 13: its own version is another
+        ("jax-cuda12-pjrt", "0.8.0", "12"),
+        ("cupy-cuda11x", "13.0", "11"),
+        ("cuda-toolkit", "13.2.2", "13"),
+        ("torch", "2.9.1+cu128", "12"),
+        ("torch", "1.10.2+cu102", "10"),
+        ("torch", "2.13.0+cpu", ""),
+        ("nvidia-ml-py", "13.590.44", ""),
+        ("cuda-pathfinder", "1.9.0", ""),
+    ],
+)
+def test_the_cuda_major_of_a_package_is_in_its_name_or_its_version(name: str, version: str, major: str) -> None:
+    assert cuda_major(name, version) == major
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        {"torch": "2.9.1", "nvidia-cublas-cu12": "12.8.4.1", "jax-cuda12-pjrt": "0.8.0"},
+        {"torch": "2.15.0", "nvidia-cublas": "13.4.1.3", "nvidia-cudnn-cu13": "9.26.0.51", "nvidia-cufft": "12.2.0.57"},
+        {"tensorflow": "2.21.0", "keras": "3.12.0"},
+        {},
+    ],
+)
+def test_one_cuda_and_one_framework_are_sound(versions: dict[str, str]) -> None:
+    assert conflicts(versions) == []
+    assert refusal(versions, {}) is None
+
+
+def test_two_cuda_majors_are_refused_with_both_chains_from_the_buildspec() -> None:
+    error = refusal(VERSIONS, requirers(ANNOTATED))
+    assert error is not None
+    assert "expected one CUDA major" in error.message
+    assert "  torch==2.9.1 -> nvidia-cublas-cu12==12.8.4.1 (CUDA 12)" in error.message.splitlines()
+    expected = "  new-tools==2.0 -> cuda-thing==1.0 -> nvidia-cublas==13.4.1.3 (CUDA 13)"
+    assert expected in error.message.splitlines()
+
+
+@pytest.mark.parametrize("second", ["tensorflow", "tensorflow-cpu"])
+def test_a_second_framework_is_refused_with_who_brought_it(second: str) -> None:
+    versions = {"torch": "2.9.1", "trainer": "1.0", second: "2.21.0"}
+    error = refusal(versions, {"torch": [BUILDSPEC], "trainer": [BUILDSPEC], second: ["trainer"]})
+    assert error is not None
+    assert f"  trainer==1.0 -> {second}==2.21.0" in error.message.splitlines()
+
+
+def test_two_builds_of_one_framework_are_refused_as_well() -> None:
+    [(expected, packages)] = conflicts({"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0"})
+    assert (expected, set(packages)) == ("one framework", {"tensorflow", "tensorflow-cpu"})
+
+
+def test_the_shortest_chain_is_shown_and_a_circle_ends() -> None:
+    assert chain("c", {"c": ["b", "a"], "b": ["a"], "a": [BUILDSPEC]}) == ["a", "c"]
+    assert chain("a", {"a": ["b"], "b": ["a"]}) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("identifier", "pin", "found"),
+    [
+        (TENSORFLOW_ID, "torch==2.13.0", "expected one framework, found torch==2.13.0 and tensorflow-cpu==2.21.0"),
+        (TORCH_ID, "tf-nightly==2.22.0", "expected one framework, found torch==2.13.0+cpu and tf-nightly==2.22.0"),
+    ],
+)
+def test_a_committed_lock_with_two_frameworks_is_no_plan(identifier: str, pin: str, found: str) -> None:
+    with pytest.raises(LockError) as caught:
+        make_plan(with_package(specimen(), identifier, pin))
+    assert found in caught.value.message
+    assert caught.value.remedy == f"dlc lock {identifier} names who asks for them"
+
+
+def test_a_committed_lock_with_two_cuda_majors_is_no_plan_of_that_image_only() -> None:
+    tree = specimen()
+    for pin in ("nvidia-cublas-cu12==12.8.4.1", "nvidia-nccl-cu13==2.30.7"):
+        tree = with_package(tree, TORCH_ID, pin)
+    with pytest.raises(LockError, match=r"found nvidia-cublas-cu12==12\.8\.4\.1 \(CUDA 12\) and nvidia-nccl-cu13"):
+        make_plan(tree, [TORCH_ID])
+    assert make_plan(tree, [TENSORFLOW_ID]).selected == (TENSORFLOW_ID,)

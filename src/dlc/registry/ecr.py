@@ -48,9 +48,8 @@ def _call(operation: str, **arguments: Any) -> dict[str, Any]:
         return answer
     except ClientError as error:
         kind = MissingRepositoryError if _code(error) == "RepositoryNotFoundException" else RegistryError
-        raise kind(
-            f"ECR {operation}: {error}", "see the permissions of this AWS user: aws sts get-caller-identity"
-        ) from None
+        remedy = "the repository's name, or the permissions of this AWS user: aws sts get-caller-identity"
+        raise kind(f"ECR {operation}: {error}", remedy) from None
     except BotoCoreError as error:
         raise RegistryError(f"ECR {operation}: {error}", "aws configure: region and credentials") from None
 

@@ -1,0 +1,107 @@
+"""dlc.registry.ecr against moto's server, which answers boto3's requests as AWS would."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from dlc.errors import RegistryError
+from dlc.registry import ecr
+from dlc.registry.destination import open_destination
+
+REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture(autouse=True)
+def account(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's AWS set-up, with no file of this host in it."""
+    settings = {
+        "AWS_ENDPOINT_URL": server, "AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-1", "NO_PROXY": "*",
+        "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_CONFIG_FILE": "/nonexistent",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true",
+    }  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+
+def repositories() -> list[dict[str, object]]:
+    return list(boto3.client("ecr").describe_repositories()["repositories"])
+
+
+def test_login_gives_the_accounts_registry_and_the_user_that_ecr_expects() -> None:
+    host, credentials = ecr.login()
+    assert host == REGISTRY
+    assert credentials.user == "AWS"
+    assert credentials.secret
+
+
+def test_missing_repository_is_made_with_scans_and_tags_that_move() -> None:
+    ecr.ensure_repository("dlc/toy")
+    [made] = [entry for entry in repositories() if entry["repositoryName"] == "dlc/toy"]
+    assert made["imageScanningConfiguration"] == {"scanOnPush": True}
+    assert made["imageTagMutability"] == "MUTABLE"
+
+
+def test_repository_that_is_there_is_left_as_it_is() -> None:
+    boto3.client("ecr").create_repository(repositoryName="dlc/kept", imageTagMutability="IMMUTABLE")
+    ecr.ensure_repository("dlc/kept")
+    [kept] = [entry for entry in repositories() if entry["repositoryName"] == "dlc/kept"]
+    assert kept["imageTagMutability"] == "IMMUTABLE"
+
+
+def test_destination_is_the_accounts_registry_and_makes_nothing_until_a_push() -> None:
+    destination = open_destination("ecr", None)
+    assert destination.reference("pytorch") == f"{REGISTRY}/dlc/pytorch"
+    assert "dlc/pytorch" not in [entry["repositoryName"] for entry in repositories()]
+    destination.repository("pytorch", print)
+    assert "dlc/pytorch" in [entry["repositoryName"] for entry in repositories()]
+
+
+@pytest.mark.parametrize("missing", ["AWS_REGION", "AWS_ACCESS_KEY_ID"])
+def test_user_without_region_or_credentials_is_told_to_configure_them(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(missing)
+    if missing == "AWS_REGION":
+        monkeypatch.delenv("AWS_DEFAULT_REGION")
+    boto3.setup_default_session()
+    with pytest.raises(RegistryError, match="ECR get_authorization_token: ") as caught:
+        ecr.login()
+    assert caught.value.remedy == "aws configure: region and credentials"
+    assert caught.value.exit_code == 77
+
+
+def test_name_that_ecr_refuses_is_its_error_in_our_words() -> None:
+    with pytest.raises(RegistryError, match="ECR create_repository: ") as caught:
+        ecr.ensure_repository("Upper/Case")
+    assert "permissions" in caught.value.remedy
+
+
+def test_without_boto3_the_error_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['boto3'] = None\n"
+        "from dlc.errors import RegistryError\n"
+        "from dlc.registry.destination import open_destination\n"
+        "try: open_destination('ecr', None)\n"
+        "except RegistryError as error: print(error)"
+    )
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "expected boto3 among Python's packages, found none" in done.stdout
+    assert "remedy: pip install boto3" in done.stdout

@@ -24,7 +24,7 @@ def run_script(image: Image, name: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.when(framework="pytorch")
+@pytest.mark.when(framework="pytorch", version=">=2.0")
 def test_torch_compile_works_on_cpu(image: Image) -> None:
     [difference] = run_script(image, "torch_compile.py")
     assert float(difference) < TOLERANCE

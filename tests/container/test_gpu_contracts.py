@@ -1,0 +1,89 @@
+"""What a GPU will need of an image, as far as a host without one can tell: versions, compilers and plug-ins found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlc.locked import locked_versions
+from harness.engine import run_once
+from harness.images import Image, repository
+
+pytestmark = pytest.mark.container
+
+SCRIPTS = Path(__file__).parent / "scripts"
+TOLERANCE = 1e-5  # single precision, values of order one
+
+
+def run_script(image: Image, name: str, *variables: str) -> str:
+    """What a script of this folder printed in a fresh container; `variables` as in PJRT_DEVICE=CPU."""
+    options = [word for variable in variables for word in ("--env", variable)]
+    mount = ("--volume", f"{SCRIPTS}:/scripts:ro", "--network", "none")
+    done = run_once(image.ref, "python", f"/scripts/{name}", options=(*mount, *options), seconds=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def locked(image: Image, library: str) -> list[int]:
+    """The locked version of one of NVIDIA's libraries (`nccl`), whose package is named after CUDA's major or not."""
+    versions = locked_versions(repository(), image.variant)
+    [found] = [text for name, text in versions.items() if re.fullmatch(rf"nvidia-{library}(-cu\d+)?", name)]
+    return [int(number) for number in found.split(".")]
+
+
+@pytest.fixture(scope="module")
+def torch_cuda(image: Image) -> Mapping[str, Any]:
+    return dict(json.loads(run_script(image, "torch_cuda_versions.py")))
+
+
+@pytest.mark.when(framework="pytorch", device="cu*")
+def test_torch_is_for_the_cuda_of_the_image(image: Image, torch_cuda: Mapping[str, Any]) -> None:
+    assert "cu" + torch_cuda["cuda"].replace(".", "") == image.variant.settings.device
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")
+def test_torch_has_loaded_the_locked_cuda_runtime(image: Image, torch_cuda: Mapping[str, Any]) -> None:
+    major, minor, *_ = locked(image, "cuda-runtime")
+    assert torch_cuda["loaded"]["cudart"] == major * 1000 + minor * 10
+    assert "/nvidia/" in torch_cuda["files"]["cudart"]
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")
+def test_torch_has_loaded_the_locked_cudnn(image: Image, torch_cuda: Mapping[str, Any]) -> None:
+    major, minor, patch, *_ = locked(image, "cudnn")
+    assert torch_cuda["cudnn"] == major * 10000 + minor * 100 + patch
+    assert "/nvidia/" in torch_cuda["files"]["cudnn"]
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")
+def test_torch_has_loaded_the_locked_nccl(image: Image, torch_cuda: Mapping[str, Any]) -> None:
+    """Asked of PyTorch and of the file in its memory: they differ where another NCCL is found first."""
+    major, minor, patch = locked(image, "nccl")
+    assert torch_cuda["nccl"] == [major, minor, patch]
+    assert torch_cuda["loaded"]["nccl"] == major * 10000 + minor * 100 + patch
+    assert "/nvidia/" in torch_cuda["files"]["nccl"]
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")
+def test_triton_compiles_a_kernel_with_its_ptxas_and_libdevice(image: Image) -> None:
+    assert run_script(image, "triton_kernel.py") == "b'\\x7fELF'\n"
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")
+def test_triton_compiles_its_driver_module_with_the_images_gcc(image: Image) -> None:
+    assert run_script(image, "triton_driver.py") == "True\n"
+
+
+@pytest.mark.when(packages={"torch-xla": "*"})
+def test_torch_xla_computes_on_the_cpu(image: Image) -> None:
+    assert float(run_script(image, "torch_xla_cpu.py", "PJRT_DEVICE=CPU")) < TOLERANCE
+
+
+@pytest.mark.when(packages={"jax-cuda12-pjrt": "*"})
+def test_torch_xla_loads_the_cuda_plug_in_which_misses_nothing_but_a_gpu(image: Image) -> None:
+    assert "No visible GPU devices" in run_script(image, "torch_xla_cuda.py", "PJRT_DEVICE=CUDA")

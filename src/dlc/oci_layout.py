@@ -13,6 +13,7 @@ from typing import Any
 
 from dlc.build import run_bake
 from dlc.engine.connection import Engine
+from dlc.errors import DiskError
 from dlc.progress import Step
 from dlc.registry.repository import KINDS, Manifest
 
@@ -49,7 +50,12 @@ def export(
     BuildKit keeps the compressed layers too, so a second time only copies. Raises as `dlc.build.build` does.
     """
     (folder / "context").mkdir()
-    run_bake(json.dumps(bake_file(ref, created, compression, folder)), engine, log, on_step)
+    try:
+        run_bake(json.dumps(bake_file(ref, created, compression, folder)), engine, log, on_step)
+    except DiskError as error:
+        if str(folder) not in error.message:
+            raise  # it was the engine's own disk
+        raise DiskError(error.message, f"free space in {folder.parent}, or name a larger folder in TMPDIR") from None
     return read(folder / "image")
 
 

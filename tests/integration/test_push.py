@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -177,6 +179,30 @@ def test_registry_that_goes_away_during_the_push_is_waited_for(
         pusher.wait()
     [row] = json.loads((tmp_path / "out").read_text())
     assert registry.tags("killed/toy") == sorted(row["tags"])
+
+
+def test_interrupted_push_leaves_no_tag_no_file_and_the_next_one_completes(
+    built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
+) -> None:
+    uploads = registry.repository("interrupted/toy") / "_uploads"
+    errors, temporary = tmp_path / "errors", tmp_path / "temporary"
+    temporary.mkdir()
+    argv = command("push", "toy-*", "--to", f"{registry.host}/interrupted")
+    settings = environment(**login, TMPDIR=str(temporary))
+    with errors.open("wb") as said:
+        pusher = subprocess.Popen(argv, cwd=built, env=settings, stdout=said, stderr=said, start_new_session=True)
+    try:
+        wait_for(lambda: uploads.exists() and any(uploads.iterdir()), pusher, errors)
+        os.killpg(pusher.pid, signal.SIGINT)
+        assert pusher.wait(HANG_SECONDS) == 130, errors.read_text()
+    finally:
+        pusher.kill()
+        pusher.wait()
+    assert errors.read_text().endswith("dlc: interrupted\n")
+    assert list(temporary.iterdir()) == []
+    assert registry.tags("interrupted/toy") == []
+    row = push(built, registry, "interrupted", login)
+    assert registry.tags("interrupted/toy") == sorted(row["tags"])
 
 
 def test_no_tag_moves_to_what_the_registry_serves_wrong(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc import oci_layout
 from dlc.cli.push import as_text
+from dlc.engine.connection import Engine
 from dlc.engine.images import KEY_LABEL
-from dlc.errors import ImageError
+from dlc.errors import DiskError, ImageError
 from dlc.plan import make_plan
 from dlc.push import Pushed, orders, refs_of
 from dlc.registry.repository import KINDS, Manifest
@@ -123,7 +125,7 @@ def test_manifest_with_another_number_of_layers_is_no_image_of_this_configuratio
     assert caught.value.exit_code == 77
 
 
-def test_export_adds_nothing_to_the_image_and_compresses_every_layer(tmp_path: Any) -> None:
+def test_export_adds_nothing_to_the_image_and_compresses_every_layer(tmp_path: Path) -> None:
     [target] = oci_layout.bake_file("dlc/pytorch:x", 1795176000, "zstd", tmp_path)["target"].values()
     assert target["dockerfile-inline"] == "FROM built\n"
     assert target["contexts"] == {"built": "docker-image://dlc/pytorch:x"}
@@ -131,7 +133,20 @@ def test_export_adds_nothing_to_the_image_and_compresses_every_layer(tmp_path: A
     assert target["output"][0].endswith("compression=zstd,force-compression=true")
 
 
-def test_layout_gives_its_layers_before_the_configuration_that_lists_them(tmp_path: Any) -> None:
+@pytest.mark.parametrize(("place", "words"), [("{folder}/image", "TMPDIR"), ("/engine/data", "docker system df")])
+def test_full_disk_is_told_with_what_to_free(
+    place: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DiskError(f"write {place.format(folder=tmp_path)}: no space left on device", "docker system df")
+
+    monkeypatch.setattr("dlc.oci_layout.run_bake", fail)
+    with pytest.raises(DiskError) as caught:
+        oci_layout.export(Engine(None, "context", "26", True), "dlc/pytorch:x", 0, "gzip", tmp_path, tmp_path / "log")
+    assert words in caught.value.remedy
+
+
+def test_layout_gives_its_layers_before_the_configuration_that_lists_them(tmp_path: Path) -> None:
     digests = [f"sha256:{digit * 64}" for digit in "abc"]
     layers = [{"digest": digest} for digest in digests[:2]]
     data = json.dumps({"layers": layers, "config": {"digest": digests[2]}}).encode()

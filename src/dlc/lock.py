@@ -14,7 +14,7 @@ from dlc import lock_check, wheel_size
 from dlc.errors import LockError
 from dlc.locked import header, versions
 from dlc.process import Completed, run
-from dlc.variant import normal_name
+from dlc.variant import Variant, normal_name
 from dlc.wheel_folders import local_wheel_folders
 
 # A requirement line and the indented lines (hashes) that continue it.
@@ -37,15 +37,28 @@ class LockRequest:
     digest: str  # of what the lock is made from, as the first line of each file records it
 
 
+def request_of(variant: Variant) -> LockRequest:
+    """What to lock for an image."""
+    return LockRequest(
+        framework=variant.framework_requirements,
+        training=variant.training_requirements,
+        source=variant.source_built,
+        compiled=variant.compiled,
+        python=variant.settings.python,
+        glibc=SUITE_GLIBC[variant.suite],
+        digest=variant.lock_digest(),
+    )
+
+
 def write(request: LockRequest, folder: Path) -> list[str]:
     """Resolve and write the lock files; return the names of all locked packages.
 
     Raises LockError, with the resolver's explanation, when there is no solution, or none that an image may hold.
     Nothing is written then.
     """
-    whole = _resolve(request, [*request.framework, *request.training], None)
+    whole = resolve(request, [*request.framework, *request.training])
     _require_sound(request, whole)
-    part = _resolve(request, list(request.framework), whole)
+    part = resolve(request, list(request.framework), _pins(whole))
     texts = split(whole, {"framework": names(part), "source": request.source, "compiled": request.compiled})
     sizes = measure(request, whole)
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +87,7 @@ def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def measure(request: LockRequest, lock: str) -> dict[str, int]:
     """Normal package name -> bytes of its file, for every package of a lock. Raises LockError."""
     argv = [*_arguments(request), "--no-deps", "--format", "pylock.toml"]
-    return wheel_size.sizes(_answer(argv, _pins(lock), None))
+    return wheel_size.sizes(_answer(argv, _pins(lock), ()))
 
 
 def _require_sound(request: LockRequest, lock: str) -> None:
@@ -82,13 +95,13 @@ def _require_sound(request: LockRequest, lock: str) -> None:
     if not lock_check.conflicts(versions(lock)):
         return
     argv = [*_arguments(request), "--annotation-style", "line"]
-    annotated = _answer(argv, [*request.framework, *request.training], lock)
+    annotated = _answer(argv, [*request.framework, *request.training], _pins(lock))
     if error := lock_check.refusal(versions(lock), lock_check.requirers(annotated)):
         raise error
 
 
-def _resolve(request: LockRequest, requirements: Sequence[str], constraints: str | None) -> str:
-    """One run of `uv pip compile`; the text of the lock without comments."""
+def resolve(request: LockRequest, requirements: Sequence[str], constraints: Sequence[str] = ()) -> str:
+    """The text of a lock for these requirements within these constraints, without comments. Raises LockError."""
     return _answer([*_arguments(request), "--no-annotate", "--generate-hashes"], requirements, constraints)
 
 
@@ -106,7 +119,7 @@ def _arguments(request: LockRequest) -> list[str]:
     return argv
 
 
-def _answer(argv: Sequence[str], requirements: Sequence[str], constraints: str | None) -> str:
+def _answer(argv: Sequence[str], requirements: Sequence[str], constraints: Sequence[str]) -> str:
     done = _compile(argv, requirements, constraints)
     if done.returncode:
         raise LockError(
@@ -120,14 +133,14 @@ def _pins(lock: str) -> list[str]:
     return re.findall(r"^[A-Za-z0-9][^ \\\n]*==[^ \\\n]+", lock, re.MULTILINE)
 
 
-def _compile(argv: Sequence[str], requirements: Sequence[str], constraints: str | None) -> Completed:
+def _compile(argv: Sequence[str], requirements: Sequence[str], constraints: Sequence[str]) -> Completed:
     """Constraints travel as requirements would, through a file that lives as long as the call."""
     environment = {"UV_NO_CONFIG": "1"}
     text = "\n".join(requirements)
-    if constraints is None:
+    if not constraints:
         return run(argv, stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS)
     with NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(_pins(constraints)))
+        file.write("\n".join(constraints))
         file.flush()
         return run(
             [*argv, "--constraint", file.name], stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS

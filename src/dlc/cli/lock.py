@@ -23,15 +23,6 @@ def run(args: argparse.Namespace) -> int:
     """Write four files per image; an image without a solution leaves its old lock as it was."""
     root = find_root()
     for variant in load_variants(read_tree(root), args.glob, args.sets):
-        request = lock.LockRequest(
-            framework=variant.framework_requirements,
-            training=variant.training_requirements,
-            source=variant.source_built,
-            compiled=variant.compiled,
-            python=variant.settings.python,
-            glibc=lock.SUITE_GLIBC[variant.suite],
-            digest=variant.lock_digest(),
-        )
-        names = lock.write(request, root / variant.lock_folder)
+        names = lock.write(lock.request_of(variant), root / variant.lock_folder)
         print(f"{variant.lock_folder}: {len(names)} packages")
     return 0

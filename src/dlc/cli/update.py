@@ -6,29 +6,65 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc import debian, debian_record
+from dlc import debian, debian_record, lock, update
 from dlc.cache import cache_folder
+from dlc.locked import staleness
 from dlc.matrix import load_variants
 from dlc.tree import find_root, read_tree
 
 HELP = "propose newer versions of what is recorded"
-EXAMPLE = "dlc update debian --write"
+EXAMPLE = "dlc update packages numpy transformers --write"
+DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: docker/debian/*/versions.txt"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """WHAT, --write."""
-    parser.add_argument("what", choices=["debian"], help="debian: the packages of docker/debian/*/versions.txt")
-    parser.add_argument("--write", action="store_true", help="write what is proposed into the files")
+    """WHAT, PACKAGE, --write."""
+    parser.add_argument("what", choices=["packages", "debian"], help=DESCRIPTIONS)
+    parser.add_argument("package", nargs="*", metavar="PACKAGE", help="of packages: only these may change")
+    parser.add_argument("--write", action="store_true", help="write what is proposed into the files, and lock anew")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one line for each change."""
-    root = find_root()
+    if args.what == "debian":
+        return _debian(find_root(), args.write)
+    return _packages(find_root(), args.package, args.write)
+
+
+def _packages(root: Path, only: list[str], write: bool) -> int:
+    """Nothing is written unless every image that a change touches has a solution with it."""
+    tree = read_tree(root)
+    found = update.proposals(tree, load_variants(tree), only)
+    print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
+    texts = update.applied(tree, found)
+    if not write or not texts:
+        return 0
+    changed = update.with_texts(tree, texts)
+    touched = [variant for variant in load_variants(changed) if staleness(changed, variant)]
+    for variant in touched:
+        request = lock.request_of(variant)
+        lock.resolve(request, [*request.framework, *request.training])
+    for path, content in texts.items():
+        (root / path).write_text(content)
+    for variant in touched:
+        print(
+            f"{variant.lock_folder}: {len(lock.write(lock.request_of(variant), root / variant.lock_folder))} packages"
+        )
+    return 0
+
+
+def as_line(proposal: update.Proposal) -> str:
+    """`numpy 2.4.6 -> 2.5.5  buildspec/pins.yml:5`."""
+    pin = proposal.pin
+    return f"{pin.name:<22} {pin.version} -> {proposal.version}  {pin.mark.file}:{pin.mark.line}"
+
+
+def _debian(root: Path, write: bool) -> int:
     for suite, names in debian_record.wanted(load_variants(read_tree(root))).items():
         file = root / debian.path(suite)
         found = debian_record.resolve(suite, names, cache_folder() / "apt")
         print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
-        if args.write:
+        if write:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(debian.as_text(suite, found))
     return 0

@@ -1,5 +1,6 @@
 # One-line aliases; `make help` lists them.
 IMAGE ?= pytorch-2.13-training-cpu-py311
+GPUS ?= all
 DLC := .venv/bin/dlc
 .DEFAULT_GOAL := help
 
@@ -14,8 +15,14 @@ setup: .venv/ready ## the tool's own environment in .venv
 image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 	@$(DLC) build '$(IMAGE)'
 
-test: .venv/ready ## build what is missing and run every test that needs no GPU
+test: .venv/ready ## build the CPU images and run every test that needs no GPU on them
 	@$(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
+
+test-all: .venv/ready ## build every image and run every test that needs no GPU on each
+	@$(DLC) build '*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration --image '*'
+
+test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make test-gpu IMAGE=... [GPUS=device=0]
+	@scripts/test-gpu.sh '$(IMAGE)' '$(GPUS)'
 
 unit: .venv/ready ## the tests that need no Docker engine
 	@.venv/bin/python -m pytest -n 2 tests/unit
@@ -29,4 +36,4 @@ lint: .venv/ready ## ruff, mypy, hadolint, shellcheck, schema
 tool-lock: .venv/ready ## resolve the tool's own dependencies anew into requirements.lock
 	@scripts/lock-tool.sh
 
-.PHONY: help setup image test unit example lint tool-lock
+.PHONY: help setup image test test-all test-gpu unit example lint tool-lock

@@ -1,8 +1,11 @@
 #!/bin/sh
-# Resolves the tool's own dependencies into requirements.lock, with hashes and without any index's address.
+# Resolves the tool's own dependencies into requirements.lock, and pytest for the images' Pythons into tests/gpu, with
+# hashes and without any index's address.
 set -eu
 cd "$(dirname "$0")/.."
 UV=${UV:-.venv/bin/uv}
-"$UV" pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header \
-    --no-annotate -o requirements.lock
-echo "wrote requirements.lock"
+compile() { "$UV" pip compile -q --universal --generate-hashes --no-header --no-annotate "$@"; }
+
+compile pyproject.toml --group dev --python-version 3.11 -o requirements.lock
+echo pytest | compile - --python-version 3.9 -o tests/gpu/requirements.txt
+echo "wrote requirements.lock and tests/gpu/requirements.txt"

@@ -59,7 +59,7 @@ def test_torch_can_be_imported_and_computes(container: Container) -> None:
 
 @pytest.mark.when(framework="pytorch")
 def test_torch_reduces_over_processes_with_gloo(container: Container) -> None:
-    assert container.python(REDUCE_ALONE, seconds=180) == "1.0\n"
+    assert container.python(REDUCE_ALONE, seconds=180).splitlines()[-1] == "1.0"  # newer gloo says who is connected
 
 
 @pytest.mark.when(framework="tensorflow")

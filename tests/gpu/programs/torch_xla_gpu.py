@@ -1,0 +1,55 @@
+"""Trains a few steps with torch_xla on a GPU through the CUDA plug-in, and compares with PyTorch on the CPU.
+
+Prints one line of JSON: the device's kind, and the losses on it and on the CPU. XLA chooses its devices once per
+process, so that this is a program. The plug-in's folder is found, not imported: it would import jax.
+"""
+
+import json
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+toolkit = find_spec("nvidia.cuda_nvcc")
+if toolkit and toolkit.submodule_search_locations:  # ptxas and libdevice
+    os.environ["XLA_FLAGS"] = f"--xla_gpu_cuda_data_dir={next(iter(toolkit.submodule_search_locations))}"
+os.environ["PJRT_DEVICE"] = "CUDA"
+
+import torch  # noqa: E402  # reads the variables
+import torch_xla  # noqa: E402
+import torch_xla.core.xla_model as xm  # noqa: E402
+from torch_xla.experimental import plugins  # noqa: E402
+
+found = find_spec("jax_plugins.xla_cuda12")
+assert found is not None
+assert found.submodule_search_locations is not None
+plug_in = Path(next(iter(found.submodule_search_locations)), "xla_cuda_plugin.so")
+
+
+class Cuda(plugins.DevicePlugin):
+    """One GPU, used by one process."""
+
+    def library_path(self) -> str:
+        return str(plug_in)
+
+
+def losses(device: torch.device) -> list[float]:
+    """Of ten steps of gradient descent on the same data from the same parameters."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 1)).to(device)
+    values = torch.randn(256, 64).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    taken = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = (torch.atan2(model(values), torch.ones(1, device=device)) - values.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        optimizer.step()
+        torch_xla.sync()
+        taken.append(loss)
+    return [float(loss.detach()) for loss in taken]
+
+
+plugins.use_dynamic_plugins()
+plugins.register_plugin("CUDA", Cuda())
+device = torch_xla.device()
+print(json.dumps({"kind": xm.xla_device_hw(device), "gpu": losses(device), "cpu": losses(torch.device("cpu"))}))

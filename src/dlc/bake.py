@@ -59,7 +59,9 @@ def _context(value: str, host: HostInputs) -> str:
         return f"target:{bake_name(name)}"
     if kind == "image":
         return f"docker-image://{name}"
-    return str(host.root / name if kind == "repo" else _host_folder(name, host))
+    if kind == "repo":
+        return str(host.root / name)
+    return str(_host_folder(value if kind == "pinned" else name, host))
 
 
 def _host_folder(name: str, host: HostInputs) -> Path:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dlc import debian
+from dlc.locked import locked_versions, staleness
 from dlc.problems import Problem
 from dlc.spec import Compat, Conditions
+from dlc.tree import Tree
 from dlc.variant import Variant, normal_name
 from dlc.versions import satisfies
 from dlc.yaml_marks import Node
@@ -13,12 +16,17 @@ from dlc.yaml_marks import Node
 HEADER_FACTS = ("framework", "version", "job")
 
 
-def broken_rules(variant: Variant, compat: Compat, compat_node: Node | None, file_node: Node) -> list[Problem]:
-    """Every rule whose `when` the image fulfils and whose `then` it does not; facts an image lacks break nothing."""
-    facts = _facts(variant)
+def broken_rules(
+    variant: Variant, compat: Compat, compat_node: Node | None, file_node: Node, tree: Tree
+) -> list[Problem]:
+    """Every rule whose `when` the image fulfils and whose `then` it does not; facts an image lacks break nothing.
+
+    `tree` holds the locks, whose versions are facts while they are fresh, and the recorded Debian versions.
+    """
+    facts = {**_facts(variant), **_recorded_facts(variant, tree)}
     problems = []
     for index, rule in enumerate(compat.rules):
-        if not fulfils(variant, rule.when):
+        if not _fulfilled(facts, rule.when):
             continue
         for name, condition in _asked(rule.then):
             if name in facts and not satisfies(facts[name], condition):
@@ -39,7 +47,10 @@ def broken_rules(variant: Variant, compat: Compat, compat_node: Node | None, fil
 
 def fulfils(variant: Variant, conditions: Conditions) -> bool:
     """Whether an image is as all of these ask; one that lacks a fact that is asked for is not."""
-    facts = _facts(variant)
+    return _fulfilled(_facts(variant), conditions)
+
+
+def _fulfilled(facts: Mapping[str, str], conditions: Conditions) -> bool:
     return all(name in facts and satisfies(facts[name], condition) for name, condition in _asked(conditions))
 
 
@@ -52,18 +63,35 @@ def _facts(variant: Variant) -> Mapping[str, str]:
         "device": settings.device,
         "python": settings.python,
         "suite": variant.suite,
+        "efa.source": settings.efa.source,
+        "efa.version": settings.efa.version,
     }
     for requirement in (*variant.framework_requirements, *variant.training_requirements):
         facts[f"packages.{normal_name(requirement)}"] = requirement.partition("==")[2]
     return facts
 
 
+def _recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
+    """Versions that the repository records; a stale lock says nothing, a base that the user names has its own."""
+    facts: dict[str, str] = {}
+    if not staleness(tree, variant):
+        facts |= {f"locked.{name}": version for name, version in locked_versions(tree, variant).items()}
+    if not variant.settings.base.image and debian.path(variant.suite) in tree:
+        facts |= {f"debian.{name}": version for name, version in debian.recorded(tree, variant.suite).items()}
+    return facts
+
+
 def _asked(conditions: Conditions) -> Iterator[tuple[str, str]]:
-    for name, condition in conditions.model_dump(exclude={"packages"}).items():
-        if condition is not None:
+    for name, condition in conditions.model_dump().items():
+        if isinstance(condition, dict):
+            yield from ((f"{name}.{_fact_name(name, key)}", value) for key, value in condition.items())
+        elif condition is not None:
             yield name, condition
-    for name, condition in conditions.packages.items():
-        yield f"packages.{normal_name(name)}", condition
+
+
+def _fact_name(kind: str, name: str) -> str:
+    """Python packages have many spellings, Debian packages one."""
+    return normal_name(name) if kind in ("packages", "locked") else name
 
 
 def _place(variant: Variant, file_node: Node, name: str) -> Node:
@@ -72,6 +100,8 @@ def _place(variant: Variant, file_node: Node, name: str) -> Node:
         return file_node.at((name,)) or file_node
     if name == "suite":
         return variant.node.at(("suites", variant.settings.python)) or variant.node
+    if name.startswith("efa."):
+        return variant.node.at(tuple(name.split("."))) or variant.node
     if not name.startswith("packages."):
         return variant.node.at((name,)) or variant.node
     for group in ("framework", "training"):

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from dlc import pinned
 from dlc.tree import Tree, below
 
 
@@ -16,7 +17,8 @@ def content_key(
     """sha256 in hex over the Dockerfile's text, every file of each `repo:` context, arguments, labels, parent's key.
 
     `contexts` includes the main context under the name ".". What `host:` contexts hold is pinned by locks that are
-    themselves in a `repo:` context. Revision, dates and the host's paths are no part of it: they change no content.
+    themselves in a `repo:` context, `pinned:` ones by their hash. Revision, dates and the host's paths are no part of
+    it: they change no content.
     """
     files = {
         name: {path: (hashlib.sha256(file.data).hexdigest(), file.executable) for path, file in below(tree, folder)
@@ -25,7 +27,7 @@ def content_key(
     }  # fmt: skip
     material = {
         "dockerfile": dockerfile,
-        "contexts": dict(contexts),
+        "contexts": {name: pinned.without_origin(value) for name, value in contexts.items()},
         "files": files,
         "args": dict(args),
         "labels": dict(labels),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from dlc import debian, rootfs
+from dlc import debian, fetch, rootfs
 from dlc.errors import LockError
 from dlc.host_inputs import HostInputs
 from dlc.plan import Plan
@@ -40,8 +40,13 @@ def collect(plan: Plan, root: Path, cache: Path) -> HostInputs:
             contexts[name] = rootfs.make(suite, debian.versions((root / debian.path(suite)).read_text()), cache)
         elif name == "tools":
             contexts[name] = _tools(cache)
+        elif name == "nothing":
+            contexts[name] = cache / "nothing"
+            contexts[name].mkdir(parents=True, exist_ok=True)
         else:
             contexts[name] = _wheels(plan, root, cache)
+    for value in sorted(value for value in wanted if value.startswith("pinned:")):
+        contexts[value] = fetch.folder(value, root, cache, ca_bundle(os.environ))
     return HostInputs(root, contexts, proxies(os.environ), secrets(os.environ))
 
 
@@ -54,10 +59,8 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
 def secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """Build secrets by id, as bake writes their source. Only ids and places, never a value."""
     found: dict[str, str] = {}
-    for name in CA_VARIABLES:
-        if environment.get(name) and Path(environment[name]).is_file():
-            found["ca"] = f"src={Path(environment[name]).absolute()}"
-            break
+    if bundle := ca_bundle(environment):
+        found["ca"] = f"src={bundle}"
     for identifier, names in INDEX_VARIABLES.items():
         for name in names:
             if environment.get(name):
@@ -67,6 +70,12 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
     if netrc.is_file():
         found["netrc"] = f"src={netrc.absolute()}"
     return found
+
+
+def ca_bundle(environment: Mapping[str, str]) -> Path | None:
+    """The file of certificate authorities that this host trusts, where a variable names one that is there."""
+    named = (Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name))
+    return next((path for path in named if path.is_file()), None)
 
 
 def _tools(cache: Path) -> Path:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class HostInputs:
-    """`root`: the repository. `contexts`: `host:<name>` -> folder. `proxies`: build arguments such as HTTPS_PROXY.
+    """`root`: the repository. `proxies`: build arguments such as HTTPS_PROXY.
 
+    `contexts`: the name of a `host:<name>`, or a whole `pinned:...` value -> its folder.
     `secrets`: id -> where BuildKit reads it, as bake writes it: `src=/path/of/file` or `env=NAME`.
     All paths are absolute.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dlc import efa
 from dlc.buildspec import Buildspec, ImageFile, read_buildspec
 from dlc.cascade import merge_all, override
 from dlc.compat import broken_rules
@@ -35,7 +36,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     """
     buildspec = read_buildspec(tree)
     candidates = _candidates(buildspec)
-    variants = _checked(candidates, buildspec, list(buildspec.problems))
+    variants = _checked(candidates, buildspec, tree, list(buildspec.problems))
     chosen = select(globs, [variant.id for variant in variants])
     pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
     if not sets or buildspec.defaults is None:
@@ -43,7 +44,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     overrides = [override(text, buildspec.defaults) for text in sets]
     layers = [layer for layer, _ in overrides]
     changed = [Candidate(c.image, merge_all([c.node, *layers]), layers[-1].mark) for c, _ in pairs]
-    return _checked(changed, buildspec, [problem for _, found in overrides for problem in found])
+    return _checked(changed, buildspec, tree, [problem for _, found in overrides for problem in found])
 
 
 def _candidates(buildspec: Buildspec) -> list[Candidate]:
@@ -57,11 +58,13 @@ def _candidates(buildspec: Buildspec) -> list[Candidate]:
     ]
 
 
-def _checked(candidates: Sequence[Candidate], buildspec: Buildspec, problems: list[Problem]) -> tuple[Variant, ...]:
+def _checked(
+    candidates: Sequence[Candidate], buildspec: Buildspec, tree: Tree, problems: list[Problem]
+) -> tuple[Variant, ...]:
     """One variant per candidate; raises the report of `problems` and of those found here."""
     variants: dict[str, Variant] = {}
     for candidate in candidates:
-        variant, found = resolve(candidate.image, candidate.node, buildspec)
+        variant, found = resolve(candidate.image, candidate.node, buildspec, tree)
         problems.extend(found)
         if variant and variant.id in variants:
             problems.append(Problem(candidate.mark, "variants", "each image once", f"{variant.id} twice"))
@@ -71,19 +74,19 @@ def _checked(candidates: Sequence[Candidate], buildspec: Buildspec, problems: li
     return tuple(variants.values())
 
 
-def resolve(image: ImageFile, node: Node, buildspec: Buildspec) -> tuple[Variant | None, list[Problem]]:
+def resolve(image: ImageFile, node: Node, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
     """The variant of one merged layer, or None and why not."""
     settings, problems = validate(Settings, node)
     if settings is None:
         return None, problems
-    problems = _unknown_suite(settings, node) + _unlike_header(image, settings, node)
+    problems = _unknown_suite(settings, node) + _unlike_header(image, settings, node) + efa.missing(settings.efa, node)
     framework = _pinned(settings.packages.framework, "framework", node, buildspec.pins, problems)
     training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)
     if problems or image.header is None:
         return None, problems
     variant = Variant(image.header, settings, node, framework, training)
     if buildspec.compat:
-        problems = broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node)
+        problems = broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
     return variant, problems
 
 

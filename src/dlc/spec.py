@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -21,10 +21,14 @@ MEANINGS = {
     r"^[^\s]+$": "text without spaces",
     r"^[0-9]+(\.[0-9]+)?$": "a number such as 1.6",
     r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$": "a date such as 2026-11-20, or nothing",
+    r"^(none|distro|source|installer)$": "none, distro, source or installer",
+    r"^([0-9]+(\.[0-9]+)+)?$": "a version such as 1.17.3, or nothing",
+    r"^((https?|file)://[^\s]+)?$": "an address (http, https, file), or nothing",
+    r"^([0-9a-f]{64})?$": "64 hexadecimal digits, or nothing",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
-    DATE,
+    DATE, EFA_SOURCE, RELEASE, ADDRESS, SHA256,
 ) = MEANINGS  # fmt: skip
 
 
@@ -41,6 +45,7 @@ PythonVersion = Annotated[str, Field(pattern=PYTHON)]
 Letters = Annotated[str, Field(pattern=LETTERS)]
 Name = Annotated[str, Field(pattern=NO_SPACES)]
 Condition = Annotated[str, Field(min_length=1)]
+EfaFact = Literal["source", "version"]
 Day = Annotated[str, Field(pattern=DATE), AfterValidator(_real_day)]
 
 
@@ -86,6 +91,22 @@ class Budget(Model):
         return float(self.gigabytes) * 1e9
 
 
+class Efa(Model):
+    """What NCCL needs to talk over an Elastic Fabric Adapter: libfabric, verbs libraries, and a plug-in of NCCL."""
+
+    source: Annotated[str, Field(pattern=EFA_SOURCE)] = Field(
+        description="distro: libfabric without the plug-in; source, installer: with it; docs/efa.md says more"
+    )
+    version: Annotated[str, Field(pattern=RELEASE)] = Field(description="release of the plug-in, or of the installer")
+    context: str = Field(description="folder that holds the plug-in's source, from the repository's root")
+    url: Annotated[str, Field(pattern=ADDRESS)] = Field(description="the vendor's installer, a .tar.gz")
+    sha256: Annotated[str, Field(pattern=SHA256)] = Field(
+        description="hash of the installer, or of the source's folder"
+    )
+    os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of libfabric and its EFA provider")
+    build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling the plug-in needs")
+
+
 class Settings(Model):
     """All that defaults.yml sets and a file, a variant or --set may change."""
 
@@ -97,6 +118,7 @@ class Settings(Model):
     os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of this image, on top of the base's")
     build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling from source needs")
     packages: Packages
+    efa: Efa
     budget: Budget
     labels: dict[Name, str] = Field(description="labels of the image besides those that dlc sets")
 
@@ -144,7 +166,10 @@ class Conditions(Model):
     device: Condition | None = None
     python: Condition | None = None
     suite: Condition | None = None
+    efa: dict[EfaFact, Condition] = Field(default={}, description="of the EFA software's source and version")
     packages: dict[Name, Condition] = Field(default={}, description="of the versions required of these packages")
+    locked: dict[Name, Condition] = Field(default={}, description="of the versions of these packages in the lock")
+    debian: dict[Name, Condition] = Field(default={}, description="of the recorded versions of these Debian packages")
 
 
 class Rule(Model):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dlc import debian, mmdebstrap
+from dlc import debian, efa, mmdebstrap
 from dlc.content_key import content_key
 from dlc.locked import framework_version
 from dlc.recipe import require_fit
@@ -18,7 +18,7 @@ KEY_LABEL = "org.dlc.content-key"
 
 @dataclass(frozen=True)
 class Target:
-    """One image to build. Context values are `target:ID`, `repo:FOLDER`, `host:NAME` or `image:REF`.
+    """One image to build. Context values are `target:ID`, `repo:FOLDER`, `host:NAME`, `image:REF`, `pinned:SHA@ORIGIN`.
 
     `dockerfile` is a path from the repository's root, or the text itself where `inline` is true.
     """
@@ -80,10 +80,12 @@ def _image(variant: Variant, base: Target, tree: Tree) -> Target:
             "entrypoint": "repo:src/entrypoint",
             "tools": "host:tools",
             "wheels": "host:wheels",
+            "efa-software": efa.context(settings.efa),
         },
         args={
             "OS_PACKAGES": " ".join(settings.os_packages),
             "BUILD_PACKAGES": " ".join(settings.build_packages),
+            **efa.arguments(settings.efa),
         },
         labels=_labels(variant, tree),
         tags=(variant.ref,),

@@ -21,6 +21,7 @@ packages:
   training: [transformers, numpy]
   source: []
   compiled: []
+efa: {source: none, version: "", context: "", url: "", sha256: "", os_packages: [libfabric1], build_packages: [libtool]}
 budget: {gigabytes: "4", why: enough for a specimen}
 labels: {org.opencontainers.image.licenses: Apache-2.0}
 """
@@ -67,10 +68,17 @@ RECIPE = """\
 FROM base AS builder
 ARG BUILD_PACKAGES
 RUN --mount=from=scripts,target=/scripts /scripts/install.sh ${BUILD_PACKAGES}
+FROM builder AS efa
+ARG EFA_SOURCE
+ARG EFA_VERSION
+ARG EFA_BUILD_PACKAGES
+RUN --mount=from=efa-software,target=/s /scripts/efa.sh ${EFA_SOURCE} ${EFA_VERSION} ${EFA_BUILD_PACKAGES}
 FROM base AS image
 ARG OS_PACKAGES
 RUN --mount=type=bind,from=scripts,target=/scripts --mount=from=debian,target=/debian /scripts/install.sh ${OS_PACKAGES}
 RUN --mount=from=tools,target=/tools --mount=from=wheels,target=/wheels uv pip install
+ARG EFA_PACKAGES
+RUN --mount=from=scripts,target=/scripts --mount=from=efa,target=/efa /scripts/install.sh ${EFA_PACKAGES}
 COPY --from=builder /built /built
 COPY --from=entrypoint . /opt/dlc/entrypoint
 """

@@ -24,7 +24,7 @@ HOST = HostInputs(
     root=Path("/repository"),
     contexts={
         f"{name}": Path("/host", name)
-        for name in ("tools", "wheels", "rootfs-bullseye", "rootfs-bookworm", "rootfs-trixie")
+        for name in ("nothing", "tools", "wheels", "rootfs-bullseye", "rootfs-bookworm", "rootfs-trixie")
     },
     proxies={"HTTPS_PROXY": "http://proxy:3128"},
     secrets={"index_url": "env=UV_DEFAULT_INDEX", "ca": "src=/etc/ca.crt"},

@@ -52,8 +52,14 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
         "entrypoint": "repo:src/entrypoint",
         "tools": "host:tools",
         "wheels": "host:wheels",
+        "efa-software": "host:nothing",
     }
-    assert target.args == {"OS_PACKAGES": "g++", "BUILD_PACKAGES": "gcc"}
+    assert target.args == {
+        "OS_PACKAGES": "g++",
+        "BUILD_PACKAGES": "gcc",
+        "EFA_SOURCE": "none",
+        **dict.fromkeys(("EFA_VERSION", "EFA_PACKAGES", "EFA_BUILD_PACKAGES"), ""),
+    }
     assert target.tags == ("dlc/pytorch:2.13-training-cpu-py311",)
     assert target.labels["org.dlc.framework.version"] == "2.13.0+cpu"
     assert target.labels["org.opencontainers.image.licenses"] == "Apache-2.0"
@@ -163,7 +169,7 @@ def test_only_the_locks_of_selected_images_must_be_fresh() -> None:
 
 
 def test_a_recipe_that_does_not_fit_stops_the_plan() -> None:
-    with pytest.raises(RecipeError, match=r"docker/pytorch/Dockerfile:10: ARG EXTRA"):
+    with pytest.raises(RecipeError, match=r"docker/pytorch/Dockerfile:17: ARG EXTRA"):
         make_plan(append("docker/pytorch/Dockerfile", "ARG EXTRA\nRUN $EXTRA\n"))
 
 

@@ -1,0 +1,54 @@
+"""EFA software of an image: what each source of it needs from the buildspec, and what it is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlc import pinned
+from dlc.problems import Problem
+from dlc.spec import Efa
+from dlc.yaml_marks import Node
+
+# Setting -> what a source that needs it expects there.
+MEANINGS = {
+    "version": "the release, such as 1.17.3: compat.yml has rules about it",
+    "context": "the folder that holds the plug-in's source",
+    "url": "the address of the vendor's .tar.gz",
+    "sha256": "64 hexadecimal digits; of a folder, `dlc build` says which",
+}
+NEEDED = {
+    "none": (),
+    "distro": (),
+    "source": ("version", "context"),
+    "installer": ("version", "url", "sha256"),
+}  # fmt: skip
+
+
+def missing(efa: Efa, node: Node) -> list[Problem]:
+    """A problem for each setting that the image's source of EFA software needs and that is empty."""
+    mark = (node.at(("efa", "source")) or node).mark
+    return [
+        Problem(mark, f"efa.{name}", f"{MEANINGS[name]} (efa.source is {efa.source})", "nothing")
+        for name in NEEDED[efa.source]
+        if not getattr(efa, name)
+    ]
+
+
+def context(efa: Efa) -> str:
+    """The context value that holds the software: a folder with the installer's file, the source, or nothing."""
+    if efa.source == "source":
+        return pinned.value(efa.sha256, efa.context)
+    if efa.source == "installer":
+        return pinned.value(efa.sha256, efa.url)
+    return "host:nothing"
+
+
+def arguments(efa: Efa) -> Mapping[str, str]:
+    """Build arguments. The installer brings its own libfabric, newer than Debian's."""
+    from_debian = efa.source in ("distro", "source")
+    return {
+        "EFA_SOURCE": efa.source,
+        "EFA_VERSION": efa.version,
+        "EFA_PACKAGES": " ".join(efa.os_packages) if from_debian else "",
+        "EFA_BUILD_PACKAGES": " ".join(efa.build_packages) if efa.source == "source" else "",
+    }

@@ -12,7 +12,8 @@ install() {
     /tools/uv pip install --python /opt/venv/bin/python --no-deps --no-build --no-installer-metadata "$@"
 }
 
-install --require-hashes -r "$lock"
+# uv keeps what it fetched, also a damaged file, and pages of the index. Before this fails, the index is asked anew.
+install --require-hashes -r "$lock" || install --refresh --require-hashes -r "$lock"
 for folder in "$@"; do
     [ -z "$(ls "$folder")" ] || install "$folder"/*.whl
 done

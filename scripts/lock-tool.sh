@@ -7,5 +7,6 @@ UV=${UV:-.venv/bin/uv}
 compile() { "$UV" pip compile -q --universal --generate-hashes --no-header --no-annotate "$@"; }
 
 compile pyproject.toml --group dev --python-version 3.11 -o requirements.lock
-echo pytest | compile - --python-version 3.9 -o tests/gpu/requirements.txt
+# Later ones want a typing_extensions that the oldest images have not.
+printf 'pytest\nexceptiongroup<1.3\n' | compile - --python-version 3.9 -o tests/gpu/requirements.txt
 echo "wrote requirements.lock and tests/gpu/requirements.txt"

@@ -76,5 +76,5 @@ def require_within(budget: Budget, size: int, ref: str, largest: Sequence[Share]
         top = ", ".join(f"{share.name} {share.bytes / 1e6:.0f} MB" for share in largest[:3])
         raise ImageError(
             f"{ref}: expected at most {budget.gigabytes} GB ({budget.why}), found {size / 1e9:.3f}\n  largest: {top}",
-            "remove what nobody needs (docker/scripts/finish/prune.txt), or raise budget.gigabytes and say why",
+            "remove what nobody needs (docker/scripts/*/prune.txt), or raise budget.gigabytes and say why",
         )

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc import bake
+from dlc.build_failure import failure
 from dlc.engine import images
 from dlc.engine.connection import Engine
-from dlc.errors import BaseImageError, BuildError, DiskError, DlcError
+from dlc.errors import BuildError
 from dlc.host_inputs import HostInputs
 from dlc.plan import Plan
 from dlc.process import run, stream
@@ -56,7 +57,8 @@ def build(
 ) -> float:
     """Build every target of the plan; return the seconds it took. The log keeps all that BuildKit printed.
 
-    Raises BuildError with the failing step's last lines, DiskError, BaseImageError. What was finished stays cached.
+    Raises BuildError with the failing step's last lines, or what `build_failure` knows them to mean. What was finished
+    stays cached.
     """
     output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
     text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
@@ -98,22 +100,6 @@ def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Cal
         # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
         argv = ["docker", "buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false"]
         return stream(argv, line, env={**engine.environment, "TMPDIR": folder}, stdin=text)
-
-
-def failure(progress: Progress, log: Path) -> DlcError:
-    """The error that a failed build is reported as."""
-    step, command, lines = progress.failure()
-    text = f"{step} failed:\n{lines}\n  log: {log}"
-    if re.search(r"no space left on device|ENOSPC", lines):
-        return DiskError(text, "free space where the engine keeps its data: docker system df, docker builder prune")
-    if command.startswith("load metadata for "):
-        base = command.removeprefix("load metadata for ")
-        return BaseImageError(
-            f"base image {base}: {lines}\n  log: {log}", "check base.image: docker pull shows whether it exists"
-        )
-    if "the base image's Python is" in lines:
-        return BaseImageError(text, "choose another base.image or another python")
-    return BuildError(text, "mend the step and run again: finished steps are cached")
 
 
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:

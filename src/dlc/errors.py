@@ -69,6 +69,12 @@ class RecipeError(DlcError):
     exit_code = 72
 
 
+class PackageIndexError(DlcError):
+    """A package index or a Debian mirror does not answer."""
+
+    exit_code = 73
+
+
 class DiskError(DlcError):
     """The disk is full, or will be."""
 

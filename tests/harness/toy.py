@@ -16,7 +16,7 @@ SPEC = """\
 framework: toy
 version: "1.17"
 job: training
-packages: {{framework: [six==1.17.0], training: [], source: [], compiled: []}}
+packages: {{framework: [{framework}], training: [{training}], source: [], compiled: []}}
 repository: {repository}
 variants:
   - {{device: cpu, python: "3.11"}}
@@ -29,15 +29,17 @@ def ref(repository: str) -> str:
     return f"{repository}/toy:1.17-training-cpu-py311"
 
 
-def make_checkout(root: Path, repository: str) -> None:
-    """Copy the sources and add a buildspec, a Dockerfile and a lock that dlc itself resolves."""
+def make_checkout(root: Path, repository: str, framework: str = "six==1.17.0", training: str = "", **more: str) -> None:
+    """Copy the sources and add a buildspec, a Dockerfile and a lock that dlc itself resolves, with `more` variables."""
     for folder in ("buildspec", "docker", "src/entrypoint"):
         shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "buildspec/toy").mkdir()
-    (root / "buildspec/toy/1.17-training.yml").write_text(SPEC.format(repository=repository))
+    (root / "buildspec/toy/1.17-training.yml").write_text(
+        SPEC.format(repository=repository, framework=framework, training=training)
+    )
     (root / "docker/toy").mkdir()
     shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")
-    locked = dlc(root, "lock", "toy-*")
+    locked = dlc(root, "lock", "toy-*", **more)
     assert locked.returncode == 0, locked.stderr
 
 

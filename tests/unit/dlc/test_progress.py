@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import failure
+from dlc.build_failure import failure
 from dlc.errors import BaseImageError, BuildError, DiskError, DlcError
 from dlc.progress import Progress
 

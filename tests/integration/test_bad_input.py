@@ -1,0 +1,144 @@
+"""What is wrong with an input is said once, with an exit code of its own; the next run goes on from what was done."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc import debian, rootfs
+from dlc.cache import cache_folder
+from dlc.locked import BYTES
+from dlc.tree import read_tree
+from harness import toy
+from harness.engine import docker
+from harness.package_index import PackageIndex
+
+pytestmark = pytest.mark.integration
+
+REPOSITORY = "dlc-bad"
+REF = toy.ref(REPOSITORY)
+LOCK = f"docker/toy/locks/{toy.ID}"
+ALPINE = "dlc-bad-base:1"
+
+
+@pytest.fixture
+def index(engine: None, tmp_path: Path) -> Iterator[PackageIndex]:
+    server = PackageIndex(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def number() -> str:
+    """The content of this test's packages: no other test and no other run has them in a cache."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def checkout(index: PackageIndex, number: str, tmp_path: Path) -> Iterator[Path]:
+    """An image of two packages, in a layer each."""
+    index.add("dlc-bad-one", "1.17.0", number)
+    index.add("dlc-bad-two", "1.17.0", number)
+    root = tmp_path / "checkout"
+    toy.make_checkout(root, REPOSITORY, "dlc-bad-one==1.17.0", "dlc-bad-two==1.17.0", **index.variables)
+    yield root
+    docker("image", "rm", "--force", REF, check=False)
+
+
+def build(root: Path, index: PackageIndex, *words: str) -> subprocess.CompletedProcess[str]:
+    return toy.dlc(root, "build", "toy-*", *words, **index.variables)
+
+
+def require_clear(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    """One message with these words and a remedy, and the exit code of its class."""
+    assert done.returncode == code, done.stderr
+    for word in (*words, "remedy: "):
+        assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def require_resumed(root: Path, index: PackageIndex, *cached: str) -> None:
+    """The same build succeeds now, without a step that was done before, and its image works."""
+    done = build(root, index)
+    assert done.returncode == 0, done.stderr
+    for step in cached:
+        assert step not in done.stderr
+    ran = docker("run", "--rm", REF, "python", "-c", "import dlc_bad_one, dlc_bad_two; print('works')")
+    assert ran.stdout == "works\n"
+
+
+def test_a_file_with_another_hash_than_the_locks_is_not_installed(
+    checkout: Path, index: PackageIndex, number: str
+) -> None:
+    index.add("dlc-bad-two", "1.17.0", "tampered with")
+    done = build(checkout, index)
+    require_clear(done, 67, "Hash mismatch for `dlc-bad-two==1.17.0`", "expected the file with the lock's hash")
+    index.add("dlc-bad-two", "1.17.0", number)
+    require_resumed(checkout, index, "/lock/framework.txt")
+
+
+def test_a_wheel_that_vanished_is_named(checkout: Path, index: PackageIndex) -> None:
+    content = index.folder / "simple/dlc-bad-two/index.html"
+    page = content.read_text()
+    content.write_text("")
+    require_clear(build(checkout, index), 67, "dlc-bad-two", "found it in no index")
+    content.write_text(page)
+    require_resumed(checkout, index, "/lock/framework.txt")
+
+
+def test_a_build_that_the_disk_can_not_hold_does_not_start(checkout: Path, index: PackageIndex) -> None:
+    lock = checkout / LOCK / "training.txt"
+    text = lock.read_text()
+    first, size, *rest = text.splitlines(keepends=True)
+    lock.write_text("".join([first, f"{BYTES}{10**15}\n", *rest]))
+    done = build(checkout, index)
+    require_clear(done, 74, "GB free for this build, found", f"predicted from the locks: {toy.ID}", "--no-disk-check")
+    assert "RUN" not in done.stderr
+    lock.write_text(text)
+    require_resumed(checkout, index)
+    assert size.startswith(BYTES)
+
+
+def test_who_knows_better_than_the_prediction_can_build(checkout: Path, index: PackageIndex) -> None:
+    lock = checkout / LOCK / "training.txt"
+    first, _, *rest = lock.read_text().splitlines(keepends=True)
+    lock.write_text("".join([first, f"{BYTES}{10**15}\n", *rest]))
+    assert build(checkout, index, "--no-disk-check").returncode == 0
+
+
+@pytest.fixture
+def another_distribution(checkout: Path) -> Iterator[str]:
+    """Our own Debian made to look like an image of Alpine: another name, and no apt."""
+    recorded = debian.recorded(read_tree(checkout), "bookworm")
+    tar = rootfs.make("bookworm", recorded, cache_folder()) / "rootfs.tar"
+    docker("import", "--change", 'CMD ["/bin/sh"]', str(tar), ALPINE)
+    name = f"dlc-bad-{uuid.uuid4().hex[:8]}"
+    try:
+        docker("run", "--name", name, ALPINE, "sh", "-c", "rm /usr/bin/apt-get && echo ID=alpine > /etc/os-release")
+        docker("commit", name, ALPINE)
+        yield ALPINE
+    finally:
+        docker("rm", "--force", name, check=False)
+        docker("image", "rm", "--force", ALPINE, check=False)
+
+
+def test_a_base_image_of_another_distribution_is_refused(
+    checkout: Path, index: PackageIndex, another_distribution: str
+) -> None:
+    done = build(checkout, index, "--set", f"base.image={another_distribution}")
+    require_clear(
+        done, 68, "base.image: expected Debian or Ubuntu, found an image without apt-get", "base-dlc-bad-base-1"
+    )
+
+
+def test_an_index_that_goes_away_half_way_is_said_and_the_next_run_resumes(checkout: Path, index: PackageIndex) -> None:
+    index.stop()
+    index.start(last="dlc-bad-one")
+    require_clear(build(checkout, index), 73, "a package index or mirror does not answer", "dlc-bad-two")
+    index.start()
+    require_resumed(checkout, index, "/lock/framework.txt")

@@ -34,10 +34,11 @@ NOT_IN_THE_IMAGE: dict[tuple[str, str], str] = {
 
 @dataclass(frozen=True)
 class SharedObjects:
-    """SONAME -> paths that carry it; path -> names that the dynamic loader does not find for it."""
+    """SONAME -> paths that carry it; path -> names that the dynamic loader does not find for it; paths it refuses."""
 
     sonames: Mapping[str, Sequence[str]]
     missing: Mapping[str, Sequence[str]]
+    refused: Sequence[str]
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,11 @@ def test_every_cuda_library_is_there_in_one_version(shared_objects: SharedObject
         if stem in stems:
             versions[stem].add(name)
     assert not {stem: names for stem, names in versions.items() if len(names) > 1}
+
+
+def test_the_loader_takes_every_library(shared_objects: SharedObjects) -> None:
+    """None was damaged on its way into the image."""
+    assert list(shared_objects.refused) == []
 
 
 def test_every_needed_library_is_found(shared_objects: SharedObjects) -> None:

@@ -5,6 +5,7 @@ Python 3.9 or newer, pytest and a framework are all that is needed. Works with P
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
 import os
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -116,7 +118,9 @@ def has_kernels(torch: ModuleType) -> bool:
 @pytest.fixture(scope="session")
 def torch(why_no_gpu: str) -> ModuleType:
     """PyTorch with at least one GPU, computing in full single precision."""
-    module: ModuleType = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    module = importlib.import_module("torch")  # no importorskip: one that is there and broken is no reason to skip
     if module.version.cuda is None:
         pytest.skip(f"PyTorch {module.__version__} is built without CUDA")
     if not module.cuda.is_available():
@@ -134,7 +138,9 @@ def torch(why_no_gpu: str) -> ModuleType:
 def tensorflow(why_no_gpu: str) -> ModuleType:
     """TensorFlow with at least one GPU, which it takes no more memory of than it needs."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    module: ModuleType = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    if find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+    module = importlib.import_module("tensorflow")
     if not module.test.is_built_with_cuda():
         pytest.skip(f"TensorFlow {module.__version__} is built without CUDA")
     devices = module.config.list_physical_devices("GPU")

@@ -80,20 +80,25 @@ def file_offset(address: int, loaded: list[tuple[int, int, int]]) -> int:
     return next(offset + address - start for start, offset, size in loaded if start <= address < start + size)
 
 
-def missing(paths: list[str]) -> dict[str, list[str]]:
+def missing(answers: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
     """path -> names that the dynamic loader does not find for it, alone or as part of anything else that is complete.
 
     A library of a wheel is often found by the DT_RPATH of the module that loads it, and has none itself.
     """
     found: dict[str, list[str]] = {}
     complete: set[str] = set()
-    for path, lines in asked_of_loader(paths):
+    for path, lines in answers:
         names = [line.split()[0] for line in lines if line.endswith("not found")]
         if names:
             found[path] = names
         else:
             complete.update(os.path.realpath(part) for line in lines for part in line.split() if part[0] == "/")
     return {path: names for path, names in found.items() if path not in complete}
+
+
+def refused(answers: list[tuple[str, list[str]]]) -> list[str]:
+    """Shared objects that the dynamic loader cannot load at all: of one that it can, ldd says something."""
+    return [path for path, lines in answers if not lines and SHARED_OBJECT.search(path)]
 
 
 def asked_of_loader(paths: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -113,7 +118,8 @@ def main() -> None:
     for path in paths:
         sonames[soname(path)].append(path)
     del sonames[""]
-    print(json.dumps({"sonames": sonames, "missing": missing(paths)}))
+    answers = list(asked_of_loader(paths))
+    print(json.dumps({"sonames": sonames, "missing": missing(answers), "refused": refused(answers)}))
 
 
 if __name__ == "__main__":

@@ -12,19 +12,13 @@ host=$(.venv/bin/dlc engine status --json | sed -n 's/^ "host": "\(.*\)",$/\1/p'
 
 # pytest for the Python of the image: -py39 is 3.9.
 python=$(expr "$image" : '.*-py\([0-9]\)').$(expr "$image" : '.*-py[0-9]\([0-9]*\)$')
-pytest=build/gpu/pytest-$python
-if [ ! "$pytest/ready" -nt tests/gpu/requirements.txt ]; then
-    rm -rf "$pytest"
-    .venv/bin/uv pip install -q --target "$pytest" --python-version "$python" --no-build --require-hashes \
-        -r tests/gpu/requirements.txt
-    touch "$pytest/ready"
-fi
+pytest=$(scripts/image-pytest.sh "$python")
 
 # At the end of the path, so that the image's own packages come first; none of their plug-ins for pytest is wanted.
 start='import sys; sys.path.append("/pytest"); import pytest; sys.exit(pytest.main(sys.argv[1:]))'
 # Ranks on one host talk through shared memory, of which Docker gives 64 MB.
 docker run --rm ${gpus:+--gpus "$gpus"} --shm-size 1g --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 \
-    --volume "$(pwd)/tests/gpu:/tests/gpu:ro" --volume "$(pwd)/$pytest:/pytest:ro" --volume "$(pwd)/build/gpu:/report" \
+    --volume "$(pwd)/tests/gpu:/tests/gpu:ro" --volume "$pytest:/pytest:ro" --volume "$(pwd)/build/gpu:/report" \
     "dlc/${image%%-*}:${image#*-}" python -B -c "$start" /tests/gpu --junitxml="/report/$image.xml" || code=$?
 echo "report: build/gpu/$image.xml"
 exit "${code:-0}"

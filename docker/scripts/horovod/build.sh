@@ -40,12 +40,14 @@ case $framework in
     tensorflow) export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 ;;
     *) echo "$framework: expected pytorch or tensorflow" >&2 && exit 64 ;;
 esac
+# Its gloo uses the sized integers without including them, which compilers from GCC 13 on do not do for it.
+export CXXFLAGS="-include cstdint"
 MAKEFLAGS="-j$(nproc)"
 # Times in wheels begin in 1980. Debug information is 97% of what is compiled.
 export SOURCE_DATE_EPOCH=315532800 LDFLAGS=-s
 export MAKEFLAGS HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MXNET=1
 python -m pip wheel -q --no-deps --no-build-isolation --no-cache-dir . -w "$folder" >/tmp/horovod.log 2>&1 || {
-    grep -E 'error|Error' /tmp/horovod.log | head -20
+    grep -E ' error: |Error:' /tmp/horovod.log | head -20
     tail -20 /tmp/horovod.log
     exit 1
 }

@@ -19,7 +19,7 @@ from dlc.process import run
 from dlc.tree import Tree, find_root, read_tree
 from dlc.wheel_folders import local_wheel_folders
 
-# Of one image while it is built: each core compiles Horovod, and the rest of the build is small beside it.
+# Of one image while it is built: each core compiles Horovod, and the rest is small beside it. Measured with three.
 MEMORY_PER_CORE_GB = 1.0
 
 

@@ -1,0 +1,67 @@
+"""dlc doctor: the disk is held against what the images of the checkout take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from specimen import TORCH_ID, changed, specimen
+
+from dlc import doctor
+from dlc.locked import header
+from dlc.matrix import load_variants
+from dlc.plan import make_plan
+from dlc.tree import Tree
+
+
+@pytest.fixture
+def engine_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a private engine would be; it does not exist yet, its disk does."""
+    monkeypatch.setenv("DLC_ENGINE_DIR", str(tmp_path / "not/yet/there"))
+    return tmp_path
+
+
+def sized(download: int) -> Tree:
+    """A checkout whose images each name that many bytes."""
+    tree = specimen()
+    for variant in load_variants(tree):
+        path = f"{variant.lock_folder}/framework.txt"
+        rest = tree[path].data.decode().split("\n", 2)[2]
+        tree = changed(tree, path, header(variant.lock_digest(), download) + rest)
+    return tree
+
+
+def disk(download: int) -> doctor.Finding:
+    tree = sized(download)
+    return doctor._disk(None, make_plan(tree), tree)
+
+
+def test_images_that_no_disk_holds_are_bad_with_a_remedy(engine_folder: Path) -> None:
+    found = disk(10**15)
+    assert found.level == "bad"
+    assert f"free at {engine_folder}" in found.found
+    assert "the 2 images that are not built take" in found.found
+    assert "DLC_ENGINE_DIR" in found.remedy
+
+
+def test_a_disk_that_holds_some_of_the_images_is_a_note(engine_folder: Path) -> None:
+    tree = sized(10**15)
+    (variant,) = load_variants(tree, [TORCH_ID])
+    path = f"{variant.lock_folder}/framework.txt"
+    rest = tree[path].data.decode().split("\n", 2)[2]
+    tree = changed(tree, path, header(variant.lock_digest(), 0) + rest)
+    assert doctor._disk(None, make_plan(tree), tree).level == "note"
+
+
+def test_without_a_checkout_what_images_take_is_not_known(engine_folder: Path) -> None:
+    found = doctor._disk(None, None, {})
+    assert found.level == "note"
+    assert "no checkout" in found.found
+
+
+def test_nothing_left_to_build_takes_nothing(engine_folder: Path) -> None:
+    tree = specimen()
+    nothing = make_plan(tree).without(make_plan(tree).selected)
+    found = doctor._disk(None, nothing, tree)
+    assert found.level == "ok"
+    assert "the 0 images that are not built take 0 GB" in found.found

@@ -85,5 +85,10 @@ def test_torch_xla_computes_on_the_cpu(image: Image) -> None:
 
 
 @pytest.mark.when(packages={"jax-cuda12-pjrt": "*"})
+def test_xla_compiles_for_a_gpu_with_its_ptxas_and_libdevice(image: Image) -> None:
+    assert run_script(image, "xla_gpu_compile.py") == "compiled\n"
+
+
+@pytest.mark.when(packages={"jax-cuda12-pjrt": "*"})
 def test_torch_xla_loads_the_cuda_plug_in_which_misses_nothing_but_a_gpu(image: Image) -> None:
     assert "No visible GPU devices" in run_script(image, "torch_xla_cuda.py", "PJRT_DEVICE=CUDA")

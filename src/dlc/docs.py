@@ -1,44 +1,70 @@
-"""The documentation of built images, written from their facts: the table of the README, and docs/images.md. Pure."""
+"""The documentation of images, written from the facts of built ones: the README's table, and docs/images.md. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dlc.facts import Facts, Package
 from dlc.spdx_licence import declared
+from dlc.targets import Target
 
 README, PAGE = "README.md", "docs/images.md"
 BEGIN, END = "<!-- images: `dlc docs` writes this -->\n", "<!-- end of images -->\n"
+INTRO = (
+    "# Images\n\nWhat the built images hold. `dlc docs` writes this page from the images; `dlc sbom ID` has more.\n"
+    "Sizes are unpacked, in thousand million (GB) and million (MB) bytes.\n\n"
+)
+HEAD = ("| id | framework | device | Python | system | size |", "|---|---|---|---|---|---|")
+NOT_BUILT = "not built yet"
 LONGEST_LICENCE = 60  # characters; the SBOM has them whole
 LONGEST_STEP = 90
 
 
-def readme(document: str, images: Sequence[Facts]) -> str:
+def readme(document: str, targets: Sequence[Target], images: Sequence[Facts]) -> str:
     """The README with its table of images written anew; the same text where it has no markers."""
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + table(images) + END, document,
-                  flags=re.DOTALL)  # fmt: skip
+    written = BEGIN + table(document, targets, images) + END
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: written, document, flags=re.DOTALL)
 
 
-def table(images: Sequence[Facts]) -> str:
-    """One row per image. Nothing in it changes with the commit or the day of the build."""
-    rows = ["| id | framework | device | Python | system | size |", "|---|---|---|---|---|---|"]
-    for facts in images:
-        label = facts.labels.get
-        framework = f"{label('org.dlc.framework', '')} {label('org.dlc.framework.version', '')}".strip()
-        device = label("org.dlc.device", "").replace("cpu", "CPU")
-        cells = (f"`{name_of(facts)}`", framework, device, facts.python, facts.os, f"{facts.bytes / 1e9:.1f} GB")
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+def page(document: str, targets: Sequence[Target], images: Sequence[Facts]) -> str:
+    """docs/images.md: what every image is made of. The section of an image that is not among `images` stays."""
+    sections = {**_sections(document), **{name_of(facts): _section(facts) for facts in images}}
+    return "\n".join([INTRO + table(document, targets, images), *(sections[t.id] for t in targets if t.id in sections)])
 
 
-def page(images: Sequence[Facts]) -> str:
-    """docs/images.md: what every image is made of."""
-    intro = (
-        "# Images\n\nWhat the built images hold. `dlc docs` writes this page from the images; `dlc sbom ID` has more.\n"
-        "Sizes are unpacked, in thousand million (GB) and million (MB) bytes.\n\n"
-    )
-    return intro + table(images) + "".join(_section(facts) for facts in images)
+def table(document: str, targets: Sequence[Target], images: Sequence[Facts]) -> str:
+    """One row for each of `targets`, in their order: of `images`, else as it stands in `document`, else NOT_BUILT."""
+    rows = {**_rows(document), **{name_of(facts): row(facts) for facts in images}}
+    return "\n".join([*HEAD, *(rows.get(target.id) or _row_without_image(target) for target in targets)]) + "\n"
+
+
+def row(facts: Facts) -> str:
+    """A built image's line of the table. Nothing in it changes with the commit or the day of the build."""
+    return _row(name_of(facts), facts.labels, facts.python, facts.os, f"{facts.bytes / 1e9:.1f} GB")
+
+
+def _row_without_image(target: Target) -> str:
+    says = target.labels
+    return _row(target.id, says, says["org.dlc.python"], says["org.dlc.os"], NOT_BUILT)
+
+
+def _row(identifier: str, labels: Mapping[str, str], python: str, system: str, size: str) -> str:
+    framework = f"{labels.get('org.dlc.framework', '')} {labels.get('org.dlc.framework.version', '')}".strip()
+    device = labels.get("org.dlc.device", "").replace("cpu", "CPU")
+    return f"| {' | '.join((f'`{identifier}`', framework, device, python, system, size))} |"
+
+
+def _rows(document: str) -> dict[str, str]:
+    """The lines that open with an identifier, by it; without those that only say that there is no image."""
+    found = re.findall(r"^(\| `([^`]+)` \|.*)$", document, re.MULTILINE)
+    return {identifier: line for line, identifier in found if NOT_BUILT not in line}
+
+
+def _sections(document: str) -> dict[str, str]:
+    """What stands under each heading of the second level, by it."""
+    found = re.split(r"^(?=## )", document, flags=re.MULTILINE)[1:]
+    return {text.splitlines()[0].removeprefix("## "): text.rstrip() + "\n" for text in found}
 
 
 def name_of(facts: Facts) -> str:
@@ -48,7 +74,7 @@ def name_of(facts: Facts) -> str:
 
 def _section(facts: Facts) -> str:
     python, debian = facts.of_kind("python"), facts.of_kind("debian")
-    lines = ["", f"## {name_of(facts)}", "", "| layer | MB |", "|---|---|"]
+    lines = [f"## {name_of(facts)}", "", "| layer | MB |", "|---|---|"]
     lines += [f"| `{brief(step.command)}` | {step.bytes / 1e6:.0f} |" for step in facts.steps]
     lines += ["", f"### {len(python)} Python packages", "", "| package | version | licence | MB |", "|---|---|---|---|"]
     lines += [f"| {p.name} | {p.version} | {_licence(p)} | {p.bytes / 1e6:.1f} |" for p in python]

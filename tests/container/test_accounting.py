@@ -79,4 +79,4 @@ def test_an_image_does_not_differ_from_itself(captured: facts.Facts, archive: Ar
 
 
 def test_the_documentation_has_a_row_for_it(image: Image, captured: facts.Facts) -> None:
-    assert f"| `{image.variant.id}` | {image.framework} " in docs.table([captured])
+    assert docs.row(captured).startswith(f"| `{image.variant.id}` | {image.framework} ")

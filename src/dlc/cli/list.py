@@ -9,67 +9,88 @@ from typing import TYPE_CHECKING
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 
 if TYPE_CHECKING:
+    from dlc.engine.connection import Engine
+    from dlc.engine.images import Image
+    from dlc.tree import Tree
     from dlc.variant import Variant
 
-HELP = "list the images of the buildspec with their key facts"
+HELP = "list the images of the buildspec, with size, digest and date of those that the running engine has"
 EXAMPLE = "dlc list 'pytorch-*'"
+DIGEST_LENGTH = 12  # characters, as docker shows it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --engine, --json."""
+    """GLOB, --set, --json."""
     add_globs(parser)
     add_set(parser)
-    parser.add_argument("--engine", action="store_true", help="size, digest and date of those the Docker engine has")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one line per image."""
-    from dlc.locked import staleness
+    """Print one line per image. No engine is started for it; where none runs, there are no columns of built images."""
+    from dlc.engine.images import find
     from dlc.matrix import load_variants
     from dlc.tree import find_root, read_tree
 
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
-    rows = [
-        {
-            "id": variant.id,
-            "framework": variant.framework_requirements[0],
-            "device": variant.settings.device,
-            "python": variant.settings.python,
-            "os": variant.settings.base.image or variant.suite,
-            "lock": "stale" if staleness(tree, variant) else "fresh",
-            "ref": variant.ref,
-        }
-        for variant in variants
-    ]
-    if args.engine:
-        rows = [{**row, **built} for row, built in zip(rows, _built([row["ref"] for row in rows]), strict=True)]
+    engine = _running_engine()
+    built = find(engine, [variant.ref for variant in variants]) if engine else {}
     if args.json:
-        absent = [dict(variant.header.unavailable) for variant in variants]
-        print_json([{**row, "unavailable": what} for row, what in zip(rows, absent, strict=True)])
-    else:
-        print("\n".join([table(rows), *unavailable(variants)]))
+        print_json([as_json(planned(variant, tree), built.get(variant.ref), variant) for variant in variants])
+        return 0
+    rows = [planned(variant, tree) for variant in variants]
+    if engine:
+        rows = [{**row, **cells(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
+    print("\n".join([table(rows), *unavailable(variants)]))
     return 0
+
+
+def planned(variant: Variant, tree: Tree) -> dict[str, str]:
+    """What the buildspec says of an image."""
+    from dlc.locked import staleness
+
+    return {
+        "id": variant.id,
+        "framework": variant.framework_requirements[0],
+        "device": variant.settings.device,
+        "python": variant.settings.python,
+        "os": variant.settings.base.image or variant.suite,
+        "lock": "stale" if staleness(tree, variant) else "fresh",
+        "ref": variant.ref,
+    }
+
+
+def cells(image: Image | None) -> dict[str, str]:
+    """The built image for people: bytes of its layers unpacked, the start of its digest, minutes in UTC."""
+    if image is None:
+        return dict.fromkeys(("size", "digest", "created"), "-")
+    digest = image.digest.removeprefix("sha256:")[:DIGEST_LENGTH]
+    return {"size": f"{image.size / 1e9:.2f} GB", "digest": digest, "created": image.created[:16].replace("T", " ")}
+
+
+def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[str, object]:
+    """The same for programs: size in bytes, the whole digest, null for what no running engine has."""
+    size, digest, created = (image.size, image.digest, image.created) if image else (None, None, None)
+    built = {"size": size, "digest": digest, "created": created}
+    return {**row, **built, "unavailable": dict(variant.header.unavailable)}
+
+
+def _running_engine() -> Engine | None:
+    """The engine that answers now. A DOCKER_HOST where none does is an error for whoever needs it: not for a list."""
+    from dlc.engine import connection
+    from dlc.errors import EngineError
+
+    try:
+        return connection.find()
+    except EngineError:
+        return None
 
 
 def unavailable(variants: Sequence[Variant]) -> list[str]:
     """One line for each thing that a version cannot have, with the reason; a version is named once."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unavailable for v in variants}
     return [f"no {what} for {name}: {why}" for name, absent in headers.items() for what, why in absent.items()]
-
-
-def _built(refs: list[str]) -> list[dict[str, str]]:
-    """Size, digest and date of each image, dashes where the engine does not have it; it is never started for this."""
-    from dlc.engine.connection import connect
-    from dlc.engine.images import find
-
-    found = find(connect(start=False), refs)
-    return [
-        {"size": f"{found[ref].size / 1e9:.2f} GB", "digest": found[ref].digest, "created": found[ref].created}
-        if ref in found else dict.fromkeys(("size", "digest", "created"), "-")
-        for ref in refs
-    ]  # fmt: skip
 
 
 def table(rows: list[dict[str, str]]) -> str:

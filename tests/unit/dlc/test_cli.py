@@ -13,6 +13,8 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.cli import PLUMBING, VERBS, load, run
+from dlc.cli.list import cells
+from dlc.engine.images import Image
 from dlc.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -78,6 +80,12 @@ def test_the_inner_run_raises_what_main_reports() -> None:
         run(["nothing-like-it"])
 
 
+@pytest.fixture
+def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+
+
+@pytest.mark.usefixtures("no_engine")
 def test_list_prints_a_line_or_an_object_per_image(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "pytorch-*"]) == 0
     assert TORCH in capsys.readouterr().out
@@ -86,6 +94,21 @@ def test_list_prints_a_line_or_an_object_per_image(capsys: pytest.CaptureFixture
     row = next(row for row in rows if row["id"] == TORCH)
     assert row["ref"] == "dlc/pytorch:2.13-training-cpu-py311"
     assert row["os"] == "bookworm"
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_list_needs_no_engine_and_then_knows_of_no_built_image(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", TORCH]) == 0
+    assert "DIGEST" not in capsys.readouterr().out
+    assert main(["list", TORCH, "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["size"], row["digest"], row["created"]) == (None, None, None)
+
+
+def test_list_shows_the_size_the_start_of_the_digest_and_the_minute_of_a_built_image() -> None:
+    image = Image("dlc/toy:1", f"sha256:{'0123456789ab' * 5}cdef", "key", "2026-11-20T15:40:31Z", 1_597_000_000)
+    assert cells(image) == {"size": "1.60 GB", "digest": "0123456789ab", "created": "2026-11-20 15:40"}
+    assert set(cells(None).values()) == {"-"}
 
 
 def test_show_prints_each_value_with_the_place_that_set_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,8 +190,10 @@ def test_outside_a_checkout_the_tool_finds_its_own(tmp_path: Path, monkeypatch: 
     assert main(["list", TORCH]) == 0
 
 
-@pytest.mark.parametrize("verb", ["list", "plan"])
-def test_planning_imports_nothing_that_it_does_not_need(verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "needed"), [("plan", ()), ("list", ("dlc.engine", "dlc.process"))], ids=["plan", "list"]
+)
+def test_planning_imports_nothing_that_it_does_not_need(verb: str, needed: tuple[str, ...]) -> None:
     program = f"import sys; from dlc.__main__ import main; main([{verb!r}]); print(*sys.modules, file=sys.stderr)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
@@ -176,4 +201,4 @@ def test_planning_imports_nothing_that_it_does_not_need(verb: str) -> None:
     )
     loaded = set(done.stderr.split())
     assert "dlc.matrix" in loaded
-    assert sorted(loaded & set(HEAVY)) == []
+    assert sorted(loaded & set(HEAVY) - set(needed)) == []

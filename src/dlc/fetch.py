@@ -49,7 +49,7 @@ def _local(sha256: str, folder: Path) -> Path:
         raise LockError(f"{folder}: expected the folder of efa.context, found none", "correct efa.context")
     found = digest(folder)
     if found != sha256:
-        expected = sha256 or "no efa.sha256"
+        expected = f"sha256 {sha256}" if sha256 else "its sha256 in efa.sha256"
         raise LockError(
             f"{folder}: expected {expected}, found {found}", f"if this is what you want: efa.sha256={found}"
         )

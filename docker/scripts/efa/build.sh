@@ -12,6 +12,6 @@ mkdir -p "$folder"
 case $source in
     none | distro) ;;
     source) /scripts/efa/plugin.sh "$version" "$software" "$framework_lock" "$folder" ;;
-    installer) /scripts/efa/installer.sh "$software" "$folder" ;;
+    installer) /scripts/efa/installer.sh "$version" "$software" "$folder" ;;
     *) echo "$source: expected none, distro, source or installer" >&2 && exit 64 ;;
 esac

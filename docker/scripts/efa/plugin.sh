@@ -31,6 +31,11 @@ runtime=$(find "$work/wheels" -name 'libcudart.so.*')
 mkdir -p "$work/cuda/lib64"
 find "$work/wheels" -name include -type d -exec cp -R {} "$work/cuda" ';'
 ln -s "$runtime" "$work/cuda/lib64/libcudart.so"
+[ -e "$work/cuda/include/crt/host_defines.h" ] || {
+    echo "efa.source=source: expected CUDA's crt/host_defines.h from a package of the framework's lock, found none:" \
+        "add nvidia-cuda-crt (CUDA 12: nvidia-cuda-nvcc-cu12) in CUDA's version to packages.framework" >&2
+    exit 65
+}
 libraries=/usr/lib/$(gcc -print-multiarch)
 packages=$(/opt/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 mkdir -p "$work/root$libraries/aws-ofi-nccl"
@@ -54,8 +59,11 @@ rm -rf .git
 }
 plugin=$work/root$libraries/libnccl-net.so
 rm -f "$work/root$libraries"/*.la
-# Newer releases install it a second time under the name that NCCL_NET_PLUGIN=ofi asks for.
+# NCCL_NET_PLUGIN=ofi asks for this name. Newer releases install the same file once more for it, and for each tuner.
 ln -sf libnccl-net.so "$work/root$libraries/libnccl-net-ofi.so"
+for copy in "$work/root$libraries"/*tuner*.so; do
+    if cmp -s "$plugin" "$copy"; then ln -sf libnccl-net.so "$copy"; fi
+done
 
 mkdir -p "$work/root/DEBIAN" "$work/root/usr/share/doc/aws-ofi-nccl"
 cp LICENSE "$work/root/usr/share/doc/aws-ofi-nccl/copyright"

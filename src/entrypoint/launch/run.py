@@ -30,7 +30,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
         outcome = in_group(request, settings, lambda joined: _run(request, joined))
     else:
-        _say(f"preflight: {finding}" for finding in traps.find(request.devices, request.cluster))
+        _say(f"preflight: {finding}" for finding in traps.find(request.devices, request.cluster, environ))
         outcome = _run(request, settings)
     outcome = failure.check_disk(outcome, (paths.model, paths.output), settings.host)
     failure.write(paths.failure, outcome)

@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from launch.cluster import Cluster
     from launch.devices import Devices
 
 SMALL_SHM = 1 << 30  # bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
 SMALL_NOFILE = 4096  # descriptors; every pair of ranks and every data-loading worker takes some
 AMAZON_VENDOR = "0x1d0f"
+PLUGIN = "libnccl-net.so"  # what NCCL loads where NCCL_NET_PLUGIN names nothing else
 MORE_SHM = "start the container with --shm-size=8g or --ipc=host"
 
 
@@ -28,13 +31,14 @@ class Finding(NamedTuple):
         return f"{self.what}; {self.remedy}"
 
 
-def find(devices: Devices, cluster: Cluster, root: str = "/") -> list[Finding]:
-    """Every trap on this host. `root` relocates /dev, /proc and /sys."""
+def find(devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/") -> list[Finding]:
+    """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries."""
     multi_host = len(cluster.hosts) > 1
     found = [
         _shared_memory(root),
         _rdma_without_nodes(root),
         _locked_memory(devices),
+        _efa_without_plugin(root, devices, environ) if multi_host else None,
         _gpu_without_nodes(root, devices),
         _open_files(),
         _interface(cluster, devices) if multi_host else None,
@@ -78,6 +82,20 @@ def _locked_memory(devices: Devices) -> Finding | None:
     return Finding(
         f"at most {limit >> 10} KiB of memory can be locked: registering buffers with the RDMA adapter will fail",
         "start the container with --ulimit memlock=-1",
+    )
+
+
+def _efa_without_plugin(root: str, devices: Devices, environ: Mapping[str, str]) -> Finding | None:
+    """NCCL looks where the loader does, says nothing when it finds no plug-in, and is slower by a factor."""
+    if not (devices.efa and devices.num_gpus) or environ.get("NCCL_NET_PLUGIN"):
+        return None
+    own = ("/usr/local/lib", f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib")
+    folders = (*environ.get("LD_LIBRARY_PATH", "").split(":"), *own)
+    if any(os.path.exists(os.path.join(root, folder.lstrip("/"), PLUGIN)) for folder in folders if folder):
+        return None
+    return Finding(
+        f"this machine has EFA, but the image has no plug-in of NCCL for it ({PLUGIN}): NCCL will use TCP",
+        "build the image with efa.source=installer or efa.source=source",
     )
 
 

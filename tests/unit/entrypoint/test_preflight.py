@@ -162,8 +162,13 @@ class Machine:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
-    def traps(self, devices: Devices = Devices(8, 8), cluster: Cluster = Cluster("test", ("a",), "a")) -> str:  # noqa: B008
-        return "\n".join(map(str, traps.find(devices, cluster, str(self.root))))
+    def traps(
+        self,
+        devices: Devices = Devices(8, 8),  # noqa: B008
+        cluster: Cluster = Cluster("test", ("a",), "a"),  # noqa: B008
+        **environ: str,
+    ) -> str:
+        return "\n".join(map(str, traps.find(devices, cluster, environ, str(self.root))))
 
 
 @pytest.fixture
@@ -202,6 +207,23 @@ def test_little_lockable_memory_matters_with_an_rdma_adapter_only(
     assert "--ulimit memlock=-1" in machine.traps(Devices(8, 8, efa=True))
 
 
+def test_efa_without_a_plug_in_of_nccl_is_named_where_nccl_would_use_it(machine: Machine) -> None:
+    devices, two = Devices(8, 8, num_gpus=8, efa=True), Cluster("test", ("a", "b"), "a")
+    assert "NCCL will use TCP" in machine.traps(devices, two)
+    assert "efa.source=installer" in machine.traps(devices, two)
+    assert machine.traps(devices) == ""  # GPUs of one host need no network
+    assert machine.traps(devices._replace(num_gpus=0), two) == ""
+    assert machine.traps(devices._replace(efa=False), two) == ""
+    assert machine.traps(devices, two, NCCL_NET_PLUGIN="mine") == ""
+
+
+@pytest.mark.parametrize("folder", ["usr/local/lib", f"usr/lib/{os.uname().machine}-linux-gnu", "opt/plugin/lib"])
+def test_a_plug_in_of_nccl_is_found_where_the_loader_looks(machine: Machine, folder: str) -> None:
+    devices, two = Devices(8, 8, num_gpus=8, efa=True), Cluster("test", ("a", "b"), "a")
+    machine.file(f"{folder}/libnccl-net.so")
+    assert machine.traps(devices, two, LD_LIBRARY_PATH="/other:/opt/plugin/lib") == ""
+
+
 def test_gpus_the_container_was_not_given_are_named(machine: Machine) -> None:
     machine.file("proc/driver/nvidia/gpus/0000:00:1e.0/information")
     assert "--gpus all" in machine.traps()
@@ -223,5 +245,5 @@ def test_an_interface_that_is_not_there_matters_with_several_hosts(machine: Mach
 
 
 def test_this_very_machine_can_be_looked_at() -> None:
-    for finding in traps.find(Devices(8, 8), Cluster("test", ("a",), "a")):
+    for finding in traps.find(Devices(8, 8), Cluster("test", ("a",), "a"), os.environ):
         assert finding.remedy

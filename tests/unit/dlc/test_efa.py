@@ -1,0 +1,252 @@
+"""EFA software: what each source of it needs, which versions go together, and that it comes by its hash alone."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from specimen import COMPAT, TORCH_ID, changed, locked, specimen, unlocked
+
+from dlc import efa, fetch, pinned
+from dlc.errors import LockError, SpecError, UsageError
+from dlc.matrix import load_variants
+from dlc.plan import make_plan
+from dlc.spec import Efa
+from dlc.tree import Tree, find_root, read_tree
+
+ROOT = find_root(Path(__file__).parent)
+CONTENT = bytes(range(256)) * 8192  # 2 MiB
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+OTHER = "0" * 64
+INSTALLER = ["efa.source=installer", "efa.version=1.50.0", "efa.url=https://vendor.invalid/efa.tar.gz"]
+
+
+class Vendor:
+    """Serves CONTENT; breaks off after `limit` bytes, and continues where it is asked to if `ranges`."""
+
+    def __init__(self) -> None:
+        vendor, self.limit, self.ranges = self, len(CONTENT), True
+        self.asked: list[str] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                vendor.asked.append(self.headers.get("Range", ""))
+                first = int(vendor.asked[-1].removeprefix("bytes=").rstrip("-") or 0) if vendor.ranges else 0
+                if first >= len(CONTENT):
+                    return self.send_error(416)
+                self.send_response(206 if first else 200)
+                self.send_header("Content-Length", str(len(CONTENT) - first))
+                self.end_headers()
+                self.wfile.write(CONTENT[first : first + vendor.limit])
+                return None
+
+            def log_message(self, *words: object) -> None:
+                """Say nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/aws-efa-installer.tar.gz"
+        threading.Thread(target=partial(self.server.serve_forever, 0.01), daemon=True).start()
+
+
+@pytest.fixture
+def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    serving = Vendor()
+    yield serving
+    serving.server.shutdown()
+    serving.server.server_close()
+
+
+def settings(*sets: str) -> Efa:
+    [variant] = load_variants(specimen(), [TORCH_ID], sets)
+    return variant.settings.efa
+
+
+def got(url: str, cache: Path, sha256: str = SHA256) -> bytes:
+    return (fetch.folder(pinned.value(sha256, url), cache, cache, None) / fetch.FILE).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [("none", ()), ("distro", ()), ("source", ("version", "context")), ("installer", ("version", "url", "sha256"))],
+)
+def test_a_source_of_efa_software_says_which_settings_it_lacks(source: str, names: tuple[str, ...]) -> None:
+    if not names:
+        assert settings(f"efa.source={source}").source == source
+        return
+    with pytest.raises(UsageError) as caught:
+        settings(f"efa.source={source}")
+    lines = caught.value.message.splitlines()
+    assert [line.split(": ")[1] for line in lines] == sorted(f"efa.{name}" for name in names)
+    assert all(f"(efa.source is {source}), found nothing" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("source=sorce", "none, distro, source or installer"),
+        ("sha256=12ab", "64 hexadecimal digits, or nothing"),
+        ("url=ftp://x", "an address (http, https, file), or nothing"),
+        ("version=latest", "a version such as 1.17.3, or nothing"),
+    ],
+)
+def test_a_setting_that_cannot_be_right_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(UsageError, match=rf"expected {expected.replace('(', '[(]').replace(')', '[)]')}, found"):
+        settings(f"efa.{text}")
+
+
+def test_only_the_source_that_needs_them_gets_debian_packages() -> None:
+    def packages(*sets: str) -> tuple[str, str]:
+        arguments = efa.arguments(settings(*sets))
+        return arguments["EFA_PACKAGES"], arguments["EFA_BUILD_PACKAGES"]
+
+    assert packages() == ("", "")
+    assert packages("efa.source=distro") == ("libfabric1", "")
+    assert packages("efa.source=source", "efa.version=1.7.4", "efa.context=plugin") == ("libfabric1", "libtool")
+    assert packages(*INSTALLER, f"efa.sha256={SHA256}") == ("", "")
+
+
+def test_an_image_is_another_one_with_another_hash_but_not_with_another_address() -> None:
+    def key(*sets: str) -> str:
+        return make_plan(specimen(), [TORCH_ID], sets).target(TORCH_ID).key
+
+    first = key(*INSTALLER, f"efa.sha256={SHA256}")
+    assert key(*INSTALLER, f"efa.sha256={SHA256}", "efa.url=file:///mirror/efa.tar.gz") == first
+    assert key(*INSTALLER, f"efa.sha256={OTHER}") != first
+
+
+def with_rule(rule: str) -> Tree:
+    return locked(changed(unlocked(), "buildspec/compat.yml", COMPAT + f"  - {rule}\n    why: it says so\n"))
+
+
+@pytest.mark.parametrize("then", ["debian: {libc6: '>=2.37'}", "locked: {torch: '>=2.14'}", "efa: {version: '>=1.8'}"])
+def test_a_rule_may_ask_for_recorded_versions(then: str) -> None:
+    tree = with_rule("when: {efa: {source: source}}\n    then: {" + then + "}")
+    assert make_plan(tree, [TORCH_ID]).selected == (TORCH_ID,)
+    with pytest.raises((SpecError, UsageError), match="because it says so"):
+        make_plan(tree, [TORCH_ID], ["efa.source=source", "efa.version=1.7.4", "efa.context=plugin"])
+
+
+def test_versions_of_a_stale_lock_and_of_a_base_that_the_user_names_break_no_rule() -> None:
+    plugin = ["efa.source=source", "efa.version=1.7.4", "efa.context=plugin"]
+    stale = with_rule("when: {efa: {source: source}}\n    then: {locked: {numpy: '>=3'}}")
+    assert load_variants(stale, [TORCH_ID], [*plugin, "packages.training=[numpy==2.0.0]"])
+    other = with_rule("when: {efa: {source: source}}\n    then: {debian: {libc6: '>=9'}}")
+    assert load_variants(other, [TORCH_ID], [*plugin, "base.image=ubuntu:24.04"])
+
+
+@pytest.mark.parametrize(
+    ("glob", "version", "allowed"),
+    [
+        ("pytorch-2.9-*", "1.7.4", True),
+        ("pytorch-2.9-*", "1.9.2", False),  # Debian 12 has libfabric 1.17
+        ("pytorch-2.9-*", "1.21.1", False),
+        ("pytorch-2.15-*", "1.21.1", True),  # Debian 13 has libfabric 2.1
+        ("pytorch-2.13-training-cpu-*", "1.7.4", False),  # nothing to plug it into
+    ],
+)
+def test_the_plug_in_is_built_only_where_its_libfabric_is(glob: str, version: str, allowed: bool) -> None:
+    sets = ["efa.source=source", f"efa.version={version}", "efa.context=plugin"]
+    if allowed:
+        assert load_variants(read_tree(ROOT), [glob], sets)
+    else:
+        with pytest.raises((SpecError, UsageError), match=r"compat\.yml:"):
+            load_variants(read_tree(ROOT), [glob], sets)
+
+
+@pytest.mark.parametrize(
+    ("glob", "version", "allowed"),
+    [
+        ("pytorch-2.9-*", "1.38.0", True),
+        ("pytorch-2.9-*", "1.30.0", False),  # without the plug-in
+        ("pytorch-1.10-*", "1.50.0", True),
+        ("pytorch-1.10-*", "1.51.0", False),  # without Debian 11
+    ],
+)
+def test_the_installer_is_taken_only_where_it_has_what_the_image_needs(glob: str, version: str, allowed: bool) -> None:
+    sets = [*INSTALLER, f"efa.version={version}", f"efa.sha256={SHA256}"]
+    if allowed:
+        assert load_variants(read_tree(ROOT), [glob], sets)
+    else:
+        with pytest.raises((SpecError, UsageError), match=r"compat\.yml:"):
+            load_variants(read_tree(ROOT), [glob], sets)
+
+
+def test_every_cuda_image_has_libfabric_and_no_cpu_image_asks_for_it() -> None:
+    for variant in load_variants(read_tree(ROOT)):
+        assert (variant.settings.efa.source == "none") == (variant.settings.device == "cpu"), variant.id
+
+
+def test_a_file_of_the_right_hash_is_fetched_once(vendor: Vendor, tmp_path: Path) -> None:
+    assert got(vendor.url, tmp_path) == got(vendor.url, tmp_path) == CONTENT
+    assert vendor.asked == [""]
+
+
+def test_a_file_of_another_hash_is_refused_and_the_next_run_is_not_troubled(vendor: Vendor, tmp_path: Path) -> None:
+    with pytest.raises(LockError, match=f"{vendor.url}: expected sha256 {OTHER}, found {SHA256}"):
+        got(vendor.url, tmp_path, OTHER)
+    assert list((tmp_path / "pinned").iterdir()) == []
+    assert got(vendor.url, tmp_path) == CONTENT
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_download_that_broke_off_goes_on(vendor: Vendor, tmp_path: Path, ranges: bool) -> None:
+    vendor.limit, vendor.ranges = len(CONTENT) // 2, ranges
+    with pytest.raises(LockError, match="run again"):
+        got(vendor.url, tmp_path)
+    vendor.limit = len(CONTENT)
+    assert got(vendor.url, tmp_path) == CONTENT
+    assert vendor.asked == ["", f"bytes={len(CONTENT) // 2}-"]
+
+
+def test_a_download_that_was_killed_after_its_last_byte_is_taken(vendor: Vendor, tmp_path: Path) -> None:
+    (tmp_path / "pinned").mkdir()
+    (tmp_path / "pinned" / f"{SHA256}.part").write_bytes(CONTENT)
+    assert got(vendor.url, tmp_path) == CONTENT
+
+
+def test_an_address_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with pytest.raises(LockError, match=r"http://127\.0\.0\.1:1/x: .*refused"):
+        got("http://127.0.0.1:1/x", tmp_path)
+
+
+def test_a_file_of_this_host_is_taken_by_its_address(tmp_path: Path) -> None:
+    (tmp_path / "installer.tar.gz").write_bytes(CONTENT)
+    assert got((tmp_path / "installer.tar.gz").as_uri(), tmp_path) == CONTENT
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    folder = tmp_path / "plugin"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git/HEAD").write_text("ref: refs/heads/main")
+    (folder / "autogen.sh").write_text("#!/bin/sh\n")
+    (folder / "link").symlink_to("autogen.sh")
+    return folder
+
+
+def test_the_hash_of_a_folder_is_of_what_is_compiled(plugin: Path) -> None:
+    first = fetch.digest(plugin)
+    (plugin / ".git/HEAD").write_text("ref: refs/heads/other")
+    assert fetch.digest(plugin) == first
+    (plugin / "autogen.sh").chmod(0o755)
+    executable = fetch.digest(plugin)
+    (plugin / "link").unlink()
+    (plugin / "link").symlink_to("elsewhere")
+    assert len({first, executable, fetch.digest(plugin)}) == 3
+
+
+def test_a_folder_is_taken_by_its_hash_and_the_error_says_it(plugin: Path, tmp_path: Path) -> None:
+    found = fetch.digest(plugin)
+    with pytest.raises(LockError, match=r"expected its sha256 in efa\.sha256") as caught:
+        fetch.folder(pinned.value("", "plugin"), tmp_path, tmp_path / "cache", None)
+    assert f"efa.sha256={found}" in caught.value.remedy
+    assert fetch.folder(pinned.value(found, "plugin"), tmp_path, tmp_path / "cache", None) == plugin
+    with pytest.raises(LockError, match=r"elsewhere: expected the folder of efa\.context, found none"):
+        fetch.folder(pinned.value(found, "elsewhere"), tmp_path, tmp_path / "cache", None)

@@ -25,6 +25,9 @@ from dlc.progress import Progress, Step
 # Local images are stored as they will be run: compressing them would take most of a build.
 CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
 CLASSIC_OUTPUT = "type=docker"
+# A target without an output becomes a nameless image on the engine's own driver, `type=cacheonly` or not: parents would
+# be compressed, stored and unpacked for nobody.
+NO_IMAGES_OF_PARENTS = {"BUILDX_NO_DEFAULT_LOAD": "1"}
 # An image that is removed while another one is unpacked can take a snapshot with it that both share: containerd
 # collects it although it was just found. Everything is cached by then, so the build is simply run again.
 LOST_SNAPSHOT = r"parent snapshot \S+ does not exist"
@@ -99,7 +102,8 @@ def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Cal
 
         # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
         argv = ["docker", "buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false"]
-        return stream(argv, line, env={**engine.environment, "TMPDIR": folder}, stdin=text)
+        environment = {**engine.environment, **NO_IMAGES_OF_PARENTS, "TMPDIR": folder}
+        return stream(argv, line, env=environment, stdin=text)
 
 
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:

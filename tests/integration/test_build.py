@@ -96,6 +96,14 @@ def test_changed_launcher_rebuilds_only_its_small_layer(built: Path) -> None:
     assert [old == new for old, new in zip(old, new, strict=True)].count(False) <= 2
 
 
+def test_only_what_was_asked_for_becomes_an_image_and_no_parent(built: Path) -> None:
+    with (built / "src/entrypoint/launcher.py").open("a") as launcher:
+        launcher.write("# and another line\n")
+    done = dlc(built, "build", "toy-*")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("exporting to image") == 1
+
+
 def test_secrets_and_proxies_reach_the_build_and_no_layer_log_or_label(built: Path, tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine example.invalid login someone password correct-horse\n")

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from dlc.locked import locked_versions
+from harness.container import Container
 from harness.engine import run_once
 from harness.images import Image, repository
 
 pytestmark = pytest.mark.container
 
 SCRIPTS = Path(__file__).parent / "scripts"
+LIST_DEVICES = "import tensorflow as tf; print(*[each.device_type for each in tf.config.list_physical_devices()])"
 TOLERANCE = 1e-5  # single precision, values of order one
 
 
@@ -77,6 +79,44 @@ def test_triton_compiles_a_kernel_with_its_ptxas_and_libdevice(image: Image) -> 
 @pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")
 def test_triton_compiles_its_driver_module_with_the_images_gcc(image: Image) -> None:
     assert run_script(image, "triton_driver.py") == "True\n"
+
+
+@pytest.fixture(scope="module")
+def tensorflow_cuda(image: Image) -> Mapping[str, Any]:
+    """Of libraries that TensorFlow found by itself: without one of them it refuses every GPU."""
+    return dict(json.loads(run_script(image, "tensorflow_cuda.py")))
+
+
+@pytest.mark.when(framework="tensorflow", device="cu*")
+def test_tensorflow_finds_the_cuda_libraries_that_are_locked(image: Image, tensorflow_cuda: Mapping[str, Any]) -> None:
+    (runtime, minor, *_), cudnn, nccl = (locked(image, name) for name in ("cuda-runtime", "cudnn", "nccl"))
+    assert tensorflow_cuda["cudart"] == runtime * 1000 + minor * 10
+    assert tensorflow_cuda["cudnn"] == cudnn[0] * 10000 + cudnn[1] * 100 + cudnn[2]
+    assert tensorflow_cuda["nccl"] == nccl[0] * 10000 + nccl[1] * 100 + nccl[2]
+    assert all("/nvidia/" in path for path in tensorflow_cuda["files"])
+
+
+@pytest.mark.when(framework="tensorflow", device="cu*")
+def test_tensorflow_was_built_for_the_cuda_of_the_image_or_an_older_minor_version(
+    image: Image, tensorflow_cuda: Mapping[str, Any]
+) -> None:
+    built, found = tensorflow_cuda["build"], image.variant.settings.device.removeprefix("cu")
+    built_major, built_minor, *_ = (int(part) for part in built["cuda_version"].split("."))
+    assert (int(found[:-1]), int(found[-1])) >= (built_major, built_minor)
+    assert int(found[:-1]) == built_major
+    assert built["cudnn_version"] == str(locked(image, "cudnn")[0])
+
+
+@pytest.mark.when(framework="tensorflow", device="cu*")
+def test_tensorflows_xla_finds_ptxas_and_libdevice_of_the_lock(tensorflow_cuda: Mapping[str, Any]) -> None:
+    for folders in (tensorflow_cuda["toolkits"], tensorflow_cuda["libdevice"]):
+        assert [Path(folder).name for folder in folders] == ["cuda_nvcc"]
+
+
+@pytest.mark.when(framework="tensorflow")
+def test_tensorflow_lists_xla_devices(container: Container) -> None:
+    command = ("env", "TF_XLA_FLAGS=--tf_xla_enable_xla_devices", "python", "-c", LIST_DEVICES)
+    assert "XLA_CPU" in container.ask(*command, seconds=180).split()
 
 
 @pytest.mark.when(packages={"torch-xla": "*"})

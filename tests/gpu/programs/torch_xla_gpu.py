@@ -9,9 +9,6 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-toolkit = find_spec("nvidia.cuda_nvcc")
-if toolkit and toolkit.submodule_search_locations:  # ptxas and libdevice
-    os.environ["XLA_FLAGS"] = f"--xla_gpu_cuda_data_dir={next(iter(toolkit.submodule_search_locations))}"
 os.environ["PJRT_DEVICE"] = "CUDA"
 
 import torch  # noqa: E402  # reads the variables
@@ -19,17 +16,15 @@ import torch_xla  # noqa: E402
 import torch_xla.core.xla_model as xm  # noqa: E402
 from torch_xla.experimental import plugins  # noqa: E402
 
-found = find_spec("jax_plugins.xla_cuda12")
-assert found is not None
-assert found.submodule_search_locations is not None
-plug_in = Path(next(iter(found.submodule_search_locations)), "xla_cuda_plugin.so")
-
 
 class Cuda(plugins.DevicePlugin):
     """One GPU, used by one process."""
 
     def library_path(self) -> str:
-        return str(plug_in)
+        spec = find_spec("jax_plugins.xla_cuda12")
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        return str(Path(next(iter(spec.submodule_search_locations)), "xla_cuda_plugin.so"))
 
 
 def losses(device: torch.device) -> list[float]:
@@ -49,7 +44,8 @@ def losses(device: torch.device) -> list[float]:
     return [float(loss.detach()) for loss in taken]
 
 
-plugins.use_dynamic_plugins()
-plugins.register_plugin("CUDA", Cuda())
+if "CUDA" not in plugins._plugin_registry:  # this project's images have registered it
+    plugins.use_dynamic_plugins()
+    plugins.register_plugin("CUDA", Cuda())
 device = torch_xla.device()
 print(json.dumps({"kind": xm.xla_device_hw(device), "gpu": losses(device), "cpu": losses(torch.device("cpu"))}))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 os.environ["PJRT_DEVICE"] = "CUDA"
 
-import torch  # noqa: E402  # reads the variables
-import torch_xla  # noqa: E402
-import torch_xla.core.xla_model as xm  # noqa: E402
-from torch_xla.experimental import plugins  # noqa: E402
+import torch  # reads the variables
+import torch_xla
+import torch_xla.core.xla_model as xm
+from torch_xla.experimental import plugins
 
 
 class Cuda(plugins.DevicePlugin):

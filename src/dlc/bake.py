@@ -16,7 +16,8 @@ def render(plan: Plan, host: HostInputs, *, output: str, epoch: int, revision: s
     """The bake file as a value for JSON.
 
     `output` is a BuildKit exporter such as `type=docker` and goes to the selected images only: parents are built
-    through `target:` links and leave no image (`build.NO_IMAGES_OF_PARENTS`). `epoch` is SOURCE_DATE_EPOCH in seconds, `revision` the commit.
+    through `target:` links and leave no image (`build.NO_IMAGES_OF_PARENTS`). `epoch` is SOURCE_DATE_EPOCH in seconds,
+    `revision` the commit.
     """
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     stamps = {"org.opencontainers.image.created": created, "org.opencontainers.image.revision": revision}

@@ -34,14 +34,16 @@ if ! grep -qE '^(torch==1|tensorflow(-cpu)?==2\.[0-9]\.)' "$framework_lock"; the
 fi
 # Its XLA kernels include headers that TensorFlow's wheel no longer has; everything else works without them.
 sed -i '/xla_mpi_ops\.cc/d' horovod/tensorflow/CMakeLists.txt
+# An assignment to a constant, in a function that nobody calls, is an error from GCC 14 on.
+sed -i '/^ *count_ = other\.count_;$/d' third_party/flatbuffers/include/flatbuffers/stl_emulation.h
 
 case $framework in
     pytorch) export HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 ;;
     tensorflow) export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 ;;
     *) echo "$framework: expected pytorch or tensorflow" >&2 && exit 64 ;;
 esac
-# Its gloo uses the sized integers without including them, which compilers from GCC 13 on do not do for it.
-export CXXFLAGS="-include cstdint"
+# It uses names of the standard library without including them, which compilers from GCC 13 on do not do for it.
+export CXXFLAGS="-include cstdint -include string"
 MAKEFLAGS="-j$(nproc)"
 # Times in wheels begin in 1980. Debug information is 97% of what is compiled.
 export SOURCE_DATE_EPOCH=315532800 LDFLAGS=-s

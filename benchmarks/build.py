@@ -1,9 +1,10 @@
 """Times dlc's own verbs and builds, each against a floor measured in the same run; prints a table and writes JSON.
 
-usage: python benchmarks/build.py [--image GLOB] [--cold] [--json FILE]
+usage: python benchmarks/build.py [--image GLOB] [--cold] [--cuda [ID]] [--json FILE]
 
 `--cold` also builds the image on a private engine with empty caches, in a temporary folder, and takes the build apart
-into its steps: the export must not be the longest one.
+into its steps: the export must not be the longest one. `--cuda` also builds the layers of a CUDA image (or of ID) from
+warm package caches, against an installation of the same locks and one copy of it (`warm_cache.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import warm_cache
+
 ROOT = Path(__file__).resolve().parents[1]
 DLC = [sys.executable, "-m", "dlc"]
+CUDA_IMAGE = "pytorch-2.15-training-cu132-py313"
+CUDA_GOAL = 1.3  # times its floor
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,13 @@ def cold_steps(glob: str) -> list[tuple[float, str]]:
     return [(total, "all, from an empty cache and no engine"), *sorted((s for s in steps if s[0] >= 1.0), reverse=True)]
 
 
+def warm_row(warm: warm_cache.WarmBuild) -> Row:
+    """The layers of an image from a warm package cache; its goal is a multiple of the floor."""
+    goal = CUDA_GOAL * warm.floor_seconds
+    name = f"build of {warm.image} from a warm package cache"
+    return Row(name, warm.seconds, "uv pip install + cp -a", warm.floor_seconds, round(goal, 1), 1)
+
+
 def host_shape() -> str:
     """Cores, memory and system: what a figure cannot be read without."""
     memory = int(Path("/proc/meminfo").read_text().split()[1]) // 1_000_000
@@ -143,6 +156,7 @@ def main() -> None:
     parser.add_argument("--image", default="pytorch-2.13-training-cpu-py311", help="id of the image to build")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--cuda", nargs="?", const=CUDA_IMAGE, metavar="ID", help=f"by default {CUDA_IMAGE}")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     engine = docker_host()
@@ -154,19 +168,37 @@ def main() -> None:
         launcher_row(args.image, ref, args.runs, engine),
     ]
     steps = cold_steps(args.image) if args.cold else []
-    print(f"{time.strftime('%Y-%m-%d')}, {host_shape()}; medians of {args.runs}\n")
+    warm = warm_cache.measure(args.cuda) if args.cuda else None
+    rows += [warm_row(warm)] if warm else []
+    report(rows, steps, warm, args.runs)
+    if args.json:
+        figures = [asdict(row) | {"ratio": row.ratio} for row in rows]
+        value = {"host": host_shape(), "rows": figures, "cold": steps, "warm": asdict(warm) if warm else None}
+        args.json.write_text(json.dumps(value, indent=1))
+
+
+def report(rows: list[Row], cold: list[tuple[float, str]], warm: warm_cache.WarmBuild | None, runs: int) -> None:
+    """The tables of docs/measurements.md."""
+    print(f"{time.strftime('%Y-%m-%d')}, {host_shape()}; medians of {runs}\n")
     print("| what | seconds | floor | seconds | ratio | goal |\n|---|---|---|---|---|---|")
     for row in rows:
         print(
-            f"| {row.name} | {row.seconds:.2f} | {row.floor} | {row.floor_seconds:.2f} | {row.ratio:.1f} | {row.goal} |"
+            f"| {row.name} | {row.seconds:.2f} | {row.floor} | {row.floor_seconds:.2f} | {row.ratio:.2f} | {row.goal} |"
         )
+    step_table("cold build, step", cold)
+    if warm:
+        state = "nothing of it in memory" if warm.empty_page_cache else "in memory what was there"
+        step_table(f"build from a warm package cache, {state}; step", warm.steps)
+        parts = [(warm.install_seconds, "uv pip install"), (warm.copy_seconds, "cp -a")]
+        step_table(f"floor, {warm.installed_bytes / 1e9:.2f} GB", parts)
+
+
+def step_table(title: str, steps: Sequence[tuple[float, str]]) -> None:
+    """One line per step, none without steps."""
     if steps:
-        print("\n| cold build, step | seconds |\n|---|---|")
-        for seconds, name in steps:
-            print(f"| {name} | {seconds:.1f} |")
-    if args.json:
-        figures = [asdict(row) | {"ratio": row.ratio} for row in rows]
-        args.json.write_text(json.dumps({"host": host_shape(), "rows": figures, "cold": steps}, indent=1))
+        print(f"\n| {title} | seconds |\n|---|---|")
+    for seconds, name in steps:
+        print(f"| {name} | {seconds:.1f} |")
 
 
 if __name__ == "__main__":

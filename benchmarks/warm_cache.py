@@ -1,0 +1,169 @@
+"""An image's layers built anew from warm package caches, against installing its locks into a bare folder and one copy.
+
+The build is `dlc build`'s own bake file with the stages that make layers not cached. What is compiled stays cached, and
+so do the base and the folder where uv keeps what it fetched. The floor installs the locked wheels with the same uv,
+with the same options, from a warm cache too, and copies the result once: an image is written as it is installed and
+once more as it is stored. Both sides start with what is cached of packages on disk and, for root, nothing of it in
+memory; both end when everything is on disk. Peak of disk: three times the image, of which BuildKit's cache keeps one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dlc import bake, build, host
+from dlc.cache import cache_folder
+from dlc.engine import images
+from dlc.engine.connection import Engine, connect
+from dlc.host_inputs import HostInputs
+from dlc.lock import SUITE_GLIBC
+from dlc.matrix import load_variants
+from dlc.plan import Plan, make_plan
+from dlc.process import run
+from dlc.progress import Step
+from dlc.tree import find_root, read_tree
+from dlc.variant import Variant
+
+LAYER_STAGES = ("system", "framework", "training", "network", "launcher", "image")
+LOCKS = ("framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image
+REPOSITORY = "dlc-bench"  # names of ours, so that the real image stays what it is
+# How uv says that it fetched something: the package cache was not warm.
+FETCHED = re.compile(r"^#\d+ [\d.]+ Prepared \d+ packages?", re.MULTILINE)
+EXPORT_PART = re.compile(r"^#\d+ (exporting layers|unpacking)\b.*? ([\d.]+)s done$", re.MULTILINE)
+PAGE_CACHE = Path("/proc/sys/vm/drop_caches")
+INSTALL_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class WarmBuild:
+    """All in seconds; steps with their names in the order in which they ended, the export's parts after it."""
+
+    image: str
+    seconds: float
+    steps: tuple[tuple[float, str], ...]
+    install_seconds: float
+    copy_seconds: float
+    installed_bytes: int
+    empty_page_cache: bool  # whether both sides began with one
+
+    @property
+    def floor_seconds(self) -> float:
+        """What cannot be saved: every byte installed, and written a second time."""
+        return self.install_seconds + self.copy_seconds
+
+
+def measure(identifier: str) -> WarmBuild:
+    """The floor, then the build. Raises as `dlc build` does, and ProcessError where the floor fails."""
+    root = find_root()
+    tree = read_tree(root)
+    [variant] = load_variants(tree, [identifier])
+    plan = make_plan(tree, [identifier], [f"repository={REPOSITORY}"])
+    engine, inputs = connect(), host.collect(plan, root, cache_folder())
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=cache_folder()) as name:
+        folder = Path(name)
+        install, copy, size = floor(variant, inputs, folder)
+        seconds, steps = rebuild(plan, engine, inputs, folder)
+    return WarmBuild(variant.id, seconds, steps, install, copy, size, os.access(PAGE_CACHE, os.W_OK))
+
+
+def floor(variant: Variant, inputs: HostInputs, folder: Path) -> tuple[float, float, int]:
+    """Seconds of an installation from a warm cache, seconds of a copy of it, and its bytes."""
+    installed, copied, cache = folder / "installed", folder / "copied", folder / "uv"
+    argv = install_command(variant, inputs, installed)
+    environment = {**index(), "UV_CACHE_DIR": str(cache), "UV_LINK_MODE": "copy", "UV_NO_CONFIG": "1"}
+    run(argv, env=environment, timeout=INSTALL_SECONDS)
+    shutil.rmtree(installed)
+    empty_page_cache()
+    install = written(argv, environment)
+    shutil.rmtree(cache)
+    os.sync()
+    copy = written(["cp", "-a", str(installed), str(copied)], {})
+    size = sum(path.stat().st_size for path in copied.rglob("*") if path.is_file() and not path.is_symlink())
+    shutil.rmtree(installed)
+    shutil.rmtree(copied)
+    return install, copy, size
+
+
+def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[str]:
+    """As docker/scripts/python-packages/install.sh does it, for the image's Python, which this host need not have."""
+    argv = [str(inputs.contexts["tools"] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
+    argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts["wheels"])]
+    argv += ["--target", str(target), "--python-version", variant.settings.python]
+    argv += ["--python-platform", f"x86_64-manylinux_{SUITE_GLIBC[variant.suite].replace('.', '_')}"]
+    for name in LOCKS:
+        argv += ["-r", str(inputs.root / variant.lock_folder / name)]
+    return argv
+
+
+def index() -> dict[str, str]:
+    """The user's package index as uv's variables, as a build gets it."""
+    secrets = {"UV_DEFAULT_INDEX": "index_url", "UV_INDEX": "extra_index_url"}
+    found = {
+        variable: [os.environ[name] for name in host.INDEX_VARIABLES[secret] if os.environ.get(name)]
+        for variable, secret in secrets.items()
+    }
+    return {variable: values[0] for variable, values in found.items() if values}
+
+
+def rebuild(
+    plan: Plan, engine: Engine, inputs: HostInputs, folder: Path
+) -> tuple[float, tuple[tuple[float, str], ...]]:
+    """Seconds of the build and of its steps. A first try that had to fetch packages has warmed the cache: once more."""
+    revision, epoch = build.revision_and_epoch(inputs.root)
+    file: dict[str, Any] = bake.render(
+        plan, inputs, output=build.CONTAINERD_OUTPUT, epoch=epoch, revision=revision
+    )  # fmt: skip
+    [identifier] = plan.selected
+    image = file["target"][bake.bake_name(identifier)]
+    output = image.pop("output")
+    build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
+    image |= {"output": output, "no-cache-filter": list(LAYER_STAGES)}
+    try:
+        for attempt in range(2):
+            steps: list[Step] = []
+            log = folder / f"build-{attempt}.log"
+            empty_page_cache()
+            start = time.perf_counter()
+            build.run_bake(json.dumps(file), engine, log, steps.append)
+            os.sync()
+            seconds = time.perf_counter() - start
+            if not FETCHED.search(log.read_text()):
+                break
+    finally:
+        run(["docker", "image", "rm", "--force", *plan.target(identifier).tags], env=engine.environment, check=False)
+        images.remove_dangling(engine)
+    return seconds, shown(steps, log.read_text())
+
+
+def shown(steps: list[Step], log: str) -> tuple[tuple[float, str], ...]:
+    """Seconds and name of each step that took a second, and of the two parts of the export."""
+    parts = [(float(seconds), f"of which {name}") for name, seconds in EXPORT_PART.findall(log)]
+    return (*((s.seconds, name(s)) for s in steps if s.seconds >= 1.0), *parts)
+
+
+def name(step: Step) -> str:
+    """The stage, or what BuildKit does for the whole image."""
+    return step.command if step.command.startswith("exporting") else step.name
+
+
+def written(argv: list[str], environment: dict[str, str]) -> float:
+    """Seconds of a command until what it wrote is on disk."""
+    start = time.perf_counter()
+    run(argv, env=environment, timeout=INSTALL_SECONDS)
+    os.sync()
+    return time.perf_counter() - start
+
+
+def empty_page_cache() -> None:
+    """Write out everything and, for root, forget what was read."""
+    os.sync()
+    if os.access(PAGE_CACHE, os.W_OK):
+        PAGE_CACHE.write_text("3")

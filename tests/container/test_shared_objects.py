@@ -23,7 +23,6 @@ NAMED_BY_CONTENT = re.compile(r"-[0-9a-f]{8}\.so")
 TWICE: dict[str, str] = {
     "libgomp.so.1": "torch brings its own and Debian's g++ depends on another; a process takes the one loaded first",
     "libprrte.so.3": "Debian 13's libopenmpi40 holds the same file in two folders",
-    "libprrte.so.3": "Debian's Open MPI 5 has its own runtime twice; mpirun takes one",
 }
 # (which files, as a glob; which names they may miss, as a pattern) -> why.
 NOT_IN_THE_IMAGE: dict[tuple[str, str], str] = {

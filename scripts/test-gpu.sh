@@ -20,5 +20,5 @@ start='import sys; sys.path.append("/pytest"); import pytest; sys.exit(pytest.ma
 docker run --rm ${gpus:+--gpus "$gpus"} --shm-size 1g --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 \
     --volume "$(pwd)/tests/gpu:/tests/gpu:ro" --volume "$pytest:/pytest:ro" --volume "$(pwd)/build/gpu:/report" \
     "dlc/${image%%-*}:${image#*-}" python -B -c "$start" /tests/gpu --junitxml="/report/$image.xml" || code=$?
-echo "report: build/gpu/$image.xml"
+[ "${code:-0}" -ge 125 ] || echo "report: build/gpu/$image.xml"  # 125: docker run itself failed, and said why
 exit "${code:-0}"

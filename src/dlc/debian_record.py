@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from dlc import efa
 from dlc.engine import packages
 from dlc.errors import LockError
 from dlc.mmdebstrap import arguments
@@ -22,7 +23,12 @@ def wanted(variants: Iterable[Variant]) -> dict[str, list[str]]:
     names: dict[str, set[str]] = {}
     for variant in variants:
         settings = variant.settings
-        named = (*settings.base.os_packages, *settings.os_packages, *settings.build_packages)
+        named = (
+            *settings.base.os_packages,
+            *settings.os_packages,
+            *settings.build_packages,
+            *efa.debian_packages(settings.efa),
+        )
         names.setdefault(variant.suite, set()).update(named)
     return {suite: sorted(found) for suite, found in names.items()}
 

@@ -44,11 +44,23 @@ def context(efa: Efa) -> str:
 
 
 def arguments(efa: Efa) -> Mapping[str, str]:
-    """Build arguments. The installer brings its own libfabric, newer than Debian's."""
-    from_debian = efa.source in ("distro", "source")
+    """The build arguments."""
+    installed, compiling = _debian_packages(efa)
     return {
         "EFA_SOURCE": efa.source,
         "EFA_VERSION": efa.version,
-        "EFA_PACKAGES": " ".join(efa.os_packages) if from_debian else "",
-        "EFA_BUILD_PACKAGES": " ".join(efa.build_packages) if efa.source == "source" else "",
+        "EFA_PACKAGES": " ".join(installed),
+        "EFA_BUILD_PACKAGES": " ".join(compiling),
     }
+
+
+def debian_packages(efa: Efa) -> tuple[str, ...]:
+    """Every Debian package that an image or its compiling stage asks for, for EFA."""
+    installed, compiling = _debian_packages(efa)
+    return (*installed, *compiling)
+
+
+def _debian_packages(efa: Efa) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(Installed, for compiling.) The installer brings its own libfabric, newer than Debian's."""
+    installed = efa.os_packages if efa.source in ("distro", "source") else ()
+    return installed, efa.build_packages if efa.source == "source" else ()

@@ -59,11 +59,8 @@ rm -rf .git
 }
 plugin=$work/root$libraries/libnccl-net.so
 rm -f "$work/root$libraries"/*.la
-# NCCL_NET_PLUGIN=ofi asks for this name. Newer releases install the same file once more for it, and for each tuner.
+# NCCL_NET_PLUGIN=ofi asks for this name; newer releases install the same code once more for it.
 ln -sf libnccl-net.so "$work/root$libraries/libnccl-net-ofi.so"
-for copy in "$work/root$libraries"/*tuner*.so; do
-    if cmp -s "$plugin" "$copy"; then ln -sf libnccl-net.so "$copy"; fi
-done
 
 mkdir -p "$work/root/DEBIAN" "$work/root/usr/share/doc/aws-ofi-nccl"
 cp LICENSE "$work/root/usr/share/doc/aws-ofi-nccl/copyright"

@@ -15,15 +15,19 @@ grep -q '^horovod==' "$lock" || exit 0
 cd /tmp/horovod
 
 # The framework as it is before anything is pruned, as links into the installer's cache: it takes neither time nor room.
+# What is compiled records where it is: so it is where it will be in the image.
 installed=$(mktemp -d /root/.cache/uv/horovod.XXXXXX)
 trap 'rm -rf "$installed"' EXIT
+site=$(echo /opt/venv/lib/python3*/site-packages)
+rm -rf "$site"
+ln -s "$installed" "$site"
 install() {
-    /tools/uv pip install --link-mode hardlink --python /opt/venv/bin/python --target "$installed" --no-deps --no-build "$@"
+    /tools/uv pip install --link-mode hardlink --python /usr/bin/python3 --target "$installed" --no-deps --no-build "$@"
 }
 install --require-hashes -r "$framework_lock"
 # What of it has no wheel was built here.
 [ -z "$(ls "$source_wheels")" ] || install "$source_wheels"/*.whl
-python() { PYTHONPATH=$installed PATH=/usr/bin:/bin:/opt/venv/bin /usr/bin/python3 "$@"; }
+python() { PYTHONPATH=$site PATH=/usr/bin:/bin:/opt/venv/bin /usr/bin/python3 "$@"; }
 
 python -m pip download -q --no-deps --no-build-isolation --no-binary :all: --require-hashes -r "$lock" -d .
 tar --strip-components=1 -xzf horovod-*.tar.gz

@@ -40,9 +40,7 @@ VARIABLES = (
     Variable("OMP_NUM_THREADS", "several processes on the host", "each gets its share of the usable CPUs"),
     Variable("PJRT_DEVICE", "strategy xla", "CUDA, NEURON or CPU, from the devices"),
     Variable("CPU_NUM_DEVICES", "strategy xla on the CPU", "XLA devices of this host"),
-    Variable(
-        "XLA_THREAD_POOL_SIZE", "strategy xla on the CPU", "a thread per device: they wait for each other"
-    ),
+    Variable("XLA_THREAD_POOL_SIZE", "strategy xla on the CPU", "a thread per device: they wait for each other"),
     Variable("GPU_NUM_DEVICES", "strategy xla on GPUs, or the Training Compiler", "what torch_xla takes as set up"),
     Variable("PYTHON_EXEC", "torchrun with several ranks", "our program, which gives each rank's lines its prefix"),
     Variable("DLC_RANK_PYTHON", "beside PYTHON_EXEC", "the Python that it becomes; neither reaches the script", False),

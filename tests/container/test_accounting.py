@@ -13,11 +13,10 @@ from dlc import docs, facts, image_diff, sbom, size
 from dlc.engine import export
 from dlc.engine.images import find
 from dlc.image_archive import Archive
-from dlc.locked import locked_versions
 from dlc.variant import normal_name
 from harness.container import Container
 from harness.engine import connect
-from harness.images import Image, repository
+from harness.images import Image
 
 pytestmark = pytest.mark.container
 
@@ -34,7 +33,7 @@ def archive(image: Image) -> Archive:
 
 def test_python_packages_are_those_of_the_lock(image: Image, captured: facts.Facts) -> None:
     found = {normal_name(package.name): package.version for package in captured.of_kind("python")}
-    assert found == dict(locked_versions(repository(), image.variant))
+    assert found == image.python_packages
 
 
 def test_debian_packages_are_those_that_dpkg_lists(captured: facts.Facts, container: Container) -> None:

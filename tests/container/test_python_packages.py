@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from dlc.locked import locked_versions
 from dlc.variant import normal_name
 from harness.container import Container
-from harness.images import Image, repository
+from harness.images import Image
 
 pytestmark = pytest.mark.container
 
@@ -33,7 +32,7 @@ KNOWN_CONFLICTS: dict[str, str] = {}
 def test_packages_and_versions_are_exactly_the_locked_ones(container: Container, image: Image) -> None:
     installed = [(normal_name(name), version) for name, version in json.loads(container.python(LIST_DISTRIBUTIONS))]
     assert len(installed) == len(dict(installed)), "a package is there twice"
-    assert dict(installed) == dict(locked_versions(repository(), image.variant))
+    assert dict(installed) == image.python_packages
 
 
 def test_python_is_the_one_of_the_buildspec_in_the_virtual_environment(container: Container, image: Image) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlc.compat import fulfils
+from dlc.locked import locked_versions
 from dlc.matrix import load_variants
 from dlc.plan import make_plan
 from dlc.spec import Conditions
@@ -39,6 +40,12 @@ class Image:
     def framework(self) -> str:
         """`pytorch` or `tensorflow`."""
         return self.variant.header.framework
+
+    @property
+    def python_packages(self) -> dict[str, str]:
+        """Every Python package that belongs in it: those of its lock, and that of docker/scripts/xla-cuda."""
+        locked = dict(locked_versions(repository(), self.variant))
+        return locked | ({"dlc-xla-cuda": "1"} if "jax-cuda12-pjrt" in locked else {})
 
 
 @lru_cache(maxsize=1)

@@ -29,6 +29,7 @@ def sdk3_job(image: Image, folder: Path, script: Path, **options: Any) -> Job:
     return Job(image, folder, script, **start, **options)
 
 
+@pytest.mark.when(python=">=3.10")  # the examples are for frameworks of today
 def test_its_basic_driver_trains_the_example(image: Image, package: Path, tmp_path: Path) -> None:
     job = sdk3_job(image, tmp_path, find_root() / "examples" / image.framework / "train.py")
     sdk3.prepare(job, package, "train.py", {"epochs": "3"})

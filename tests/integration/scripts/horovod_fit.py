@@ -51,7 +51,7 @@ def fit_with_tensorflow() -> dict[str, object]:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((slope * batch + offset - (2 * batch + 1)) ** 2)
         gradients = hvd.DistributedGradientTape(tape).gradient(loss, [slope, offset])
-        for variable, gradient in zip([slope, offset], gradients, strict=True):
+        for variable, gradient in zip([slope, offset], gradients):
             variable.assign_sub(LEARNING_RATE * gradient)
         losses.append(float(loss))
     weights = [float(slope), float(offset)]

@@ -15,8 +15,10 @@ if resolver.task_type != "chief":
     print(f"{resolver.task_type} {resolver.task_id} serves", flush=True)
     server.join()
 
-strategy = tf.distribute.ParameterServerStrategy(resolver)
-coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+# TensorFlow 2.6 has them among its experiments.
+home = tf.distribute if hasattr(tf.distribute, "ParameterServerStrategy") else tf.distribute.experimental
+strategy = home.ParameterServerStrategy(resolver)
+coordinator = home.coordinator.ClusterCoordinator(strategy)
 with strategy.scope():
     slope, offset = tf.Variable(0.0), tf.Variable(0.0)
 
@@ -25,7 +27,7 @@ with strategy.scope():
 def step(x: tf.Tensor) -> None:
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((slope * x + offset - (2 * x + 1)) ** 2)
-    for variable, gradient in zip((slope, offset), tape.gradient(loss, (slope, offset)), strict=True):
+    for variable, gradient in zip((slope, offset), tape.gradient(loss, (slope, offset))):
         variable.assign_sub(0.1 * gradient)
 
 

@@ -55,7 +55,8 @@ sed -i "s/'RelWithDebInfo'/'Release'/" setup.py
 # Times in wheels begin in 1980.
 export SOURCE_DATE_EPOCH=315532800 LDFLAGS=-s
 export MAKEFLAGS HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MXNET=1
-python -m pip wheel -q --no-deps --no-build-isolation --no-cache-dir . -w "$folder" >/tmp/horovod.log 2>&1 || {
+# Not through pip: that of Debian 11 compiles in a random folder, whose name would be recorded.
+python setup.py -q bdist_wheel -d "$folder" >/tmp/horovod.log 2>&1 || {
     grep -E ' error: |Error:' /tmp/horovod.log | head -20
     tail -20 /tmp/horovod.log
     exit 1

@@ -37,6 +37,11 @@ def locked(image: Image, library: str) -> list[int]:
     return [int(number) for number in found.split(".")]
 
 
+def cudnn_number(major: int, minor: int, patch: int, *_: int) -> int:
+    """As cudnnGetVersion() counts; cuDNN 9 made room for more minor versions."""
+    return major * (10000 if major >= 9 else 1000) + minor * 100 + patch
+
+
 @pytest.fixture(scope="module")
 def torch_cuda(image: Image) -> Mapping[str, Any]:
     return dict(json.loads(run_script(image, "torch_cuda_versions.py")))
@@ -56,8 +61,7 @@ def test_torch_has_loaded_the_locked_cuda_runtime(image: Image, torch_cuda: Mapp
 
 @pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")
 def test_torch_has_loaded_the_locked_cudnn(image: Image, torch_cuda: Mapping[str, Any]) -> None:
-    major, minor, patch, *_ = locked(image, "cudnn")
-    assert torch_cuda["cudnn"] == major * 10000 + minor * 100 + patch
+    assert torch_cuda["cudnn"] == cudnn_number(*locked(image, "cudnn"))
     assert "/nvidia/" in torch_cuda["files"]["cudnn"]
 
 
@@ -87,12 +91,21 @@ def tensorflow_cuda(image: Image) -> Mapping[str, Any]:
 
 
 @pytest.mark.when(framework="tensorflow", device="cu*")
-def test_tensorflow_finds_the_cuda_libraries_that_are_locked(image: Image, tensorflow_cuda: Mapping[str, Any]) -> None:
-    (runtime, minor, *_), cudnn, nccl = (locked(image, name) for name in ("cuda-runtime", "cudnn", "nccl"))
-    assert tensorflow_cuda["cudart"] == runtime * 1000 + minor * 10
-    assert tensorflow_cuda["cudnn"] == cudnn[0] * 10000 + cudnn[1] * 100 + cudnn[2]
-    assert tensorflow_cuda["nccl"] == nccl[0] * 10000 + nccl[1] * 100 + nccl[2]
+def test_tensorflow_finds_all_cuda_libraries_and_the_cudnn_that_is_locked(
+    image: Image, tensorflow_cuda: Mapping[str, Any]
+) -> None:
+    assert tensorflow_cuda["cudnn"] == cudnn_number(*locked(image, "cudnn"))
     assert all("/nvidia/" in path for path in tensorflow_cuda["files"])
+
+
+# Not 2.6: CUDA 11's runtime asks the driver for its own version, and NCCL is inside TensorFlow.
+@pytest.mark.when(framework="tensorflow", version=">=2.21", device="cu*")
+def test_tensorflow_finds_the_cuda_runtime_and_the_nccl_that_are_locked(
+    image: Image, tensorflow_cuda: Mapping[str, Any]
+) -> None:
+    (runtime, minor, *_), nccl = (locked(image, name) for name in ("cuda-runtime", "nccl"))
+    assert tensorflow_cuda["cudart"] == runtime * 1000 + minor * 10
+    assert tensorflow_cuda["nccl"] == nccl[0] * 10000 + nccl[1] * 100 + nccl[2]
 
 
 @pytest.mark.when(framework="tensorflow", device="cu*")

@@ -1,13 +1,16 @@
 """Makes the links that links.txt, beside this file, lists. Standard library only."""
 
+from os.path import relpath
 from pathlib import Path
 
 
-def link(folders, target, name):
-    """A relative link in each folder that a glob finds, where there is something that it can point to."""
+def link(folders, targets, name=None):
+    """Relative links in each folder that a glob finds, to each target there is; what is there already stays."""
     for folder in Path("/").glob(folders.lstrip("/")):
-        if Path(folder, target).exists() and not Path(folder, name).exists():
-            Path(folder, name).symlink_to(target)
+        for target in sorted(folder.glob(targets)):
+            new = folder / (name or target.name)
+            if not new.exists():
+                new.symlink_to(relpath(target, folder))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Prints, as JSON, whether TensorFlow finds CUDA's libraries, their versions, and where its XLA looks for the toolkit.
 
-It loads them once it has found a GPU. Here functions of its own loader, tsl/platform/dso_loader.h, are called by their
+It loads them once it has found a GPU. Here functions of its own loader, platform/dso_loader.h, are called by their
 names in the library, which look where they would look then. The C++ object that one gives back goes where the first
-argument points; a status is a word, 1 where all is well.
+argument points; a status is a word, whose value where all is well depends on the version.
 """
 
 import ctypes
@@ -11,12 +11,16 @@ from pathlib import Path
 
 import tensorflow as tf
 
-CHECK_ALL = "_ZN3tsl8internal9DsoLoader26MaybeTryDlopenGPULibrariesEv"  # without these, TensorFlow refuses every GPU
-GET_NCCL = "_ZN3tsl8internal9DsoLoader16GetNcclDsoHandleEv"
-CUDA_ROOTS = "_ZN3tsl18CandidateCudaRootsB5cxx11Ev"
-STRING_BYTES = 32  # a std::string: address, length, and room for 16 characters
+LIBRARIES = Path(tf.sysconfig.get_lib())
+OLD = not (LIBRARIES / "libtensorflow_cc.so.2").exists()  # 2.6: another namespace, a status of its own, NCCL inside
+LOADER = "_ZN15stream_executor8internal9DsoLoader" if OLD else "_ZN3tsl8internal9DsoLoader"
+CHECK_ALL = LOADER + "26MaybeTryDlopenGPULibrariesEv"  # without these, TensorFlow refuses every GPU
+GET_NCCL = LOADER + "16GetNcclDsoHandleEv"
+CUDA_ROOTS = "_ZN10tensorflow18CandidateCudaRootsEv" if OLD else "_ZN3tsl18CandidateCudaRootsB5cxx11Ev"
+OK = 0 if OLD else 1
+STRING_BYTES = 8 if OLD else 32  # a std::string: its address; or address, length, and room for 16 characters
 
-tensorflow = ctypes.CDLL(str(Path(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2")))
+tensorflow = ctypes.CDLL(str(LIBRARIES / ("libtensorflow_framework.so.2" if OLD else "libtensorflow_cc.so.2")))
 
 
 def call(name: str, words: int) -> ctypes.Array:
@@ -40,13 +44,13 @@ def version(name: str, function: str) -> int:
 
 
 def cuda_roots() -> list:
-    """Folders in which XLA looks for bin/ptxas and nvvm/libdevice, from a vector of strings."""
+    """Folders in which XLA looks for bin/ptxas and nvvm/libdevice, from a vector of strings; links followed."""
     begin, end, _ = call(CUDA_ROOTS, 3)
-    texts = ((ctypes.c_uint64 * 2).from_address(text) for text in range(begin, end, STRING_BYTES))
-    return [ctypes.string_at(*text).decode() for text in texts]
+    texts = (ctypes.c_char_p.from_address(text).value for text in range(begin, end, STRING_BYTES))
+    return [str(Path(text.decode()).resolve()) for text in texts if text]
 
 
-if call(CHECK_ALL, 1)[0] != 1 or call(GET_NCCL, 2)[0] != 1:
+if call(CHECK_ALL, 1)[0] != OK or not (OLD or call(GET_NCCL, 2)[0] == OK):
     raise SystemExit("TensorFlow does not find all of CUDA's libraries; TF_CPP_MAX_VLOG_LEVEL=3 says which")
 print(
     json.dumps(
@@ -54,8 +58,8 @@ print(
             "build": tf.sysconfig.get_build_info(),
             "cudart": version("libcudart", "cudaRuntimeGetVersion"),
             "cudnn": ctypes.CDLL(loaded("libcudnn")).cudnnGetVersion(),
-            "nccl": version("libnccl", "ncclGetVersion"),
-            "files": [loaded(name) for name in ("libcudart", "libcudnn", "libnccl")],
+            "nccl": None if OLD else version("libnccl", "ncclGetVersion"),
+            "files": [loaded(name) for name in ("libcudart", "libcudnn", *(() if OLD else ("libnccl",)))],
             "toolkits": [root for root in cuda_roots() if Path(root, "bin/ptxas").exists()],
             "libdevice": [root for root in cuda_roots() if Path(root, "nvvm/libdevice/libdevice.10.bc").exists()],
         }

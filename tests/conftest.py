@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests for which `--image` selects no image: they are not asked for, which is no reason to skip."""
-    left_out = [item for item in items if getattr(getattr(item, "callspec", None), "id", "") == "NOTSET"]
+    left_out = [item for item in items if "NOTSET" in getattr(getattr(item, "callspec", None), "id", "").split("-")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from dlc.errors import DiskError, DlcError, Interrupted
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what Ctrl-C cleans up, it does too
     try:
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()

@@ -138,7 +138,8 @@ def test_base_image_that_does_not_exist_is_named(built: Path) -> None:
     assert "no-such-image.invalid/none:1" in done.stderr
 
 
-def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(built: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(number: signal.Signals, built: Path) -> None:
     recipe = built / "docker/toy/Dockerfile"
     sleep = f"sleep 8.{time.time_ns() % 10**6:06d}"  # no former run has it in the cache
     recipe.write_text(recipe.read_text() + f"RUN {sleep}\n")
@@ -151,7 +152,7 @@ def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(built: Pat
         time.sleep(0.1)
     clients = children(child.pid)
     assert clients, child.poll()
-    os.killpg(child.pid, signal.SIGINT)
+    os.kill(child.pid, number)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "interrupted" in errors

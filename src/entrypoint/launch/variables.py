@@ -45,6 +45,7 @@ VARIABLES = (
     Variable("PYTHON_EXEC", "torchrun with several ranks", "our program, which gives each rank's lines its prefix"),
     Variable("DLC_RANK_PYTHON", "beside PYTHON_EXEC", "the Python that it becomes; neither reaches the script", False),
     Variable("LD_LIBRARY_PATH", "below mpirun, where it is unset", "empty: mpirun exports it, and warns without it"),
+    Variable("PRTE_MCA_*", "below mpirun", "this job's ssh settings and interface under Open MPI 5's names for them"),
     Variable("TF_CONFIG", "strategies tf_*", "cluster and task of TensorFlow's distribution strategies", False),
     Variable("CUDA_VISIBLE_DEVICES", "parameter servers", "-1: parameters live in host memory", False),
     Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as the platform's TensorFlow toolkit has it"),

@@ -42,7 +42,10 @@ def plan(context: Context) -> Launch:
         *_rank(context),
     )
     launch = Launch(
-        "mpi", (context.process(argv, "mpirun", 0, defaults={"LD_LIBRARY_PATH": ""}),), _decisions(context), files=files
+        "mpi",
+        (context.process(argv, "mpirun", 0, defaults=_mpirun_variables(context)),),
+        _decisions(context),
+        files=files,
     )
     if len(context.hosts) == 1:
         return launch
@@ -67,13 +70,27 @@ def _transport(context: Context) -> tuple[str, ...]:
         *("-mca", "btl_tcp_if_include", interface),
         *("-mca", "oob_tcp_if_include", interface),
         *("-mca", "plm_rsh_no_tree_spawn", "1"),
-        *("-mca", "plm_rsh_args", f"-F {shlex.quote(f'{context.run_dir}/{mpi_keys.CLIENT_CONFIG}')}"),
+        *("-mca", "plm_rsh_args", _ssh_options(context)),
         *("-bind-to", "none", "-map-by", "slot"),
         *("-mca", "pml", "ob1"),
         *("-mca", "btl", "^openib"),
         *("-mca", "orte_abort_on_non_zero_status", "1"),
         *("-mca", "btl_vader_single_copy_mechanism", "none"),
     )
+
+
+def _mpirun_variables(context: Context) -> dict[str, str]:
+    """Open MPI 5 starts hosts by PRRTE, which has these options under names of its own."""
+    return {
+        "LD_LIBRARY_PATH": "",
+        "PRTE_MCA_plm_ssh_args": _ssh_options(context),
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_if_include": context.cluster.network_interface,
+    }
+
+
+def _ssh_options(context: Context) -> str:
+    return f"-F {shlex.quote(f'{context.run_dir}/{mpi_keys.CLIENT_CONFIG}')}"
 
 
 def _custom(context: Context) -> tuple[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -132,10 +133,8 @@ def test_a_base_image_of_another_distribution_is_refused(
 ) -> None:
     done = build(checkout, index, "--set", f"base.image={another_distribution}")
     require_clear(done, 68, "base.image: expected Debian or Ubuntu, found an image without apt-get")
-    # Both targets have this step, and BuildKit says it once, of either.
-    assert (
-        "base-dlc-bad-base-1 1/2 failed" in done.stderr or f"{toy.ID.replace('.', '_')} base 1/2 failed" in done.stderr
-    )
+    # Several targets have this step, and BuildKit says it once, of any of them.
+    assert re.search(r"(base-dlc-bad-base-1|toy-)\S*( base)? 1/2 failed", done.stderr)
 
 
 def test_an_index_that_goes_away_half_way_is_said_and_the_next_run_resumes(checkout: Path, index: PackageIndex) -> None:

@@ -18,8 +18,8 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 test: .venv/ready ## build the CPU images and run every test that needs no GPU on them
 	@$(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
 
-test-all: .venv/ready ## build every image and run every test that needs no GPU on each
-	@$(DLC) build '*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration --image '*'
+test-all: .venv/ready ## the same for every image, one after the other where the disk is small
+	@scripts/test-all.sh
 
 test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make test-gpu IMAGE=... [GPUS=device=0]
 	@scripts/test-gpu.sh '$(IMAGE)' '$(GPUS)'

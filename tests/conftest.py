@@ -18,6 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background job inherits that Ctrl-C is ignored, and so would every process that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "when(**conditions): only for images that are so, as `when` in compat.yml")
+    config.addinivalue_line("markers", "image: set for every test that has an `image` argument")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -32,7 +33,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests for which `--image` selects no image: they are not asked for, which is no reason to skip."""
+    """Mark what is about an image. Tests for which `--image` selects none are left out: nobody asked, so no skip."""
+    for item in items:
+        if "image" in getattr(item, "fixturenames", ()):
+            item.add_marker("image")
     left_out = [item for item in items if "NOTSET" in getattr(getattr(item, "callspec", None), "id", "").split("-")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -109,7 +109,7 @@ class Job:
 
     def report(self) -> str:
         """For assertion messages: the end of each host's log, and its failure file."""
-        parts = [f"--- {host} ---\n{tail(self.log(host), 40)}\nfailure: {self.failure(host)!r}" for host in self.hosts]
+        parts = [f"--- {host} ---\n{tail(self.log(host), 120)}\nfailure: {self.failure(host)!r}" for host in self.hosts]
         return "\n".join(parts)
 
     def is_running(self, host: str = "algo-1") -> bool:

@@ -39,6 +39,14 @@ def test_mp_fn_runs_once_per_device_and_the_devices_learn_together(image: Image,
         check(ranks_of(job, "algo-1"), 4)
 
 
+def test_a_device_that_comes_late_is_waited_for(image: Image, tmp_path: Path) -> None:
+    """XLA itself ends a process whose devices are 15 seconds apart."""
+    late = {"LATE_SECONDS": "6"}
+    with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hyperparameters={**XLA, **DEVICES}, environment=late) as job:
+        assert job.wait() == {"algo-1": 0}, job.report()
+        check(ranks_of(job, "algo-1"), 4)
+
+
 def test_spmd_splits_one_program_over_all_devices(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "xla_spmd.py", hyperparameters={**XLA, **DEVICES}) as job:
         assert job.wait() == {"algo-1": 0}, job.report()

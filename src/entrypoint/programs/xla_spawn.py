@@ -35,20 +35,44 @@ def compile_in_turn() -> None:
     """
     runtime = importlib.import_module("torch_xla")._XLAC
     turn = threading.Lock()
+    begun = set()  # devices with a program; before the first one there is nothing that could be waited for
 
     def in_turn(start: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(start)
         def started(*args: Any, wait: bool = True, **options: Any) -> None:
+            [device] = runtime._xla_real_devices([runtime._xla_get_default_device()])
+            # A start waits for the program before it on this device, and that one for devices that have yet to start
+            # theirs: whoever waits must not hold the turn.
+            if device in begun:
+                runtime._xla_wait_device_ops([device])
             with turn:
-                # Waiting for the end here would keep the others from what it waits for.
                 start(*args, wait=False, **options)
+            begun.add(device)
             if wait:
-                runtime._xla_wait_device_ops([runtime._xla_get_default_device()])
+                runtime._xla_wait_device_ops([device])
 
         return started
 
     for name in ("_xla_step_marker", "_xla_sync_multi"):
         setattr(runtime, name, in_turn(getattr(runtime, name)))
+
+
+_lock = threading.Lock()
+_tokens: list[str] = []  # devices that have one
+
+
+def on_device(index: int, function: Callable[[int], None]) -> None:
+    """Run `_mp_fn` in the thread of its device, once there is room for every device's token.
+
+    torch_xla (2.9) keeps the tokens that order collectives in a map without a lock, which grows with a device's first
+    collective: two of these at the same moment end the process with SIGSEGV.
+    """
+    with _lock:
+        if not _tokens:
+            _tokens.extend(importlib.import_module("torch_xla.core.xla_model").get_xla_supported_devices())
+            for device in _tokens:
+                importlib.import_module("torch_xla")._XLAC._set_all_reduce_token(device, None)
+    function(index)
 
 
 def main() -> None:
@@ -59,7 +83,7 @@ def main() -> None:
     if os.environ.get("PJRT_DEVICE") == "CPU":
         compile_in_turn()
         multiprocessing = importlib.import_module("torch_xla.distributed.xla_multiprocessing")
-        multiprocessing.spawn(function, args=(), start_method="fork")
+        multiprocessing.spawn(on_device, args=(function,), start_method="fork")
     else:
         # torchrun made the processes; PJRT takes RANK, LOCAL_RANK and WORLD_SIZE from it.
         function(int(os.environ.get("RANK", "0")))

@@ -1,7 +1,11 @@
-"""For tests: `_mp_fn(index)` per XLA device: a sum over all of them, then a line fitted with averaged gradients."""
+"""For tests: `_mp_fn(index)` per XLA device: a sum over all of them, then a line fitted with averaged gradients.
+
+The last device comes LATE_SECONDS after the others.
+"""
 
 import json
 import os
+import time
 from pathlib import Path
 
 import torch
@@ -33,6 +37,8 @@ def fit(device):
 def _mp_fn(index):
     """Train, and write what this device saw."""
     device = torch_xla.device()
+    if xr.global_ordinal() == xr.world_size() - 1:
+        time.sleep(float(os.environ.get("LATE_SECONDS", "0")))
     total = xm.all_reduce(xm.REDUCE_SUM, torch.full((2,), xr.global_ordinal(), dtype=torch.float32).to(device))
     torch_xla.sync()
     losses, weights = fit(device)

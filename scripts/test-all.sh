@@ -1,0 +1,39 @@
+#!/bin/sh
+# Builds every image and runs every test that needs no GPU on it: the CPU images together, then one image after the
+# other. Where the disk has no room for the next one, images that are tested go. The exit code is 1 where one failed.
+# usage: test-all.sh
+set -eu
+cd "$(dirname "$0")/.."
+DLC=.venv/bin/dlc
+NO_ROOM=74 # dlc's exit code for a disk that is full, or will be
+
+make_room() {
+    host=$("$DLC" engine status --json | sed -n 's/^ "host": "\(.*\)",$/\1/p')
+    for image in $tested; do
+        docker ${host:+--host "$host"} image rm --force "dlc/${image%%-*}:${image#*-}" >/dev/null
+    done
+    docker ${host:+--host "$host"} builder prune --force >/dev/null
+    echo "removed to make room: the build cache$(printf ', %s' $tested)"
+    tested=
+}
+
+build() {
+    code=0
+    "$DLC" build "$1" || code=$?
+    [ "$code" = "$NO_ROOM" ] || return "$code"
+    make_room
+    "$DLC" build "$1"
+}
+
+failed= tested= others=
+for image in $("$DLC" list --json | sed -n 's/^  *"id": "\(.*\)",$/\1/p'); do
+    case $image in *-cpu-*) tested="$tested $image" ;; *) others="$others $image" ;; esac
+done
+make --silent test || failed=$tested
+for image in $others; do
+    echo "== $image"
+    { build "$image" && "$DLC" test --all "$image"; } || failed="$failed $image"
+    tested="$tested $image"
+done
+echo "images that failed:${failed:- none}"
+[ -z "$failed" ]

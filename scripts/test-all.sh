@@ -13,8 +13,8 @@ make_room() {
         docker ${host:+--host "$host"} image rm --force "dlc/${image%%-*}:${image#*-}" >/dev/null
     done
     docker ${host:+--host "$host"} builder prune --force >/dev/null
-    echo "removed to make room: the build cache$(printf ', %s' $tested)"
-    tested=
+    echo "removed to make room: the build cache${tested:+ and}$tested"
+    tested=''
 }
 
 build() {
@@ -25,7 +25,7 @@ build() {
     "$DLC" build "$1"
 }
 
-failed= tested= others=
+failed='' tested='' others=''
 for image in $("$DLC" list --json | sed -n 's/^  *"id": "\(.*\)",$/\1/p'); do
     case $image in *-cpu-*) tested="$tested $image" ;; *) others="$others $image" ;; esac
 done

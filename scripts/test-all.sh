@@ -9,8 +9,8 @@ NO_ROOM=74 # dlc's exit code for a disk that is full, or will be
 
 make_room() {
     host=$("$DLC" engine status --json | sed -n 's/^ "host": "\(.*\)",$/\1/p')
-    for image in $tested; do
-        docker ${host:+--host "$host"} image rm --force "dlc/${image%%-*}:${image#*-}" >/dev/null
+    for old in $tested; do
+        docker ${host:+--host "$host"} image rm --force "dlc/${old%%-*}:${old#*-}" >/dev/null
     done
     docker ${host:+--host "$host"} builder prune --force >/dev/null
     echo "removed to make room: the build cache${tested:+ and}$tested"

@@ -118,9 +118,8 @@ def rebuild(
 ) -> tuple[float, tuple[tuple[float, str], ...]]:
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
     revision, epoch = build.revision_and_epoch(inputs.root)
-    file: dict[str, Any] = bake.render(
-        plan, inputs, output=build.CONTAINERD_OUTPUT, epoch=epoch, revision=revision
-    )  # fmt: skip
+    store = build.CONTAINERD_OUTPUT if engine.containerd_store else build.CLASSIC_OUTPUT
+    file: dict[str, Any] = bake.render(plan, inputs, output=store, epoch=epoch, revision=revision)
     [identifier] = plan.selected
     image = file["target"][bake.bake_name(identifier)]
     output = image.pop("output")

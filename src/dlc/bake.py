@@ -47,7 +47,7 @@ def _target(target: Target, host: HostInputs, epoch: int) -> dict[str, object]:
     if target.inline:
         entry["dockerfile-inline"] = target.dockerfile
     else:
-        entry["dockerfile"] = str(host.root / target.dockerfile)
+        entry["dockerfile"] = str(host.recipes.get(target.dockerfile, host.root / target.dockerfile))
         # For whom it may concern inside the image: hosts of a job compare it. No part of the key, which it is.
         entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
         entry["secret"] = [f"id={name},{source}" for name, source in sorted(host.secrets.items())]

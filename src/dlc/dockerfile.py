@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 # BuildKit sets these itself or takes them without an ARG; programs read them from the environment.
@@ -17,6 +17,7 @@ PREDEFINED = frozenset(
 HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")
 VARIABLE = re.compile(r"(?<!\\)\$(?:\{([A-Za-z_][A-Za-z0-9_]*)|([A-Za-z_][A-Za-z0-9_]*))")
 REFERENCE = re.compile(r"\$(?:\{(?P<braced>\w+)(?::?-(?P<fallback>[^}]*))?[^}]*\}|(?P<bare>\w+))")
+SECRET = re.compile(r"--mount=type=secret,id=([A-Za-z0-9_]+)(?= |$)", re.MULTILINE)
 MOUNT_FROM = re.compile(r"(?:^|,)from=([^,]+)")
 
 
@@ -158,3 +159,8 @@ def _use(instruction: Instruction, stage: Stage) -> None:
             stage.sources.setdefault(value, instruction.line)
         elif option == "--mount" and (match := MOUNT_FROM.search(value)):
             stage.sources.setdefault(match.group(1), instruction.line)
+
+
+def without_secrets(text: str, known: Collection[str]) -> str:
+    """The Dockerfile without the mounts of secrets that are not among `known`; every line keeps its number."""
+    return SECRET.sub(lambda mount: mount[0] if mount[1] in known else "", text)

@@ -13,7 +13,7 @@ from dlc.engine import packages
 from dlc.engine.connection import Engine, find
 from dlc.engine.images import keys
 from dlc.errors import DlcError, EngineError
-from dlc.host import secrets
+from dlc.host import ca_bundle
 from dlc.plan import Plan, make_plan
 from dlc.process import run
 from dlc.tree import Tree, find_root, read_tree
@@ -123,8 +123,7 @@ def _memory(missing: Plan | None) -> Finding:
 
 
 def _certificates() -> Finding:
-    place = secrets(os.environ).get("ca", "")
-    return Finding("CA bundle", "ok", place.removeprefix("src=") or "the image's own")
+    return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
 
 
 def _wheels() -> Finding:

@@ -12,6 +12,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from dlc import debian, fetch, rootfs
+from dlc.dockerfile import without_secrets
 from dlc.errors import LockError
 from dlc.host_inputs import HostInputs
 from dlc.plan import Plan
@@ -40,14 +41,18 @@ def collect(plan: Plan, root: Path, cache: Path) -> HostInputs:
             contexts[name] = rootfs.make(suite, debian.versions((root / debian.path(suite)).read_text()), cache)
         elif name == "tools":
             contexts[name] = _tools(cache)
+        elif name == "ca":
+            contexts[name] = _authorities(cache)
         elif name == "nothing":
-            contexts[name] = cache / "nothing"
-            contexts[name].mkdir(parents=True, exist_ok=True)
+            contexts[name] = _nothing(cache)
         else:
             contexts[name] = _wheels(plan, root, cache)
     for value in sorted(value for value in wanted if value.startswith("pinned:")):
         contexts[value] = fetch.folder(value, root, cache, ca_bundle(os.environ))
-    return HostInputs(root, contexts, proxies(os.environ), secrets(os.environ))
+    known = secrets(os.environ)
+    recipes = {target.dockerfile: _recipe(root / target.dockerfile, known, cache)
+               for target in plan.targets if not target.inline}  # fmt: skip
+    return HostInputs(root, contexts, proxies(os.environ), known, recipes)
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
@@ -59,8 +64,6 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
 def secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """Build secrets by id, as bake writes their source. Only ids and places, never a value."""
     found: dict[str, str] = {}
-    if bundle := ca_bundle(environment):
-        found["ca"] = f"src={bundle}"
     for identifier, names in INDEX_VARIABLES.items():
         for name in names:
             if environment.get(name):
@@ -76,6 +79,39 @@ def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     """The file of certificate authorities that this host trusts, where a variable names one that is there."""
     named = (Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name))
     return next((path for path in named if path.is_file()), None)
+
+
+def _recipe(path: Path, secrets: Mapping[str, str], cache: Path) -> Path:
+    """The Dockerfile without mounts of secrets that this host does not have.
+
+    BuildKit (0.13 of Docker Engine 26.1) reads the whole parent of a step that mounts a secret, there or not, for a key
+    of its cache: 12 s for a CUDA framework.
+    """
+    text = without_secrets(path.read_text(), secrets)
+    return _kept(cache / "recipes", text.encode(), "Dockerfile")
+
+
+def _authorities(cache: Path) -> Path:
+    """A folder with the certificate authorities that this host trusts as ca.pem, or with nothing."""
+    bundle = ca_bundle(os.environ)
+    return _kept(cache / "ca", bundle.read_bytes(), "ca.pem").parent if bundle else _nothing(cache)
+
+
+def _nothing(cache: Path) -> Path:
+    folder = cache / "nothing"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _kept(folder: Path, content: bytes, name: str) -> Path:
+    """A file of this name and content, in a folder of its own below `folder`."""
+    path = folder / hashlib.sha256(content).hexdigest()[:12] / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{name}.{os.getpid()}")
+        draft.write_bytes(content)
+        draft.rename(path)
+    return path
 
 
 def _tools(cache: Path) -> Path:

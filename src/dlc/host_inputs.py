@@ -13,6 +13,7 @@ class HostInputs:
 
     `contexts`: the name of a `host:<name>`, or a whole `pinned:...` value -> its folder.
     `secrets`: id -> where BuildKit reads it, as bake writes it: `src=/path/of/file` or `env=NAME`.
+    `recipes`: a Dockerfile's path in the repository -> the file to build from, where that is another one.
     All paths are absolute.
     """
 
@@ -20,3 +21,4 @@ class HostInputs:
     contexts: Mapping[str, Path] = field(default_factory=dict)
     proxies: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
+    recipes: Mapping[str, Path] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from dlc.errors import LockError
-from dlc.host import secrets
+from dlc.host import ca_bundle
 from dlc.variant import normal_name
 
 SECONDS = 60.0
@@ -44,8 +44,7 @@ def _length(address: str) -> int:
     parts = urlsplit(address)
     if parts.scheme in ("", "file"):
         return Path(unquote(parts.path)).stat().st_size
-    bundle = secrets(os.environ).get("ca", "").removeprefix("src=")
-    context = ssl.create_default_context(cafile=bundle or None)
+    context = ssl.create_default_context(cafile=ca_bundle(os.environ))
     question = urllib.request.Request(address, method="HEAD")  # noqa: S310 (an address that the index gave)
     try:
         with urllib.request.urlopen(question, timeout=SECONDS, context=context) as answer:  # noqa: S310

@@ -8,8 +8,8 @@ set -eu
 # The epoch: /etc/shadow has the day on which a package's user was made.
 export DEBIAN_FRONTEND=noninteractive SOURCE_DATE_EPOCH=315532800 LC_ALL=C
 options="-q -o Acquire::Retries=3 -o Binary::apt-get::APT::Keep-Downloaded-Packages=true"
-if [ -s /run/secrets/ca ]; then
-    options="$options -o Acquire::https::CAInfo=/run/secrets/ca"
+if [ -s /ca/ca.pem ]; then
+    options="$options -o Acquire::https::CAInfo=/ca/ca.pem"
 fi
 work=$(mktemp -d)
 
@@ -45,6 +45,15 @@ preferences >"$work/preferences"
 # shellcheck disable=SC2086
 apt-get $options -o Dir::Etc::Preferences="$work/preferences" -y --no-install-recommends --allow-downgrades install "$@"
 differences
+
+# Debian compiles the standard library with a random seed of hashes, and before Python 3.11 bytecode has sets in their
+# order: what was just compiled is compiled again, with a fixed seed.
+for python in /usr/bin/python3.9 /usr/bin/python3.10; do
+    [ -x "$python" ] || continue
+    find /usr/lib/python3 "/usr/lib/${python##*/}" -name '*.pyc' -newer "$work/preferences" |
+        sed 's|/__pycache__/\([^/]*\)\.cpython-[0-9]*\.pyc$|/\1.py|' | sort |
+        PYTHONHASHSEED=0 "$python" -s -S -m compileall -q -f --invalidation-mode unchecked-hash -i -
+done
 rm -r "$work"
 
 # What carries a time or a former state would make two builds differ.

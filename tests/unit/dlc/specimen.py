@@ -61,7 +61,7 @@ BASE_RECIPE = """\
 FROM rootfs
 ARG PYTHON_VERSION
 ARG OS_PACKAGES
-RUN --mount=from=scripts,target=/scripts --mount=from=debian,target=/debian \
+RUN --mount=from=scripts,target=/scripts --mount=from=debian,target=/debian --mount=from=ca,target=/ca \
   /scripts/install.sh ${OS_PACKAGES} && /scripts/venv.sh "$PYTHON_VERSION"
 """
 RECIPE = """\
@@ -75,7 +75,8 @@ ARG EFA_BUILD_PACKAGES
 RUN --mount=from=efa-software,target=/s /scripts/efa.sh ${EFA_SOURCE} ${EFA_VERSION} ${EFA_BUILD_PACKAGES}
 FROM base AS image
 ARG OS_PACKAGES
-RUN --mount=type=bind,from=scripts,target=/scripts --mount=from=debian,target=/debian /scripts/install.sh ${OS_PACKAGES}
+RUN --mount=type=bind,from=scripts,target=/scripts --mount=from=debian,target=/debian --mount=from=ca,target=/ca \
+  /scripts/install.sh ${OS_PACKAGES}
 RUN --mount=from=tools,target=/tools --mount=from=wheels,target=/wheels uv pip install
 ARG EFA_PACKAGES
 RUN --mount=from=scripts,target=/scripts --mount=from=efa,target=/efa /scripts/install.sh ${EFA_PACKAGES}

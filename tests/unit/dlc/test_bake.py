@@ -24,10 +24,10 @@ HOST = HostInputs(
     root=Path("/repository"),
     contexts={
         f"{name}": Path("/host", name)
-        for name in ("nothing", "tools", "wheels", "rootfs-bullseye", "rootfs-bookworm", "rootfs-trixie")
+        for name in ("nothing", "ca", "tools", "wheels", "rootfs-bullseye", "rootfs-bookworm", "rootfs-trixie")
     },
     proxies={"HTTPS_PROXY": "http://proxy:3128"},
-    secrets={"index_url": "env=UV_DEFAULT_INDEX", "ca": "src=/etc/ca.crt"},
+    secrets={"index_url": "env=UV_DEFAULT_INDEX", "netrc": "src=/root/.netrc"},
 )
 
 
@@ -74,7 +74,7 @@ def test_every_target_link_names_a_target_of_the_file() -> None:
 
 def test_secrets_are_given_as_places_and_never_to_the_root_file_system() -> None:
     targets = baked(make_plan(specimen()))["target"]
-    assert targets[bake_name(TORCH_ID)]["secret"] == ["id=ca,src=/etc/ca.crt", "id=index_url,env=UV_DEFAULT_INDEX"]
+    assert targets[bake_name(TORCH_ID)]["secret"] == ["id=index_url,env=UV_DEFAULT_INDEX", "id=netrc,src=/root/.netrc"]
     assert "secret" not in targets["rootfs-bookworm"]
 
 

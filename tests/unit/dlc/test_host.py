@@ -12,10 +12,15 @@ from dlc.errors import LockError
 from dlc.plan import Plan
 from dlc.targets import Target
 
+DOCKERFILE = """FROM base
+RUN --mount=type=secret,id=index_url --mount=type=secret,id=netrc \\
+    true
+"""
+
 
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for names in (*host.INDEX_VARIABLES.values(), ("UV_FIND_LINKS", "PIP_FIND_LINKS")):
+    for names in (*host.INDEX_VARIABLES.values(), ("UV_FIND_LINKS", "PIP_FIND_LINKS"), host.CA_VARIABLES):
         for name in names:
             monkeypatch.delenv(name, raising=False)
     return monkeypatch
@@ -24,7 +29,8 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def plan_with_lock(root: Path, lock: str) -> Plan:
     (root / "locks").mkdir()
     (root / "locks/framework.txt").write_text(lock)
-    target = Target("t", "Dockerfile", "repo:locks", "key", contexts={"wheels": "host:wheels"})
+    (root / "Dockerfile").write_text(DOCKERFILE)
+    target = Target("t", "Dockerfile", "repo:locks", "key", contexts={"wheels": "host:wheels", "ca": "host:ca"})
     return Plan((target,), ("t",))
 
 
@@ -34,15 +40,29 @@ def test_proxies_are_taken_in_both_spellings_and_nothing_else() -> None:
 
 
 def test_secrets_are_places_never_values(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("CERTIFICATE")
     (tmp_path / "netrc").write_text("machine m password hunter2")
     found = host.secrets({
-        "SSL_CERT_FILE": f"{tmp_path}/ca.pem",
         "NETRC": f"{tmp_path}/netrc",
         "PIP_INDEX_URL": "https://user:hunter2@index/simple",
         "UV_INDEX_URL": "https://user:hunter2@other/simple",
     })  # fmt: skip
-    assert found == {"ca": f"src={tmp_path}/ca.pem", "netrc": f"src={tmp_path}/netrc", "index_url": "env=UV_INDEX_URL"}
+    assert found == {"netrc": f"src={tmp_path}/netrc", "index_url": "env=UV_INDEX_URL"}
+
+
+def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_has(
+    tmp_path: Path, clean: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.pem").write_text("CERTIFICATE")
+    (tmp_path / "netrc").write_text("machine m password hunter2")
+    plan = plan_with_lock(tmp_path, "one==1.0\n")
+    clean.setenv("NETRC", str(tmp_path / "nothing"))
+    assert not any(host.collect(plan, tmp_path, tmp_path / "cache").contexts["ca"].iterdir())
+    clean.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    clean.setenv("NETRC", str(tmp_path / "netrc"))
+    found = host.collect(plan, tmp_path, tmp_path / "cache")
+    assert (found.contexts["ca"] / "ca.pem").read_text() == "CERTIFICATE"
+    [recipe] = found.recipes.values()
+    assert recipe.read_text() == DOCKERFILE.replace("--mount=type=secret,id=index_url", "")
 
 
 def test_locked_wheel_of_a_local_folder_is_handed_over(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
         "base": f"target:{BASE_ID}",
         "scripts": "repo:docker/scripts",
         "debian": "repo:docker/debian/bookworm",
+        "ca": "host:ca",
         "entrypoint": "repo:src/entrypoint",
         "tools": "host:tools",
         "wheels": "host:wheels",

@@ -18,7 +18,7 @@ from dlc.plan import make_plan
 from dlc.reproducible import bake_file, build_from_nothing, differences
 
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")
-FOLDERS = ("nothing", "rootfs-bookworm", "tools", "wheels")
+FOLDERS = ("nothing", "ca", "rootfs-bookworm", "tools", "wheels")
 INPUTS = HostInputs(Path("/repo"), {name: Path("/host", name) for name in FOLDERS})
 PLAN = make_plan(specimen(), [TORCH_ID])
 

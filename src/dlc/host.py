@@ -81,13 +81,13 @@ def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     return next((path for path in named if path.is_file()), None)
 
 
-def _recipe(path: Path, secrets: Mapping[str, str], cache: Path) -> Path:
+def _recipe(path: Path, known: Mapping[str, str], cache: Path) -> Path:
     """The Dockerfile without mounts of secrets that this host does not have.
 
     BuildKit (0.13 of Docker Engine 26.1) reads the whole parent of a step that mounts a secret, there or not, for a key
     of its cache: 12 s for a CUDA framework.
     """
-    text = without_secrets(path.read_text(), secrets)
+    text = without_secrets(path.read_text(), known)
     return _kept(cache / "recipes", text.encode(), "Dockerfile")
 
 

@@ -25,7 +25,7 @@ class Cause:
 # The first that fits counts.
 CAUSES = (
     Cause(
-        r"no space left on device|ENOSPC",
+        r"[Nn]o space left on device|ENOSPC",
         DiskError,
         "the disk is full",
         "free space where the engine keeps its data: docker system df, docker builder prune",

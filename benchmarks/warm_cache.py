@@ -1,9 +1,10 @@
 """An image's layers built anew from warm package caches, against installing its locks into a bare folder and one copy.
 
-The build is `dlc build`'s own bake file with the stages that make layers not cached. What is compiled stays cached, and
-so do the base and the folder where uv keeps what it fetched. The floor installs the locked wheels with the same uv,
-with the same options, from a warm cache too, and copies the result once: an image is written as it is installed and
-once more as it is stored. Both sides start with what is cached of packages on disk and, for root, nothing of it in
+The build is `dlc build`'s own bake file with the blanks between the first layer's packages changed, so that its step
+and all that stand on it run anew (`no-cache` would also empty the folders where apt and uv keep what they fetched).
+What is compiled stays cached, and so do the base and those folders. The floor installs the locked wheels with the same
+uv, with the same options, from a warm cache too, and copies the result once: an image is written as it is installed
+and once more as it is stored. Both sides start with what is cached of packages on disk and, for root, nothing of it in
 memory; both end when everything is on disk. Peak of disk: three times the image, of which BuildKit's cache keeps one.
 """
 
@@ -124,9 +125,11 @@ def rebuild(
     image = file["target"][bake.bake_name(identifier)]
     output = image.pop("output")
     build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
-    image |= {"output": output, "no-cache-filter": list(LAYER_STAGES)}
+    image["output"] = output
+    packages = image["args"]["OS_PACKAGES"]
     try:
         for attempt in range(2):
+            image["args"]["OS_PACKAGES"] = packages + blanks(time.time_ns())
             steps: list[Step] = []
             log = folder / f"build-{attempt}.log"
             empty_page_cache()
@@ -141,6 +144,11 @@ def rebuild(
         run(["docker", "image", "rm", "--force", *plan.target(identifier).tags], env=engine.environment, check=False)
         images.remove_dangling(engine)
     return seconds, (*shown(steps, log.read_text()), (start + seconds - built, "sync"))
+
+
+def blanks(number: int) -> str:
+    """A number written in blanks, spaces for its zeros and tabs for its ones: the same to a shell, not to BuildKit."""
+    return f"{number:b}".replace("0", " ").replace("1", "\t")
 
 
 def was_cold(step: Step) -> bool:

@@ -55,8 +55,8 @@ import json, sys, time
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
-from launch.process_spec import ProcessSpec
-from launch.supervise import Settings, run
+from launch.base.process_spec import ProcessSpec
+from launch.supervision.run import Settings, run
 argv, folder = json.loads(sys.argv[2]), sys.argv[3]
 specs = [ProcessSpec((*argv, str(rank)), {}, folder, "worker", rank) for rank in range(int(sys.argv[4]))]
 wall, cpu = time.monotonic(), time.process_time()
@@ -68,7 +68,7 @@ with open(folder + "/cost", "w") as file:
 PLAN = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
-from launch import interpretation
+from launch.plan import interpretation
 interpretation.decide(interpretation.read(os.environ))  # imports what the plan needs
 times = []
 for _ in range(int(sys.argv[2])):
@@ -211,7 +211,8 @@ def join_64_hosts() -> float:
     sys.path.insert(0, str(ENTRYPOINT))
     import socket
 
-    from launch import group_end, signals
+    from launch import signals
+    from launch.group import member as group_end
 
     signals.arm()
     with socket.create_server(("", 0)) as server:

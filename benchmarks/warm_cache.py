@@ -20,18 +20,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlc import bake, build, host
-from dlc.cache import cache_folder
+from dlc.build import bake, host
+from dlc.build import run as build
+from dlc.build.inputs import HostInputs
+from dlc.build.progress import Step
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import Variant
+from dlc.core.cache import cache_folder
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.process import run
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.host_inputs import HostInputs
-from dlc.lock import SUITE_GLIBC
-from dlc.matrix import load_variants
-from dlc.plan import Plan, make_plan
-from dlc.process import run
-from dlc.progress import Step
-from dlc.tree import find_root, read_tree
-from dlc.variant import Variant
+from dlc.locks.python import SUITE_GLIBC
+from dlc.plan.plan import Plan, make_plan
 
 LAYER_STAGES = ("system", "framework", "training", "network", "launcher", "image")
 LOCKS = ("framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image

@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def engine() -> Iterator[None]:
     """A Docker engine that answers; what the tests started there is gone afterwards."""
-    from dlc.errors import EngineError
+    from dlc.core.errors import EngineError
     from harness.engine import connect, remove_everything_of_this_run
 
     try:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from dlc.cli import run
-from dlc.errors import DiskError, DlcError, Interrupted
+from dlc.core.errors import DiskError, DlcError, Interrupted
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dlc import docs, facts, image_diff, sbom, size
-from dlc.engine import export
+from dlc.buildspec.variant import normal_name
 from dlc.engine.images import find
-from dlc.image_archive import Archive
-from dlc.variant import normal_name
+from dlc.inspection import diff as image_diff
+from dlc.inspection import export, facts, sbom, size
+from dlc.inspection import pages as docs
+from dlc.inspection.archive import Archive
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image

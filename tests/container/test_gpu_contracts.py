@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlc.locked import locked_versions
+from dlc.buildspec.locked import locked_versions
 from harness.engine import run_once
 from harness.images import Image, repository
 

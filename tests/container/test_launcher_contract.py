@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from dlc.tree import find_root
+from dlc.core.checkout import find_root
 from harness.engine import RUN_LABEL, docker
 from harness.images import Image
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dlc.variant import normal_name
+from dlc.buildspec.variant import normal_name
 from harness.container import Container
 from harness.images import Image
 

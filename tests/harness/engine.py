@@ -6,8 +6,8 @@ import os
 import uuid
 from functools import lru_cache
 
+from dlc.core.process import Completed, run
 from dlc.engine import connection
-from dlc.process import Completed, run
 
 RUN_LABEL = f"org.dlc.test-run={uuid.uuid4().hex[:12]}"
 

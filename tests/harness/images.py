@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from dlc.compat import fulfils
-from dlc.locked import locked_versions
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.spec import Conditions
-from dlc.targets import Target
-from dlc.tree import Tree, find_root, read_tree
-from dlc.variant import Variant
+from dlc.buildspec.compat import fulfils
+from dlc.buildspec.locked import locked_versions
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.models import Conditions
+from dlc.buildspec.variant import Variant
+from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.plan.plan import make_plan
+from dlc.plan.targets import Target
 from harness.engine import docker
 
 CONTENT_KEY = "org.dlc.content-key"
@@ -55,7 +55,7 @@ def repository() -> Tree:
 
 
 def selected(selector: str, conditions: Iterable[Mapping[str, object]]) -> list[str]:
-    """Ids of the images that a glob selects and that fulfil all of these conditions (`dlc.spec.Conditions`)."""
+    """Ids of the images that a glob selects and that fulfil all of these conditions (`Conditions`)."""
     asked = [Conditions.model_validate(each) for each in conditions]
     variants = load_variants(repository(), [selector])
     return [variant.id for variant in variants if all(fulfils(variant, each) for each in asked)]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from dlc.process import tail
+from dlc.core.process import tail
 from harness.engine import RUN_LABEL, docker
 from harness.images import Image
 from harness.opt_ml import GROUP, lay_out

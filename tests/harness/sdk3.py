@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.process import run
+from dlc.core.process import run
 from harness.job import Job
 
 ENTRYPOINT = "/bin/bash"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlc.tree import find_root
+from dlc.core.checkout import find_root
 from harness.engine import connect
 
 ID = "toy-1.17-training-cpu-py311"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc import debian, rootfs
-from dlc.cache import cache_folder
-from dlc.locked import BYTES
-from dlc.tree import read_tree
+from dlc.buildspec.locked import BYTES
+from dlc.core.cache import cache_folder
+from dlc.core.checkout import read_tree
+from dlc.debian import recorded as debian
+from dlc.debian import rootfs
 from harness import toy
 from harness.engine import docker
 from harness.package_index import PackageIndex

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from dlc import debian, rootfs
-from dlc.cache import cache_folder
-from dlc.tree import read_tree
+from dlc.core.cache import cache_folder
+from dlc.core.checkout import read_tree
+from dlc.debian import recorded as debian
+from dlc.debian import rootfs
 from harness import toy
 from harness.engine import docker
 from harness.toy import command, dlc, environment, make_checkout

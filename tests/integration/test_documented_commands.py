@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.process import run
-from dlc.tree import find_root
+from dlc.core.checkout import find_root
+from dlc.core.process import run
 from harness.engine import connect, docker
 from harness.images import Image
 

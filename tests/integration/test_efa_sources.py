@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc import fetch
+from dlc.build import fetch
 from harness import efa_installer, toy
 from harness.engine import docker
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlc.tree import find_root
+from dlc.core.checkout import find_root
 from harness import sdk3
 from harness.images import Image
 from harness.job import Job

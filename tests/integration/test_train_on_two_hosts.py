@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.tree import find_root
+from dlc.core.checkout import find_root
 from harness.images import Image
 from harness.job import Job
 

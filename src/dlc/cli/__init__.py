@@ -8,8 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
-from dlc.errors import UsageError
-from dlc.problems import did_you_mean
+from dlc.buildspec.problems import did_you_mean
+from dlc.core.errors import UsageError
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code.
 VERBS = {

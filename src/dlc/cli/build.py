@@ -11,13 +11,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dlc import build, disk, host
-from dlc.cache import cache_folder
+from dlc.build import disk, host
+from dlc.build import run as build
+from dlc.build.progress import Step
+from dlc.core.cache import cache_folder
+from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.plan import make_plan
-from dlc.progress import Step
-from dlc.tree import find_root, read_tree
+from dlc.plan.plan import make_plan
 
 HELP = "build the images a selector names, and the parents they need"
 EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"

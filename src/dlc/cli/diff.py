@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from dlc import facts, image_diff, image_name
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
-from dlc.engine import export
+from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
-from dlc.matrix import load_variants
-from dlc.tree import find_root, read_tree
+from dlc.inspection import diff as image_diff
+from dlc.inspection import export, facts
 
 HELP = "compare two built images: packages, environment, labels, files, sizes"
 EXAMPLE = "dlc diff dlc/pytorch:previous pytorch-2.13-training-cpu-py311"

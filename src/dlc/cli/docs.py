@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dlc import docs, facts
+from dlc.buildspec.selector import select
 from dlc.cli.arguments import add_globs
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.errors import SpecError
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.errors import SpecError
-from dlc.plan import Plan, make_plan
-from dlc.selector import select
-from dlc.tree import find_root, read_tree
+from dlc.inspection import facts
+from dlc.inspection import pages as docs
+from dlc.plan.plan import Plan, make_plan
 
 HELP = "write the README's table of images and docs/images.md from the images that are built and up to date"
 EXAMPLE = "dlc docs 'pytorch-*-cpu-*' --check"

@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from dlc.doctor import examine
+from dlc.build.doctor import examine
 
 HELP = "check whether this host can build images"
 EXAMPLE = "dlc doctor --json"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 
 if TYPE_CHECKING:
+    from dlc.buildspec.variant import Variant
+    from dlc.core.checkout import Tree
     from dlc.engine.connection import Engine
     from dlc.engine.images import Image
-    from dlc.tree import Tree
-    from dlc.variant import Variant
 
 HELP = "list the images of the buildspec, with size, digest and date of those that the running engine has"
 EXAMPLE = "dlc list 'pytorch-*'"
@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print one line per image. No engine is started for it; where none runs, there are no columns of built images."""
+    from dlc.buildspec.matrix import load_variants
+    from dlc.core.checkout import find_root, read_tree
     from dlc.engine.images import find
-    from dlc.matrix import load_variants
-    from dlc.tree import find_root, read_tree
 
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def planned(variant: Variant, tree: Tree) -> dict[str, str]:
     """What the buildspec says of an image."""
-    from dlc.locked import staleness
+    from dlc.buildspec.locked import staleness
 
     return {
         "id": variant.id,
@@ -78,8 +78,8 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
 
 def _running_engine() -> Engine | None:
     """The engine that answers now. A DOCKER_HOST where none does is an error for whoever needs it: not for a list."""
+    from dlc.core.errors import EngineError
     from dlc.engine import connection
-    from dlc.errors import EngineError
 
     try:
         return connection.find()

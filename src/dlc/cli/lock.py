@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from dlc import lock
+from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_set
-from dlc.matrix import load_variants
-from dlc.tree import find_root, read_tree
+from dlc.core.checkout import find_root, read_tree
+from dlc.locks import python as lock
 
 HELP = "resolve the packages of images into hashed locks"
 EXAMPLE = "dlc lock 'pytorch-2.13-*'"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 
 if TYPE_CHECKING:
-    from dlc.plan import Decision, Plan
-    from dlc.targets import Target
+    from dlc.plan.plan import Decision, Plan
+    from dlc.plan.targets import Target
 
 HELP = "show the targets of a build: parents, arguments, tags, labels, content keys"
 EXAMPLE = "dlc plan 'pytorch-*-cpu-*' --engine"
@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
-    from dlc.lifecycle import warnings
-    from dlc.matrix import load_variants
-    from dlc.plan import plan_of
-    from dlc.tree import find_root, read_tree
+    from dlc.buildspec.lifecycle import warnings
+    from dlc.buildspec.matrix import load_variants
+    from dlc.core.checkout import find_root, read_tree
+    from dlc.plan.plan import plan_of
 
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)

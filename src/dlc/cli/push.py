@@ -8,16 +8,17 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from dlc import facts, host
-from dlc import push as pushing
+from dlc.build import host
 from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.oci_layout import COMPRESSIONS
-from dlc.plan import make_plan
-from dlc.push import Order, Pushed
-from dlc.registry.destination import Destination, open_destination
-from dlc.tree import find_root, read_tree
+from dlc.inspection import facts
+from dlc.plan.plan import make_plan
+from dlc.push import run as pushing
+from dlc.push.layout import COMPRESSIONS
+from dlc.push.registry.destination import Destination, open_destination
+from dlc.push.run import Order, Pushed
 
 HELP = "push built images to a registry, verified there before their tags move"
 EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"

@@ -6,10 +6,11 @@ import argparse
 import json
 from pathlib import Path
 
-from dlc import facts, image_name, sbom
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
-from dlc.matrix import load_variants
-from dlc.tree import find_root, read_tree
+from dlc.inspection import facts, sbom
 
 HELP = "write the software bill of materials of a built image (SPDX 2.3 JSON)"
 EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"

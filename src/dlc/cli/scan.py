@@ -9,13 +9,15 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
-from dlc import advisories, facts, host, image_name
+from dlc.build import host
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.errors import ImageError, ProcessError
 from dlc.engine.connection import connect
-from dlc.errors import ImageError, ProcessError
-from dlc.matrix import load_variants
-from dlc.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
-from dlc.tree import find_root, read_tree
+from dlc.inspection import advisories, facts
+from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"

@@ -16,10 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write and name every derived file that is not fresh; with --check, raise SpecError with their names instead."""
-    from dlc import reference
-    from dlc.errors import SpecError
-    from dlc.schema import schemas
-    from dlc.tree import find_root
+    from dlc.buildspec import reference
+    from dlc.buildspec.schema import schemas
+    from dlc.core.checkout import find_root
+    from dlc.core.errors import SpecError
 
     root = find_root()
     derived = {**schemas(), reference.DOCUMENT: reference.render((root / reference.DOCUMENT).read_text())}

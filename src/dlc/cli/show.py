@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dlc.cli.arguments import add_json, add_set, print_json
 
 if TYPE_CHECKING:
-    from dlc.variant import Variant
+    from dlc.buildspec.variant import Variant
 
 HELP = "show the merged settings of an image and where each was set"
 EXAMPLE = "dlc show pytorch-2.13-training-cpu-py311 --set base.image=debian:12"
@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the settings of each image asked for."""
-    from dlc.matrix import load_variants
-    from dlc.tree import find_root, read_tree
+    from dlc.buildspec.matrix import load_variants
+    from dlc.core.checkout import find_root, read_tree
 
     variants = load_variants(read_tree(find_root()), args.globs, args.sets)
     if args.json:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 def as_dict(variant: Variant) -> dict[str, object]:
     """Settings with origins, and what follows from them."""
-    from dlc.cascade import origins
+    from dlc.buildspec.cascade import origins
 
     settings = {path: {"value": value, "origin": origin} for path, value, origin in origins(variant.node)}
     return {"settings": settings, "derived": derived(variant)}
@@ -56,7 +56,7 @@ def derived(variant: Variant) -> dict[str, str]:
 
 def as_text(variant: Variant) -> str:
     """The same for people."""
-    from dlc.cascade import origins
+    from dlc.buildspec.cascade import origins
 
     rows = list(origins(variant.node))
     path_width = max(len(path) for path, _, _ in rows)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from dlc import facts, image_name, size
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
-from dlc.engine import export
+from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
-from dlc.matrix import load_variants
-from dlc.tree import find_root, read_tree
+from dlc.inspection import export, facts, size
 
 HELP = "say what a built image's bytes are, and fail where they are over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.errors import ImageTestError, UsageError
+from dlc.core.process import stream
 from dlc.engine.connection import connect
-from dlc.errors import ImageTestError, UsageError
-from dlc.matrix import load_variants
-from dlc.process import stream
-from dlc.tree import find_root, read_tree
 
 HELP = "run the container tests on built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"

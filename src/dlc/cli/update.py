@@ -6,11 +6,14 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc import debian, debian_record, lock, update
-from dlc.cache import cache_folder
-from dlc.locked import staleness
-from dlc.matrix import load_variants
-from dlc.tree import find_root, read_tree
+from dlc.buildspec.locked import staleness
+from dlc.buildspec.matrix import load_variants
+from dlc.core.cache import cache_folder
+from dlc.core.checkout import find_root, read_tree
+from dlc.debian import recorded as debian
+from dlc.locks import debian as debian_record
+from dlc.locks import python as lock
+from dlc.locks import update
 
 HELP = "propose newer versions of what is recorded"
 EXAMPLE = "dlc update packages numpy transformers --write"

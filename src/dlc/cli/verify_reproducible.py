@@ -9,15 +9,16 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from dlc import build, reproducible
-from dlc.cache import cache_folder
+from dlc.build import run as build
+from dlc.build.progress import Step
 from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.core.cache import cache_folder
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine, connect
-from dlc.errors import ImageError
-from dlc.image_archive import Archive
-from dlc.plan import Plan, make_plan
-from dlc.progress import Step
-from dlc.tree import find_root, read_tree
+from dlc.inspection import reproducible
+from dlc.inspection.archive import Archive
+from dlc.plan.plan import Plan, make_plan
 
 HELP = "build images twice from nothing and compare them"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"

@@ -8,11 +8,11 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from dlc.cache import engine_folder
+from dlc.core.cache import engine_folder
+from dlc.core.errors import EngineError
+from dlc.core.process import run
 from dlc.engine import packages
 from dlc.engine.embedded import EmbeddedEngine, context_is_ours
-from dlc.errors import EngineError
-from dlc.process import run
 
 PROBE_SECONDS = 20.0
 

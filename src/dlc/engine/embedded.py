@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from dlc.core.errors import EngineError
+from dlc.core.process import run, tail
 from dlc.engine import packages
-from dlc.errors import EngineError
-from dlc.process import run, tail
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0

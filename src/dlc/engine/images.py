@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dlc.core.process import run
 from dlc.engine.connection import Engine
-from dlc.process import run
 
 KEY_LABEL = "org.dlc.content-key"
 

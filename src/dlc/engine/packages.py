@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlc.errors import EngineError
-from dlc.process import run
+from dlc.core.errors import EngineError
+from dlc.core.process import run
 
 DOCKER_PACKAGES = ("docker.io", "docker-cli", "docker-buildx", "docker-compose", "iptables")
 UBUNTU_PACKAGES = ("docker.io", "docker-buildx", "docker-compose-v2", "iptables")

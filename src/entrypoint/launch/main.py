@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from launch import entry_point, interpretation, signals
-from launch.errors import SOFTWARE, USAGE, LaunchError
-from launch.paths import DEFAULT_BASE, Paths
+from launch import signals
+from launch.base.errors import SOFTWARE, USAGE, LaunchError
+from launch.base.paths import DEFAULT_BASE, Paths
+from launch.job import entry_point
+from launch.plan import interpretation
 
 HELP = """\
 usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/config describes; arguments: the script's
@@ -35,7 +37,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         if verb in ("--explain", "--explain=json", "--explain=text"):
             return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
         if verb == "--preflight":
-            from launch.group_run import preflight_only
+            from launch.group.session import preflight_only
 
             return preflight_only(interpretation.read(environ))
         if verb == "train":
@@ -54,7 +56,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) -> int:
-    from launch import explain, source
+    from launch.job import source
+    from launch.plan import explain
 
     request = interpretation.read(environ, extra)
     code = source.locate(request.job, request.paths)
@@ -73,8 +76,8 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
     """One line on stderr and, in a job, the same in the failure file."""
     print(f"dlc: {cause}", file=sys.stderr, flush=True)
     if verb == "train":
-        from launch import failure
-        from launch.outcome import Failure, Outcome
+        from launch.base.outcome import Failure, Outcome
+        from launch.supervision import failure
 
         failure.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
     return exit_code

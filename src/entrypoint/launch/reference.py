@@ -11,8 +11,8 @@ import sys
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from launch.switches import SWITCHES
-from launch.variables import VARIABLES
+from launch.base.switches import SWITCHES
+from launch.base.variables import VARIABLES
 
 
 def variables_table() -> str:

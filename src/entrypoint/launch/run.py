@@ -6,13 +6,18 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from launch import entry_point, failure, interpretation, programs, signals, source, supervise, traps
-from launch.errors import CANNOT_CREATE, LaunchError
-from launch.interpretation import Request
-from launch.outcome import Outcome
-from launch.process_spec import Launch, ProcessSpec
-from launch.source import S3, Source
-from launch.switches import seconds
+from launch import signals
+from launch.base.errors import CANNOT_CREATE, LaunchError
+from launch.base.outcome import Outcome
+from launch.base.process_spec import Launch, ProcessSpec
+from launch.base.switches import seconds
+from launch.group import traps
+from launch.job import entry_point, source
+from launch.job.source import S3, Source
+from launch.plan import interpretation, programs
+from launch.plan.interpretation import Request
+from launch.supervision import failure
+from launch.supervision import run as supervise
 
 
 def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
@@ -26,7 +31,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     for folder in (paths.model, paths.output_data, paths.code):
         _make_folder(folder)
     if request.talks_to_others:
-        from launch.group_run import in_group  # a host alone has no use for sockets and threads
+        from launch.group.session import in_group  # a host alone has no use for sockets and threads
 
         outcome = in_group(request, settings, lambda joined: _run(request, joined))
     else:

@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from launch.rank_output import redirect
+from launch.supervision.rank_output import redirect
 
 OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others what mpirun brought along
 

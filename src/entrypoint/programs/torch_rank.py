@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from launch.rank_output import redirect
+from launch.supervision.rank_output import redirect
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlc.locked import FILES, header
-from dlc.matrix import load_variants
-from dlc.tree import SourceFile, Tree
+from dlc.buildspec.locked import FILES, header
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import SourceFile, Tree
 
 DEFAULTS = """\
 repository: dlc

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
-from dlc.bake import bake_name, render
-from dlc.errors import RecipeError
-from dlc.host_inputs import HostInputs
-from dlc.plan import Plan, make_plan
-from dlc.tree import find_root, read_tree
+from dlc.build.bake import bake_name, render
+from dlc.build.inputs import HostInputs
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.errors import RecipeError
+from dlc.plan.plan import Plan, make_plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HOST = HostInputs(

@@ -1,4 +1,4 @@
-"""dlc.build_failure: what a failing step printed decides how the build's failure is reported."""
+"""build.failure: what a failing step printed decides how the build's failure is reported."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build_failure import CAUSES, failure
-from dlc.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
-from dlc.progress import Progress
+from dlc.build.failure import CAUSES, failure
+from dlc.build.progress import Progress
+from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
 
 LOG = Path("build.log")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from specimen import COMPAT, DEFAULTS, PINS, PYTORCH, PYTORCH_PATH, changed, unlocked
 
-from dlc.errors import SpecError, UsageError
-from dlc.matrix import load_variants
-from dlc.tree import SourceFile, Tree
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import SourceFile, Tree
+from dlc.core.errors import SpecError, UsageError
 
 TENSORFLOW_PATH = "buildspec/tensorflow/2.21-training.yml"
 

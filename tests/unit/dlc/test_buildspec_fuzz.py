@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from specimen import TEXTS, changed, locked, specimen, unlocked
 
-from dlc.errors import DlcError, LockError, RecipeError, SelectorError, SpecError
-from dlc.plan import Plan, make_plan
-from dlc.tree import SourceFile, Tree
+from dlc.core.checkout import SourceFile, Tree
+from dlc.core.errors import DlcError, LockError, RecipeError, SelectorError, SpecError
+from dlc.plan.plan import Plan, make_plan
 
 FILES = sorted(path for path in TEXTS if path.startswith("buildspec/"))
 RECIPES = sorted(path for path in TEXTS if path.endswith("Dockerfile"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dlc.reference import BEGIN, DOCUMENT, END, render, table
-from dlc.tree import find_root
-from dlc.yaml_marks import parse
+from dlc.buildspec.reference import BEGIN, DOCUMENT, END, render, table
+from dlc.buildspec.yaml_marks import parse
+from dlc.core.checkout import find_root
 
 ROOT = find_root(Path(__file__).parent)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.cascade import merge, merge_all, origins, override, split
-from dlc.errors import UsageError
-from dlc.problems import Mark
-from dlc.yaml_marks import Node, Plain, parse
+from dlc.buildspec.cascade import merge, merge_all, origins, override, split
+from dlc.buildspec.problems import Mark
+from dlc.buildspec.yaml_marks import Node, Plain, parse
+from dlc.core.errors import UsageError
 
 KEYS = st.sampled_from("abcd")
 plain_layers = st.dictionaries(

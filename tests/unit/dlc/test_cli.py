@@ -14,13 +14,13 @@ import pytest
 from dlc.__main__ import main
 from dlc.cli import PLUMBING, VERBS, load, run
 from dlc.cli.list import cells
+from dlc.core.errors import UsageError
 from dlc.engine.images import Image
-from dlc.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 TORCH = "pytorch-2.13-training-cpu-py311"
 # Packages that cost more than `dlc plan` may take in all, or that it has no business with.
-HEAVY = ("rich", "uv", "asyncio", "http", "email.mime", "dlc.engine", "dlc.process", "dlc.host")
+HEAVY = ("rich", "uv", "asyncio", "http", "email.mime", "dlc.engine", "dlc.core.process", "dlc.build.host")
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +191,7 @@ def test_outside_a_checkout_the_tool_finds_its_own(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("verb", "needed"), [("plan", ()), ("list", ("dlc.engine", "dlc.process"))], ids=["plan", "list"]
+    ("verb", "needed"), [("plan", ()), ("list", ("dlc.engine", "dlc.core.process"))], ids=["plan", "list"]
 )
 def test_planning_imports_nothing_that_it_does_not_need(verb: str, needed: tuple[str, ...]) -> None:
     program = f"import sys; from dlc.__main__ import main; main([{verb!r}]); print(*sys.modules, file=sys.stderr)"
@@ -200,5 +200,5 @@ def test_planning_imports_nothing_that_it_does_not_need(verb: str, needed: tuple
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
     )
     loaded = set(done.stderr.split())
-    assert "dlc.matrix" in loaded
+    assert "dlc.buildspec.matrix" in loaded
     assert sorted(loaded & set(HEAVY) - set(needed)) == []

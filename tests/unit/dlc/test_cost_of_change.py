@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc.errors import LockError
-from dlc.locked import FILES, header
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.tree import FOLDERS, find_root, read_tree
+from dlc.buildspec.locked import FILES, header
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import FOLDERS, find_root, read_tree
+from dlc.core.errors import LockError
+from dlc.plan.plan import make_plan
 
 ROOT = find_root(Path(__file__).parent)
 NEW_VERSION = """\

@@ -1,4 +1,4 @@
-"""dlc.debian: recorded versions decide what a base is made from, and a change of them changes what they reach."""
+"""debian.recorded: recorded versions decide what a base is made from, and a change of them changes what they reach."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from specimen import TORCH_ID, changed, specimen, unlocked
 
-from dlc import debian, mmdebstrap
-from dlc.debian_record import INSTALLED, wanted
-from dlc.errors import LockError
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.tree import find_root, read_tree
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.errors import LockError
+from dlc.debian import mmdebstrap
+from dlc.debian import recorded as debian
+from dlc.locks.debian import INSTALLED, wanted
+from dlc.plan.plan import make_plan
 
 FOUND = {"tini": "0.19.0-1", "libssl3": "3.0.17-1~deb12u2", "openssh-client": "1:9.2p1-2+deb12u7"}
 ROOT = find_root(Path(__file__).parent)

@@ -1,4 +1,4 @@
-"""dlc.disk: what a build takes is said before it starts, and a build that cannot fit does not start."""
+"""build.disk: what a build takes is said before it starts, and a build that cannot fit does not start."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from specimen import TENSORFLOW_ID, TORCH_ID, changed, specimen
 
-from dlc import disk
+from dlc.build import disk
+from dlc.buildspec.locked import header
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import Tree
+from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
-from dlc.errors import DiskError
-from dlc.locked import header
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.tree import Tree
+from dlc.plan.plan import make_plan
 
 GB = disk.GB
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.dockerfile import instructions, parse, variables
+from dlc.plan.dockerfile import instructions, parse, variables
 
 words = st.text("abcxyz", min_size=1, max_size=6)
 

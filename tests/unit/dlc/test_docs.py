@@ -1,4 +1,4 @@
-"""dlc.docs: what is written of an image, and that only facts which stay the same from build to build are in it."""
+"""pages: what is written of an image, and that only facts which stay the same from build to build are in it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from image_facts import specimen_facts
 
-from dlc.docs import BEGIN, END, NOT_BUILT, README, brief, page, readme, row, table
-from dlc.facts import Facts
-from dlc.targets import Target
-from dlc.tree import find_root
+from dlc.core.checkout import find_root
+from dlc.inspection.facts import Facts
+from dlc.inspection.pages import BEGIN, END, NOT_BUILT, README, brief, page, readme, row, table
+from dlc.plan.targets import Target
 
 FACTS = specimen_facts()
 TOY = "toy-1.17-training-cpu-py311"

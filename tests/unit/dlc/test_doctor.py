@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from specimen import TORCH_ID, changed, specimen
 
-from dlc import doctor
-from dlc.locked import header
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.tree import Tree
+from dlc.build import doctor
+from dlc.buildspec.locked import header
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import Tree
+from dlc.plan.plan import make_plan
 
 
 @pytest.fixture

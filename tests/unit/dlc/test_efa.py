@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from specimen import COMPAT, TORCH_ID, changed, locked, specimen, unlocked
 
-from dlc import efa, fetch, pinned
-from dlc.errors import LockError, SpecError, UsageError
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.spec import Efa
-from dlc.tree import Tree, find_root, read_tree
+from dlc.build import fetch
+from dlc.buildspec import efa
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.models import Efa
+from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.errors import LockError, SpecError, UsageError
+from dlc.plan import contexts as pinned
+from dlc.plan.plan import make_plan
 
 ROOT = find_root(Path(__file__).parent)
 CONTENT = bytes(range(256)) * 8192  # 2 MiB

@@ -1,4 +1,4 @@
-"""dlc.engine: which engine is chosen, and what is refused, told without starting one."""
+"""engine: which engine is chosen, and what is refused, told without starting one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc import mmdebstrap, rootfs
+from dlc.core.errors import EngineError
+from dlc.debian import mmdebstrap, rootfs
 from dlc.engine import packages
 from dlc.engine.connection import connect, find
 from dlc.engine.embedded import EmbeddedEngine
-from dlc.errors import EngineError
 
 
 def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(

@@ -1,4 +1,4 @@
-"""dlc.facts and dlc.image_probe: what is read of packages, licences and files, and what becomes of Docker's answers."""
+"""facts and probe: what is read of packages, licences and files, and what becomes of Docker's answers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from image_facts import HISTORY, INSPECTED, PROBED
 
-from dlc import image_probe
-from dlc.facts import PROBE, from_answers
+from dlc.inspection import probe as image_probe
+from dlc.inspection.facts import PROBE, from_answers
 
 LIBC = {
     "Package": "libc6",

@@ -1,4 +1,4 @@
-"""dlc.host: what a build takes from the host, without any secret's value."""
+"""build.host: what a build takes from the host, without any secret's value."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dlc import host
-from dlc.errors import LockError
-from dlc.plan import Plan
-from dlc.targets import Target
+from dlc.build import host
+from dlc.core.errors import LockError
+from dlc.plan.plan import Plan
+from dlc.plan.targets import Target
 
 DOCKERFILE = """FROM base
 RUN --mount=type=secret,id=index_url --mount=type=secret,id=netrc \\

@@ -1,4 +1,4 @@
-"""dlc.image_archive and dlc.layer_files: archives of both shapes are read, and layers resolved as an engine does it."""
+"""archive and layers: archives of both shapes are read, and layers resolved as an engine does it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.errors import ImageError
-from dlc.image_archive import Entry, Layer, blob, read
-from dlc.layer_files import resolve
+from dlc.core.errors import ImageError
+from dlc.inspection.archive import Entry, Layer, blob, read
+from dlc.inspection.layers import resolve
 
 
 def tar_of(files: Mapping[str, bytes], modified: int = 0) -> bytes:

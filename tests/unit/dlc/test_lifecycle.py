@@ -1,4 +1,4 @@
-"""dlc.lifecycle: who is warned of an end of patch, and from which day on."""
+"""buildspec.lifecycle: who is warned of an end of patch, and from which day on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import date, timedelta
 import pytest
 from specimen import PYTORCH, PYTORCH_PATH, TORCH_ID, changed, specimen, unlocked
 
-from dlc.errors import SpecError
-from dlc.lifecycle import warnings
-from dlc.matrix import load_variants
-from dlc.tree import Tree
+from dlc.buildspec.lifecycle import warnings
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import Tree
+from dlc.core.errors import SpecError
 
 END = date(2027, 11, 20)
 

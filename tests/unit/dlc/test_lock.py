@@ -1,4 +1,4 @@
-"""dlc.lock: one resolution, cut into the files that the recipe installs in turn."""
+"""locks.python: one resolution, cut into the files that the recipe installs in turn."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.lock import names, split
-from dlc.wheel_folders import local_wheel_folders
+from dlc.core.wheel_folders import local_wheel_folders
+from dlc.locks.python import names, split
 
 LOCK = """\
 my-pkg==1.0 \\

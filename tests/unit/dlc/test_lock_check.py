@@ -1,15 +1,15 @@
-"""dlc.lock_check: two CUDA majors or a second framework are refused, with the chain of who asked for them."""
+"""buildspec.lock_check: two CUDA majors or a second framework are refused, with the chain of who asked for them."""
 
 from __future__ import annotations
 
 import pytest
 from specimen import TENSORFLOW_ID, TORCH_ID, changed, specimen
 
-from dlc.errors import LockError
-from dlc.lock_check import BUILDSPEC, chain, conflicts, cuda_major, refusal, requirers
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.tree import Tree
+from dlc.buildspec.lock_check import BUILDSPEC, chain, conflicts, cuda_major, refusal, requirers
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import Tree
+from dlc.core.errors import LockError
+from dlc.plan.plan import make_plan
 
 ANNOTATED = """\
 nvidia-cublas-cu12==12.8.4.1  # via nvidia-cudnn-cu12, torch

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen, unlocked
 
-from dlc.errors import LockError
-from dlc.locked import (
+from dlc.buildspec.locked import (
     BYTES,
     FILES,
     HEADER,
@@ -17,9 +16,10 @@ from dlc.locked import (
     staleness,
     versions,
 )
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.tree import Tree
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import Tree
+from dlc.core.errors import LockError
+from dlc.plan.plan import make_plan
 
 FOLDER = f"docker/pytorch/locks/{TORCH_ID}"
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, unlocked
 
-from dlc.errors import SelectorError, SpecError, UsageError
-from dlc.matrix import load_variants
-from dlc.variant import Variant, normal_name
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import Variant, normal_name
+from dlc.core.errors import SelectorError, SpecError, UsageError
 
 DEVICES = ("cpu", "cu118", "cu126", "cu128", "cu130")
 PYTHONS = ("3.11", "3.13")

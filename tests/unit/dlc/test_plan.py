@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from specimen import PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, specimen, unlocked
 
-from dlc import mmdebstrap
-from dlc.errors import LockError, RecipeError, SelectorError, SpecError
-from dlc.plan import Plan, make_plan
-from dlc.targets import KEY_LABEL
-from dlc.tree import SourceFile, Tree
+from dlc.core.checkout import SourceFile, Tree
+from dlc.core.errors import LockError, RecipeError, SelectorError, SpecError
+from dlc.debian import mmdebstrap
+from dlc.plan.plan import Plan, make_plan
+from dlc.plan.targets import KEY_LABEL
 
 BASE_ID = "base-bookworm-py311"
 

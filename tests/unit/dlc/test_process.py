@@ -1,4 +1,4 @@
-"""dlc.process: output kept, failures typed, no child left behind."""
+"""core.process: output kept, failures typed, no child left behind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.errors import ProcessError
-from dlc.process import run, stream, tail
+from dlc.core.errors import ProcessError
+from dlc.core.process import run, stream, tail
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:

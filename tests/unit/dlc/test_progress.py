@@ -1,4 +1,4 @@
-"""dlc.progress: BuildKit's plain output as steps and as the cause of a failure."""
+"""build.progress: BuildKit's plain output as steps and as the cause of a failure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build_failure import failure
-from dlc.errors import BaseImageError, BuildError, DiskError, DlcError
-from dlc.progress import Progress
+from dlc.build.failure import failure
+from dlc.build.progress import Progress
+from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError
 
 # As buildx 0.13 prints it.
 GOOD = """\

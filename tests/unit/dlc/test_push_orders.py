@@ -1,4 +1,4 @@
-"""dlc.push, dlc.tags, dlc.verification: what is pushed under which names, and what counts as the built image."""
+"""push.run, push.tags, push.verify: what is pushed under which names, and what counts as the built image."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
-from dlc import oci_layout
 from dlc.cli.push import as_text
+from dlc.core.errors import DiskError, ImageError
 from dlc.engine.connection import Engine
 from dlc.engine.images import KEY_LABEL
-from dlc.errors import DiskError, ImageError
-from dlc.plan import make_plan
-from dlc.push import Pushed, orders, refs_of
-from dlc.registry.repository import KINDS, Manifest
-from dlc.tags import tags
-from dlc.verification import MismatchError, difference, require_same
+from dlc.plan.plan import make_plan
+from dlc.push import layout as oci_layout
+from dlc.push.registry.repository import KINDS, Manifest
+from dlc.push.run import Pushed, orders, refs_of
+from dlc.push.tags import tags
+from dlc.push.verify import MismatchError, difference, require_same
 
 LABELS = {
     "org.dlc.id": TORCH_ID,
@@ -140,7 +140,7 @@ def test_full_disk_is_told_with_what_to_free(
     def fail(*_: object) -> None:
         raise DiskError(f"write {place.format(folder=tmp_path)}: no space left on device", "docker system df")
 
-    monkeypatch.setattr("dlc.oci_layout.run_bake", fail)
+    monkeypatch.setattr("dlc.push.layout.run_bake", fail)
     with pytest.raises(DiskError) as caught:
         oci_layout.export(Engine(None, "context", "26", True), "dlc/pytorch:x", 0, "gzip", tmp_path, tmp_path / "log")
     assert words in caught.value.remedy

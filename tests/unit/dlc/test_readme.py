@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from dlc.buildspec.matrix import load_variants
 from dlc.cli import VERBS
-from dlc.matrix import load_variants
-from dlc.tree import find_root, read_tree
+from dlc.core.checkout import find_root, read_tree
 
 ROOT = find_root()
 README = (ROOT / "README.md").read_text()

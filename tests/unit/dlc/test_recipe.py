@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.errors import RecipeError
-from dlc.recipe import require_fit
+from dlc.core.errors import RecipeError
+from dlc.plan.recipe import require_fit
 
 GOOD = """\
 FROM base AS one

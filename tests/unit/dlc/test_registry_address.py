@@ -1,11 +1,11 @@
-"""dlc.registry.address: where `--to` leads, and when without TLS."""
+"""push.registry.address: where `--to` leads, and when without TLS."""
 
 from __future__ import annotations
 
 import pytest
 
-from dlc.errors import UsageError
-from dlc.registry.address import is_loopback, parse
+from dlc.core.errors import UsageError
+from dlc.push.registry.address import is_loopback, parse
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""dlc.registry.credentials: what `docker login` left is found wherever it keeps it, and no text of ours shows it."""
+"""push.registry.credentials: what `docker login` left is found wherever it keeps it, and no text of ours shows it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.errors import RegistryError
-from dlc.registry.credentials import Credentials, of_host
+from dlc.core.errors import RegistryError
+from dlc.push.registry.credentials import Credentials, of_host
 
 HOST = "registry.example:5000"
 

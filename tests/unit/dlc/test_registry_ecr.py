@@ -1,4 +1,4 @@
-"""dlc.registry.ecr against moto's server, which answers boto3's requests as AWS would."""
+"""push.registry.ecr against moto's server, which answers boto3's requests as AWS would."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from dlc.errors import RegistryError
-from dlc.registry import ecr
-from dlc.registry.destination import open_destination
+from dlc.core.errors import RegistryError
+from dlc.push.registry import ecr
+from dlc.push.registry.destination import open_destination
 
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -94,8 +94,8 @@ def test_name_that_ecr_refuses_is_its_error_in_our_words() -> None:
 def test_without_boto3_the_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['boto3'] = None\n"
-        "from dlc.errors import RegistryError\n"
-        "from dlc.registry.destination import open_destination\n"
+        "from dlc.core.errors import RegistryError\n"
+        "from dlc.push.registry.destination import open_destination\n"
         "try: open_destination('ecr', None)\n"
         "except RegistryError as error: print(error)"
     )

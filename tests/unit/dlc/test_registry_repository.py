@@ -1,4 +1,4 @@
-"""dlc.registry: authentication, retries and uploads, against a server that misbehaves as registries do."""
+"""registry: authentication, retries and uploads, against a server that misbehaves as registries do."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.errors import RegistryError
-from dlc.registry.credentials import Credentials
-from dlc.registry.http_request import TransientError
-from dlc.registry.repository import DELAYS, KINDS, Manifest, Repository, digest_of
-from dlc.registry.session import Session
+from dlc.core.errors import RegistryError
+from dlc.push.registry.credentials import Credentials
+from dlc.push.registry.http_request import TransientError
+from dlc.push.registry.repository import DELAYS, KINDS, Manifest, Repository, digest_of
+from dlc.push.registry.session import Session
 
 ME = Credentials("me", "hunter2")
 BASIC = "Basic " + base64.b64encode(b"me:hunter2").decode()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec import read_buildspec
-from dlc.locked import staleness
-from dlc.matrix import load_variants
-from dlc.plan import make_plan
-from dlc.tree import IGNORED, find_root, read_tree
-from dlc.variant import normal_name
+from dlc.buildspec.files import read_buildspec
+from dlc.buildspec.locked import staleness
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import normal_name
+from dlc.core.checkout import IGNORED, find_root, read_tree
+from dlc.plan.plan import make_plan
 
 ROOT = find_root(Path(__file__).parent)
 TREE = read_tree(ROOT)

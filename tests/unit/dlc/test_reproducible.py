@@ -1,4 +1,4 @@
-"""dlc.reproducible: which bake file a rebuild runs, and what is said of two archives that should be equal."""
+"""inspection.reproducible: which bake file a rebuild runs, and what is said of two archives that should be equal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from specimen import TORCH_ID, specimen
 
+from dlc.build.inputs import HostInputs
 from dlc.cli.verify_reproducible import as_text
+from dlc.core.errors import EngineError
 from dlc.engine.connection import Engine
-from dlc.errors import EngineError
-from dlc.host_inputs import HostInputs
-from dlc.image_archive import Archive, Entry, Layer
-from dlc.plan import make_plan
-from dlc.reproducible import bake_file, build_from_nothing, differences
+from dlc.inspection.archive import Archive, Entry, Layer
+from dlc.inspection.reproducible import bake_file, build_from_nothing, differences
+from dlc.plan.plan import make_plan
 
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")
 FOLDERS = ("nothing", "ca", "rootfs-bookworm", "tools", "wheels")

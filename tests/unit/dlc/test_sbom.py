@@ -1,4 +1,4 @@
-"""dlc.sbom and dlc.spdx_licence: the document is valid SPDX 2.3 as spdx-tools judges it, and says what is true."""
+"""sbom and licences: the document is valid SPDX 2.3 as spdx-tools judges it, and says what is true."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from image_facts import specimen_facts
 
-from dlc.facts import Facts
-from dlc.sbom import document
-from dlc.spdx_licence import declared
+from dlc.inspection.facts import Facts
+from dlc.inspection.licences import declared
+from dlc.inspection.sbom import document
 
 FACTS = specimen_facts()
 DOCUMENT = document(FACTS)

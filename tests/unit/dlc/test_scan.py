@@ -1,4 +1,4 @@
-"""dlc.scan and dlc.advisories: what counts, what is excepted until when, and that silence is never a clean image."""
+"""scan and advisories: what counts, what is excepted until when, and that silence is never a clean image."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import date, timedelta
 import pytest
 from specimen import changed, specimen
 
-from dlc.advisories import debian_answer, python_answer
+from dlc.buildspec.models import ScanException
 from dlc.cli.scan import _require_clean, as_dict, as_text
-from dlc.errors import ImageError, ProcessError, SpecError
-from dlc.process import Completed
-from dlc.scan import EXCEPTIONS, Answer, Finding, judge, read_exceptions
-from dlc.spec import ScanException
+from dlc.core.errors import ImageError, ProcessError, SpecError
+from dlc.core.process import Completed
+from dlc.inspection.advisories import debian_answer, python_answer
+from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, judge, read_exceptions
 
 TODAY = date(2026, 11, 20)
 FOUND = Finding("requests", "2.19.0", "PYSEC-2018-28", ("CVE-2018-18074",), "2.20.0")

@@ -11,8 +11,8 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from specimen import TEXTS
 
-from dlc.schema import schemas
-from dlc.tree import find_root
+from dlc.buildspec.schema import schemas
+from dlc.core.checkout import find_root
 
 ROOT = find_root(Path(__file__).parent)
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "buildspec").glob("**/*.yml"))

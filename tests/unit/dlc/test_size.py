@@ -1,4 +1,4 @@
-"""dlc.size: what a report says of an image, how two are compared, and what happens over the budget."""
+"""inspection.size: what a report says of an image, how two are compared, and what happens over the budget."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 from image_facts import specimen_facts
 from specimen import TORCH_ID, specimen
 
-from dlc import image_name, size
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.models import Budget
 from dlc.cli.size import as_dict, as_text, changes_as_text
-from dlc.errors import ImageError, SelectorError
-from dlc.image_archive import Archive, Entry, Layer
-from dlc.matrix import load_variants
-from dlc.spec import Budget
+from dlc.core.errors import ImageError, SelectorError
+from dlc.inspection import size
+from dlc.inspection.archive import Archive, Entry, Layer
 
 FACTS = specimen_facts()
 LAYERS = (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.errors import SpecError
-from dlc.tree import SourceFile, below, find_root, read_tree, text
+from dlc.core.checkout import SourceFile, below, find_root, read_tree, text
+from dlc.core.errors import SpecError
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""dlc.update: newer versions are proposed where every image can have them, and written without touching the rest."""
+"""locks.update: newer versions are proposed where every image can have them, and written without touching the rest."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 import pytest
 from specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
 
-from dlc import lock, update
-from dlc.buildspec import read_buildspec
-from dlc.errors import SpecError
-from dlc.matrix import load_variants
-from dlc.tree import Tree
-from dlc.update import Pin, Proposal, applied, constraints, loose, pins_of, proposals
-from dlc.variant import Variant
+from dlc.buildspec.files import read_buildspec
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import Variant
+from dlc.core.checkout import Tree
+from dlc.core.errors import SpecError
+from dlc.locks import python as lock
+from dlc.locks import update
+from dlc.locks.update import Pin, Proposal, applied, constraints, loose, pins_of, proposals
 
 PINS_PATH = "buildspec/pins.yml"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.versions import release, satisfies, starts_with
+from dlc.buildspec.versions import release, satisfies, starts_with
 
 numbers = st.lists(st.integers(0, 300), min_size=1, max_size=4)
 

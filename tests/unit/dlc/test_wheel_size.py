@@ -1,4 +1,4 @@
-"""dlc.wheel_size: every package of a lock has a size, from the index, the disk or the server of its file."""
+"""locks.wheel_size: every package of a lock has a size, from the index, the disk or the server of its file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.errors import LockError
-from dlc.wheel_size import sizes
+from dlc.core.errors import LockError
+from dlc.locks.wheel_size import sizes
 
 WHEEL = b"0123456789"
 

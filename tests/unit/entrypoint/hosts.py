@@ -21,10 +21,11 @@ import json, os, sys, traceback
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
-from launch import group_end, supervise
-from launch.errors import LaunchError
-from launch.process_spec import ProcessSpec
-from launch.outcome import Failure, Outcome
+from launch.group import member as group_end
+from launch.supervision import run as supervise
+from launch.base.errors import LaunchError
+from launch.base.process_spec import ProcessSpec
+from launch.base.outcome import Failure, Outcome
 job = json.loads(sys.argv[2])
 membership = group_end.Membership(job["host"], tuple(job["hosts"]), tuple(job["members"]))
 try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from launch import explain, interpretation
+from launch.plan import explain, interpretation
 
 HOMOGENEOUS = {
     "current_host": "algo-1",

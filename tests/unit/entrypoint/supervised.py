@@ -19,8 +19,8 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
-from launch.process_spec import ProcessSpec
-from launch.supervise import Settings, run
+from launch.base.process_spec import ProcessSpec
+from launch.supervision.run import Settings, run
 job = json.loads(sys.argv[2])
 specs = [ProcessSpec(tuple(s["argv"]), s["env"], s["cwd"], s["role"], s["rank"], s["essential"]) for s in job["specs"]]
 exec(job["before"])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from job_folder import JobFolder, hosts
 
 from launch import main
-from launch.environment import LONGEST_VARIABLE
-from launch.errors import LaunchError
+from launch.base.errors import LaunchError
+from launch.plan.environment import LONGEST_VARIABLE
 
 FILES = ("resourceconfig", "hyperparameters", "inputdataconfig")
 MALFORMED = {

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from job_folder import DATA, DNN, HETEROGENEOUS, HOMOGENEOUS, hosts
 
-from launch import cluster, discover_resourceconfig
-from launch.discover_slurm import expand
-from launch.errors import LaunchError
-from launch.paths import Paths
+from launch.base.errors import LaunchError
+from launch.base.paths import Paths
+from launch.discovery import cluster
+from launch.discovery import resourceconfig as discover_resourceconfig
+from launch.discovery.slurm import expand
 
 
 def parse(config: dict[str, Any]) -> cluster.Cluster:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from job_folder import JobFolder, training_env
 
-from launch.errors import LaunchError
+from launch.base.errors import LaunchError
 
 CASES = {case["id"]: case for case in json.loads(Path("tests/contract/cases.json").read_text())}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.devices import Devices, detect
+from launch.discovery.devices import Devices, detect
 
 
 def machine(root: Path, *nodes: str, **contents: str) -> Path:

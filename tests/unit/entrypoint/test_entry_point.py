@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from job_folder import JobFolder
 
-from launch import entry_point
-from launch.errors import LaunchError
+from launch.base.errors import LaunchError
+from launch.job import entry_point
 
 PYTHON = "/opt/venv/bin/python"
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch import failure
-from launch.outcome import Failure, Outcome
+from launch.base.outcome import Failure, Outcome
+from launch.supervision import failure
 
 FAILED = Failure(
     "worker rank 3 on algo-1 exited with code 1", "worker", 3, "algo-1", 1, "", ("Traceback", "ValueError: x")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch import group_token
-from launch.group_channel import Channel, NotOfThisJobError
+from launch.group import token as group_token
+from launch.group.channel import Channel, NotOfThisJobError
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 JSON = st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.lists(st.text()))

@@ -13,8 +13,9 @@ import pytest
 from hosts import LEADER, Job, free_port
 from supervised import HANG_BOUND
 
-from launch import group_end, signals
-from launch.errors import UNAVAILABLE, LaunchError
+from launch import signals
+from launch.base.errors import UNAVAILABLE, LaunchError
+from launch.group import member as group_end
 
 FOREVER = "import os, pathlib, time; pathlib.Path(f'running-{os.getpid()}').touch(); time.sleep(600)"
 HOSTS = (LEADER, "algo-2", "algo-3")

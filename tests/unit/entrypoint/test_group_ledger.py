@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from launch.errors import UNAVAILABLE
-from launch.group_ledger import LONGEST_TEXT, End, Ledger, end_of
-from launch.outcome import FAILED, HUNG, STOPPED, Failure
+from launch.base.errors import UNAVAILABLE
+from launch.base.outcome import FAILED, HUNG, STOPPED, Failure
+from launch.group.ledger import LONGEST_TEXT, End, Ledger, end_of
 
 HOSTS = ("data-1", "dnn-1", "dnn-2")
 BROKEN = End(False, 7, "dnn-2", "worker rank 1 on dnn-2 exited with code 7")

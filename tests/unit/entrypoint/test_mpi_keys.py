@@ -14,8 +14,8 @@ import pytest
 from hosts import free_port
 from supervised import HANG_BOUND
 
-from launch import mpi_keys
-from launch.errors import DATA, NO_INPUT, LaunchError
+from launch.base.errors import DATA, NO_INPUT, LaunchError
+from launch.plan.strategies import mpi_keys
 
 HOSTS = ("algo-1", "127.0.0.1")  # the second is connected to under its name
 

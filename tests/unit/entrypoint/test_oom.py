@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from supervised import Script, run
 
-from launch import oom
-from launch.oom import Memory
+from launch.supervision import oom
+from launch.supervision.oom import Memory
 
 V1_OWN = Path("/sys/fs/cgroup/memory")
 V2_OWN = Path("/sys/fs/cgroup")

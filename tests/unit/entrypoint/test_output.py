@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from supervised import Script, run, start, wait_for
 
-from launch.output import LONGEST_LINE, TAIL_SIZE, Console, Sink, Stream
+from launch.supervision.output import LONGEST_LINE, TAIL_SIZE, Console, Sink, Stream
 
 PREFIX = b"[algo-1:3] "
 
@@ -187,7 +187,9 @@ def test_output_written_just_before_the_end_is_there(tmp_path: Path) -> None:
 
 def test_a_reader_that_never_reads_does_not_hold_the_end_up(tmp_path: Path) -> None:
     source = "import os, pathlib\npathlib.Path('ready').touch()\nwhile True: os.write(1, b'flood' * 1000)"
-    running = start(tmp_path, source, before="from launch import supervise; supervise.OUTPUT_BOUND = 0.2")
+    running = start(
+        tmp_path, source, before="from launch.supervision import run as supervise; supervise.OUTPUT_BOUND = 0.2"
+    )
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGTERM)
     wait_for(tmp_path / "result.json")

@@ -10,8 +10,9 @@ import time
 
 import pytest
 
-from launch import peers, signals
-from launch.errors import UNAVAILABLE, LaunchError
+from launch import signals
+from launch.base.errors import UNAVAILABLE, LaunchError
+from launch.discovery import names as peers
 
 
 def test_hosts_that_resolve_come_back_with_their_addresses_in_order() -> None:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from job_folder import JobFolder
 from job_folder import hosts as resourceconfig
 
-from launch import interpretation, preflight, traps
-from launch.cluster import Cluster
-from launch.devices import Devices
-from launch.errors import CONFIG, LaunchError
+from launch.base.errors import CONFIG, LaunchError
+from launch.discovery.cluster import Cluster
+from launch.discovery.devices import Devices
+from launch.group import preflight, traps
+from launch.plan import interpretation
 
 HOSTS = ("algo-1", "algo-2", "algo-3")
 IMAGE = "1f" * 32

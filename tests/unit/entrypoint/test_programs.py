@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import programs
+from launch.plan import programs
 
 BOUND = 60  # seconds; only a hang takes that long
 

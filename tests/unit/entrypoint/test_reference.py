@@ -8,9 +8,10 @@ from pathlib import Path
 
 from job_folder import JobFolder, hosts
 
-from launch import reference, variables
-from launch.strategies import REQUESTS
-from launch.switches import SWITCHES
+from launch import reference
+from launch.base import variables
+from launch.base.switches import SWITCHES
+from launch.plan.strategies import REQUESTS
 
 REFRESH = "python src/entrypoint/launch/reference.py docs/launcher.md"
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from job_folder import JobFolder
 
-from launch import interpretation, source
-from launch.errors import LaunchError
-from launch.paths import Paths
-from launch.source import ARCHIVE, DIRECTORY, FILE, IN_PLACE, S3
-from launch.unpack import unpack
+from launch.base.errors import LaunchError
+from launch.base.paths import Paths
+from launch.job import source
+from launch.job.source import ARCHIVE, DIRECTORY, FILE, IN_PLACE, S3
+from launch.job.unpack import unpack
+from launch.plan import interpretation
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from job_folder import JobFolder
 
-from launch.strategies import STRATEGIES
+from launch.plan.strategies import STRATEGIES
 
 LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 PYTHONS = [f"python3.{minor}" for minor in (9, 11, 13)]

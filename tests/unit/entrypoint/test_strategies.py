@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from job_folder import HETEROGENEOUS, JobFolder, hosts
 
-from launch import interpretation
-from launch.errors import LaunchError
+from launch.base.errors import LaunchError
+from launch.plan import interpretation
 
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 MPI = {"sagemaker_mpi_enabled": True}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import programs
-from launch.outcome import Failure
-from launch.rank_report import root_cause
+from launch.base.outcome import Failure
+from launch.plan import programs
+from launch.supervision.rank_report import root_cause
 
 BOUND = 60  # seconds; only a hang takes that long
 OWN = Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun", 2, "algo-2", 1, "", ("its report",))

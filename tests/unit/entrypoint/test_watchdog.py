@@ -11,8 +11,8 @@ import pytest
 from hosts import LEADER, Job
 from supervised import Script, run
 
-from launch import descendants
-from launch.watchdog import Watchdog
+from launch.supervision import descendants
+from launch.supervision.watchdog import Watchdog
 
 HANG_CODE = 124
 WAITS = """

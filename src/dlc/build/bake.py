@@ -1,0 +1,72 @@
+"""A plan and the host's inputs as a docker-bake file: one bake target per target, nothing looked up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dlc.build.inputs import HostInputs
+from dlc.core.errors import RecipeError
+from dlc.plan.plan import Plan
+from dlc.plan.targets import Target
+
+
+def render(plan: Plan, host: HostInputs, *, output: str, epoch: int, revision: str) -> dict[str, object]:
+    """The bake file as a value for JSON.
+
+    `output` is a BuildKit exporter such as `type=docker` and goes to the selected images only: parents are built
+    through `target:` links and leave no image (`build.NO_IMAGES_OF_PARENTS`). `epoch` is SOURCE_DATE_EPOCH in seconds,
+    `revision` the commit.
+    """
+    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamps = {"org.opencontainers.image.created": created, "org.opencontainers.image.revision": revision}
+    targets: dict[str, object] = {}
+    for target in plan.targets:
+        entry = _target(target, host, epoch)
+        if target.id in plan.selected:
+            entry["labels"] = {**target.labels, **stamps}
+            entry["tags"] = list(target.tags)
+            entry["output"] = [output]
+        targets[bake_name(target.id)] = entry
+    return {"group": {"default": {"targets": [bake_name(name) for name in plan.selected]}}, "target": targets}
+
+
+def bake_name(identifier: str) -> str:
+    """Bake's target names may hold no dot."""
+    return identifier.replace(".", "_")
+
+
+def _target(target: Target, host: HostInputs, epoch: int) -> dict[str, object]:
+    entry: dict[str, Any] = {
+        "context": _context(target.context, host),
+        "contexts": {name: _context(value, host) for name, value in target.contexts.items()},
+        "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **host.proxies},
+        "labels": dict(target.labels),
+    }
+    if target.inline:
+        entry["dockerfile-inline"] = target.dockerfile
+    else:
+        entry["dockerfile"] = str(host.recipes.get(target.dockerfile, host.root / target.dockerfile))
+        # For whom it may concern inside the image: hosts of a job compare it. No part of the key, which it is.
+        entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
+        entry["secret"] = [f"id={name},{source}" for name, source in sorted(host.secrets.items())]
+    return entry
+
+
+def _context(value: str, host: HostInputs) -> str:
+    kind, _, name = value.partition(":")
+    if kind == "target":
+        return f"target:{bake_name(name)}"
+    if kind == "image":
+        return f"docker-image://{name}"
+    if kind == "repo":
+        return str(host.root / name)
+    return str(_host_folder(value if kind == "pinned" else name, host))
+
+
+def _host_folder(name: str, host: HostInputs) -> Path:
+    if name not in host.contexts:
+        known = ", ".join(sorted(host.contexts)) or "none"
+        raise RecipeError(f"host:{name}: expected a folder for this context from the host, found only: {known}")
+    return host.contexts[name]

@@ -1,0 +1,133 @@
+"""Checks whether this host can build images: each finding has a verdict and, where it is bad, a remedy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.build.disk import GB, data_folder, predict
+from dlc.build.host import ca_bundle
+from dlc.core.cache import engine_folder
+from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.errors import DlcError, EngineError
+from dlc.core.process import run
+from dlc.core.wheel_folders import local_wheel_folders
+from dlc.engine import packages
+from dlc.engine.connection import Engine, find
+from dlc.engine.images import keys
+from dlc.plan.plan import Plan, make_plan
+
+# Of one image while it is built: each core compiles Horovod, and the rest is small beside it. Measured with three.
+MEMORY_PER_CORE_GB = 1.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `level` is "ok", "note" (works, with less) or "bad" (a build would fail)."""
+
+    name: str
+    level: str
+    found: str
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """All findings, in the order in which a build needs the things."""
+    try:
+        engine = find()
+    except EngineError as error:
+        return [Finding("engine", "bad", error.message, error.remedy), *_host(None)]
+    if engine is None:
+        return [_startable(), *_host(None)]
+    return [Finding("engine", "ok", f"{engine.version} ({engine.origin})"), _store(engine), _buildx(engine),
+            *_host(engine)]  # fmt: skip
+
+
+def _host(engine: Engine | None) -> list[Finding]:
+    tree, plan = _family()
+    existing = keys(engine, [tag for target in plan.targets for tag in target.tags]) if engine and plan else {}
+    missing = plan.without([name for name in plan.selected if plan.target(name).tags[0] in existing]) if plan else None
+    return [_base(), _disk(engine, missing, tree), _memory(missing), _certificates(), _wheels()]
+
+
+def _family() -> tuple[Tree, Plan | None]:
+    """Every image of the checkout, none where there is no checkout or its files do not fit."""
+    try:
+        tree = read_tree(find_root())
+        return tree, make_plan(tree)
+    except DlcError:
+        return {}, None
+
+
+def _startable() -> Finding:
+    if os.environ.get("DLC_ENGINE") == "off":
+        return Finding("engine", "bad", "none answers, DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
+    if reason := packages.can_install():
+        return Finding("engine", "bad", f"none answers and none can be started: {reason}", packages.MANUAL_REMEDY)
+    return Finding("engine", "note", "none answers; dlc build starts a private one")
+
+
+def _store(engine: Engine) -> Finding:
+    if engine.containerd_store:
+        return Finding("image store", "ok", "containerd")
+    return Finding("image store", "note", "classic: digests are known only after a push, no OCI export")
+
+
+def _buildx(engine: Engine) -> Finding:
+    done = run(["docker", "buildx", "version"], env=engine.environment, check=False)
+    if done.returncode:
+        return Finding("buildx", "bad", "no plug-in", "install the package docker-buildx or docker-buildx-plugin")
+    return Finding("buildx", "ok", done.stdout.split()[1])
+
+
+def _base() -> Finding:
+    if shutil.which("mmdebstrap"):
+        return Finding("base image", "ok", "mmdebstrap")
+    if reason := packages.can_install():
+        remedy = "install mmdebstrap, or build with --set base.image=debian:12"
+        return Finding("base image", "bad", f"no mmdebstrap, and it cannot be installed: {reason}", remedy)
+    return Finding("base image", "note", "mmdebstrap will be installed")
+
+
+def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
+    folder = (data_folder(engine) if engine else None) or engine_folder()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    found = f"{free / GB:.0f} GB free at {folder}"
+    if missing is None:
+        return Finding("disk", "note", f"{found}; what images take is not known: no checkout that can be planned")
+    prediction = predict(missing, tree, (), containerd_store=engine is None or engine.containerd_store)
+    wanted = f"the {len(prediction.images)} images that are not built take {prediction.total / GB:.0f} GB"
+    if free >= prediction.total:
+        return Finding("disk", "ok", f"{found}; {wanted}")
+    smallest = min(prediction.images.values()) + prediction.work
+    remedy = "build some of them, free space (docker builder prune), or set DLC_ENGINE_DIR to a roomier disk"
+    return Finding("disk", "bad" if free < smallest else "note", f"{found}; {wanted}", remedy)
+
+
+def _memory(missing: Plan | None) -> Finding:
+    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) / 1e6
+    each = MEMORY_PER_CORE_GB * (os.cpu_count() or 1)
+    together = len(missing.selected) if missing else 1
+    found = f"{available:.0f} GB available; an image takes up to {each:.0f} GB while it is built"
+    if available < each:
+        return Finding("memory", "bad", found, f"free {each:.0f} GB")
+    if available < each * together:
+        fit = int(available / each)
+        return Finding("memory", "note", f"{found}, {together} are not built", f"build at most {fit} at a time")
+    return Finding("memory", "ok", found)
+
+
+def _certificates() -> Finding:
+    return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
+
+
+def _wheels() -> Finding:
+    folders = local_wheel_folders()
+    return Finding(
+        "local wheels", "ok", ", ".join(map(str, folders)) or "no folder named; packages come from the index"
+    )

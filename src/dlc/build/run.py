@@ -1,0 +1,135 @@
+"""Builds a plan: one `docker buildx bake`, shown step by step, with a log file, typed failures and results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.build import bake
+from dlc.build.failure import failure
+from dlc.build.inputs import HostInputs
+from dlc.build.progress import Progress, Step
+from dlc.core.errors import BuildError
+from dlc.core.process import run, stream
+from dlc.engine import images
+from dlc.engine.connection import Engine
+from dlc.plan.plan import Plan
+
+# Local images are stored as they will be run: compressing them would take most of a build.
+CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
+CLASSIC_OUTPUT = "type=docker"
+# A target without an output becomes a nameless image on the engine's own driver, `type=cacheonly` or not: parents would
+# be compressed, stored and unpacked for nobody.
+NO_IMAGES_OF_PARENTS = {"BUILDX_NO_DEFAULT_LOAD": "1"}
+# An image that is removed while another one is unpacked can take a snapshot with it that both share: containerd
+# collects it although it was just found. Everything is cached by then, so the build is simply run again.
+LOST_SNAPSHOT = r"parent snapshot \S+ does not exist"
+ATTEMPTS = 3
+# A Debian package that is not there in its recorded version.
+NOTE = re.compile(r"^#\d+ [\d.]+ (debian: .*)")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One image after a build. `seconds` is the time of the whole bake it was part of, 0 where it was skipped."""
+
+    id: str
+    ref: str
+    digest: str
+    size: int  # bytes of its layers, unpacked
+    seconds: float
+    built: bool
+
+
+def build(
+    plan: Plan,
+    engine: Engine,
+    inputs: HostInputs,
+    log: Path,
+    *,
+    epoch: int,
+    revision: str,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> float:
+    """Build every target of the plan; return the seconds it took. The log keeps all that BuildKit printed.
+
+    Raises BuildError with the failing step's last lines, or what `build_failure` knows them to mean. What was finished
+    stays cached.
+    """
+    output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
+    text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
+    start = time.monotonic()
+    try:
+        run_bake(text, engine, log, on_step)
+    finally:
+        images.remove_dangling(engine)
+    return time.monotonic() - start
+
+
+def run_bake(text: str, engine: Engine, log: Path, on_step: Callable[[Step], None]) -> None:
+    """Run a bake file, again where the engine lost a snapshot meanwhile. Raises as `build` does."""
+    for attempt in range(ATTEMPTS):
+        progress = Progress()
+        code = _bake(text, engine, log, progress, on_step)
+        if not (code and attempt + 1 < ATTEMPTS and re.search(LOST_SNAPSHOT, progress.failure()[2])):
+            break
+    if code:
+        raise failure(progress, log)
+
+
+def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Callable[[Step], None]) -> int:
+    """One run of bake; its exit code."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    noted: set[str] = set()
+    # buildx leaves a folder behind for each recipe that is written in the bake file: in one that goes with the build.
+    with log.open("a") as handle, tempfile.TemporaryDirectory(prefix="dlc-bake-") as folder:
+
+        def line(text: str) -> None:
+            handle.write(text + "\n")
+            # Each stage with Debian packages says it again.
+            if (note := NOTE.match(text)) and note[1] not in noted:
+                noted.add(note[1])
+                print(note[1], file=sys.stderr, flush=True)
+            if step := progress.feed(text):
+                on_step(step)
+
+        # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
+        argv = ["docker", "buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false"]
+        environment = {**engine.environment, **NO_IMAGES_OF_PARENTS, "TMPDIR": folder}
+        return stream(argv, line, env=environment, stdin=text)
+
+
+def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
+    """What the engine has now for each selected image. Raises BuildError for one that is not there."""
+    targets = [plan.target(identifier) for identifier in plan.selected]
+    found = images.find(engine, [target.tags[0] for target in targets])
+    for target in targets:
+        if target.tags[0] not in found:
+            raise BuildError(f"{target.tags[0]}: the engine does not have it after the build")
+    return [
+        Result(
+            t.id, t.tags[0], found[t.tags[0]].digest, found[t.tags[0]].size, seconds * (t.id in built), t.id in built
+        )
+        for t in targets
+    ]
+
+
+def revision_and_epoch(root: Path) -> tuple[str, int]:
+    """The commit that is built from (with `-dirty` where files differ) and its time in seconds.
+
+    SOURCE_DATE_EPOCH, where set, is the time. A folder that is no git checkout is `unknown` at time 0.
+    """
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    done = run(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
+    commit, _, seconds = done.stdout.strip().partition(" ")
+    if not commit:
+        return "unknown", int(given or 0)
+    dirty = run(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()
+    return commit + ("-dirty" if dirty else ""), int(given or seconds)

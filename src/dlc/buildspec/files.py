@@ -1,0 +1,118 @@
+"""The files of buildspec/ read into typed values and marked layers, with every problem of every file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from dlc.buildspec.models import Compat, Header, Pins, Settings
+from dlc.buildspec.problems import Mark, Problem
+from dlc.buildspec.validate import describe, validate
+from dlc.buildspec.versions import release
+from dlc.buildspec.yaml_marks import Node, parse
+from dlc.core.checkout import Tree, text
+from dlc.core.errors import SpecError
+
+DEFAULTS, PINS, COMPAT = "buildspec/defaults.yml", "buildspec/pins.yml", "buildspec/compat.yml"
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """One image file: what names its images, the settings common to all of them, and each variant's own.
+
+    A wrong header is None, so that the settings are checked all the same.
+    """
+
+    path: str
+    header: Header | None
+    node: Node
+    settings: Node
+    variants: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Buildspec:
+    """All files; a file that cannot be used is None here, and `problems` says why."""
+
+    defaults: Node | None
+    pins: Pins | None
+    compat: Compat | None
+    compat_node: Node | None
+    images: tuple[ImageFile, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_buildspec(tree: Tree) -> Buildspec:
+    """Read every YAML file of `tree` below buildspec/."""
+    problems: list[Problem] = []
+    defaults = _node(tree, DEFAULTS, problems)
+    if defaults:
+        _model(Settings, defaults, problems)
+    pins = _model(Pins, _node(tree, PINS, problems), problems)
+    compat_node = _node(tree, COMPAT, problems)
+    compat = _model(Compat, compat_node, problems)
+    paths = sorted((path for path in tree if PurePosixPath(path).match("buildspec/*/*.yml")), key=_by_version)
+    nodes = {path: _node(tree, path, problems) for path in paths}
+    images = [_image(path, node, tree, problems) for path, node in nodes.items() if node]
+    if not paths:
+        problems.append(Problem(Mark("buildspec", 1, 1), "", "an image file such as pytorch/2.13-training.yml", "none"))
+    return Buildspec(defaults, pins, compat, compat_node, tuple(images), tuple(problems))
+
+
+def _by_version(path: str) -> tuple[str, tuple[int, ...], str]:
+    """2.9 before 2.13."""
+    folder, _, name = path.rpartition("/")
+    return folder, release(name), name
+
+
+def _node(tree: Tree, path: str, problems: list[Problem]) -> Node | None:
+    try:
+        node, found = parse(text(tree, path), path)
+    except SpecError as error:
+        node, found = None, [Problem(Mark(path, 1, 1), "", "a YAML file", error.message.partition("found ")[2])]
+    if node and isinstance(node.value, str | tuple):
+        found.append(Problem(node.mark, "", "a mapping", describe(node)))
+        node = None
+    problems.extend(found)
+    return node
+
+
+def _model(model: type[M], node: Node | None, problems: list[Problem]) -> M | None:
+    if node is None:
+        return None
+    value, found = validate(model, node)
+    problems.extend(found)
+    return value
+
+
+def _image(path: str, node: Node, tree: Tree, problems: list[Problem]) -> ImageFile:
+    entries = node.children()
+    names = Header.model_fields
+    header = _model(Header, Node({k: v for k, v in entries.items() if k in names}, node.mark), problems)
+    if header:
+        problems.extend(_misnamed(path, header, node, tree))
+    settings = Node({k: v for k, v in entries.items() if k not in names}, node.mark)
+    listed = entries["variants"].value if "variants" in entries else ()
+    variants = listed if isinstance(listed, tuple) and listed else (Node({}, node.mark),)
+    return ImageFile(path, header, node, settings, variants)
+
+
+def _misnamed(path: str, header: Header, node: Node, tree: Tree) -> list[Problem]:
+    """A file must be where its header says, or a copy with a forgotten edit would shadow the original."""
+    problems = []
+    file = PurePosixPath(path)
+    if header.framework != file.parent.name:
+        mark = node.children()["framework"].mark
+        problems.append(Problem(mark, "framework", f"{file.parent.name!r}, the folder's name", repr(header.framework)))
+    name = f"{header.version}-{header.job}"
+    if name != file.stem:
+        mark = node.children()["version"].mark
+        problems.append(Problem(mark, "version", f"the file's name {file.stem!r} (VERSION-JOB)", repr(name)))
+    recipe = f"docker/{header.framework}/Dockerfile"
+    if recipe not in tree:
+        problems.append(Problem(node.children()["framework"].mark, "framework", f"its recipe {recipe}", "no such file"))
+    return problems

@@ -1,0 +1,112 @@
+"""What no image may hold, whatever its buildspec says: two CUDA majors, or a second framework."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from dlc.buildspec.locked import locked_versions
+from dlc.buildspec.variant import Variant, normal_name
+from dlc.core.checkout import Tree
+from dlc.core.errors import LockError
+
+# Family -> the packages that are it. Those of one family write into the same folder.
+FRAMEWORKS = {
+    "pytorch": ("torch",),
+    "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "tf-nightly"),
+    "mxnet": ("mxnet",),
+}
+# From CUDA 13 on NVIDIA's wheels have no suffix; of these the version begins with CUDA's major.
+VERSIONED = re.compile(r"(nvidia-(cublas|cuda-[a-z-]+|nvjitlink|nvtx)|cuda-(toolkit|bindings|python))$")
+SUFFIXED = re.compile(r"^nvidia-.*-cu(\d+)$|-cuda(\d\d)")
+LOCAL = re.compile(r"\+cu(\d+)\d$")
+# A line of `uv pip compile --annotation-style line`.
+REQUIRED_BY = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==\S+(?: ;[^#]*)?\s+# via (.*)$", re.MULTILINE)
+BUILDSPEC = "the buildspec"
+
+
+def conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
+    """What is wrong with a resolution: what was expected, and the packages (name -> what it is) that break it.
+
+    One package of each kind, the first by name.
+    """
+    majors = {name: f"CUDA {major}" for name in sorted(versions) if (major := cuda_major(name, versions[name]))}
+    frameworks = {name: name for names in FRAMEWORKS.values() for name in names if name in versions}
+    found = [("one CUDA major", _firsts(majors)), ("one framework", frameworks)]
+    return [(expected, packages) for expected, packages in found if len(packages) > 1]
+
+
+def cuda_major(name: str, version: str) -> str:
+    """The CUDA major that a package is of, as in `12`; empty where it is of none, or works with any."""
+    if match := SUFFIXED.search(name):
+        return match[1] or match[2]
+    if match := LOCAL.search(version):
+        return match[1]
+    return version.partition(".")[0] if VERSIONED.match(name) else ""
+
+
+def chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
+    """The shortest way from a requirement of the buildspec to a package, the package last."""
+    ways = deque([[name]])
+    seen = {name}
+    while ways:
+        way = ways.popleft()
+        askers = required_by.get(way[0], ())
+        if BUILDSPEC in askers or not askers:
+            return way
+        ways.extend([asker, *way] for asker in askers if asker not in seen)
+        seen.update(askers)
+    return [name]
+
+
+def requirers(annotated: str) -> dict[str, list[str]]:
+    """Package -> who asks for it (package names, or BUILDSPEC), from uv's annotated resolution."""
+    return {
+        normal_name(name): [
+            BUILDSPEC if asker.startswith("-r") else normal_name(asker) for asker in askers.split(", ")
+            if not asker.startswith("-c")
+        ]
+        for name, askers in REQUIRED_BY.findall(annotated)
+    }  # fmt: skip
+
+
+def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:
+    """Raise one LockError for all committed locks with a conflict; `dlc lock` says who asked for what."""
+    lines = []
+    broken: dict[str, None] = {}
+    for variant in variants:
+        versions = locked_versions(tree, variant)
+        for expected, packages in conflicts(versions):
+            found = " and ".join(f"{name}=={versions[name]}{_kind(name, what)}" for name, what in packages.items())
+            lines.append(f"{variant.lock_folder}: expected {expected}, found {found}")
+            broken[variant.id] = None
+    if lines:
+        raise LockError("\n".join(lines), f"dlc lock {' '.join(broken)} names who asks for them")
+
+
+def refusal(versions: Mapping[str, str], required_by: Mapping[str, Sequence[str]]) -> LockError | None:
+    """The error for a resolution with conflicts, each with the chain of who asks for it; None where it is sound."""
+    lines = []
+    for expected, packages in conflicts(versions):
+        ways = [
+            f"  {' -> '.join(f'{step}=={versions[step]}' for step in chain(name, required_by))}{_kind(name, what)}"
+            for name, what in packages.items()
+        ]
+        lines += [f"expected {expected}, found:", *ways]
+    if not lines:
+        return None
+    return LockError("\n".join(lines), "drop or replace the first requirement of one of these chains in the buildspec")
+
+
+def _firsts(kinds: Mapping[str, str]) -> dict[str, str]:
+    """One name of each kind."""
+    found: dict[str, str] = {}
+    for name, kind in kinds.items():
+        if kind not in found.values():
+            found[name] = kind
+    return found
+
+
+def _kind(name: str, what: str) -> str:
+    return "" if what == name else f" ({what})"

@@ -1,0 +1,132 @@
+"""The buildspec expanded into variants: layers merged, checked, selected, and changed by --set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.buildspec import efa
+from dlc.buildspec.cascade import merge_all, override
+from dlc.buildspec.compat import broken_rules
+from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
+from dlc.buildspec.models import Pins, Settings
+from dlc.buildspec.problems import Mark, Problem, did_you_mean, raise_report
+from dlc.buildspec.selector import select
+from dlc.buildspec.validate import validate
+from dlc.buildspec.variant import Variant, normal_name
+from dlc.buildspec.versions import starts_with
+from dlc.buildspec.yaml_marks import Node
+from dlc.core.checkout import Tree
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The merged settings of one variant before they are checked; `mark` is where the variant is written."""
+
+    image: ImageFile
+    node: Node
+    mark: Mark
+
+
+def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
+    """The variants that `globs` select (all without one), each with the `--set path=value` texts applied to it.
+
+    Raises SpecError with every problem of every file, SelectorError for a glob without a match, and UsageError
+    where only --set is to blame.
+    """
+    buildspec = read_buildspec(tree)
+    candidates = _candidates(buildspec)
+    variants = _checked(candidates, buildspec, tree, list(buildspec.problems))
+    chosen = select(globs, [variant.id for variant in variants])
+    pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
+    if not sets or buildspec.defaults is None:
+        return tuple(variant for _, variant in pairs)
+    overrides = [override(text, buildspec.defaults) for text in sets]
+    layers = [layer for layer, _ in overrides]
+    changed = [Candidate(c.image, merge_all([c.node, *layers]), layers[-1].mark) for c, _ in pairs]
+    return _checked(changed, buildspec, tree, [problem for _, found in overrides for problem in found])
+
+
+def _candidates(buildspec: Buildspec) -> list[Candidate]:
+    """The layers of each variant merged; none without defaults, about which there is a problem already."""
+    if buildspec.defaults is None:
+        return []
+    return [
+        Candidate(image, merge_all([buildspec.defaults, image.settings, layer]), layer.mark)
+        for image in buildspec.images
+        for layer in image.variants
+    ]
+
+
+def _checked(
+    candidates: Sequence[Candidate], buildspec: Buildspec, tree: Tree, problems: list[Problem]
+) -> tuple[Variant, ...]:
+    """One variant per candidate; raises the report of `problems` and of those found here."""
+    variants: dict[str, Variant] = {}
+    for candidate in candidates:
+        variant, found = resolve(candidate.image, candidate.node, buildspec, tree)
+        problems.extend(found)
+        if variant and variant.id in variants:
+            problems.append(Problem(candidate.mark, "variants", "each image once", f"{variant.id} twice"))
+        if variant:
+            variants.setdefault(variant.id, variant)
+    raise_report(problems)
+    return tuple(variants.values())
+
+
+def resolve(image: ImageFile, node: Node, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
+    """The variant of one merged layer, or None and why not."""
+    settings, problems = validate(Settings, node)
+    if settings is None:
+        return None, problems
+    problems = _unknown_suite(settings, node) + _unlike_header(image, settings, node) + efa.missing(settings.efa, node)
+    framework = _pinned(settings.packages.framework, "framework", node, buildspec.pins, problems)
+    training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)
+    if problems or image.header is None:
+        return None, problems
+    variant = Variant(image.header, settings, node, framework, training)
+    if buildspec.compat:
+        problems = broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
+    return variant, problems
+
+
+def _unknown_suite(settings: Settings, node: Node) -> list[Problem]:
+    if settings.python in settings.suites:
+        return []
+    mark = (node.at(("python",)) or node).mark
+    return [Problem(mark, "python", f"one that a suite packages: {', '.join(settings.suites)}", repr(settings.python))]
+
+
+def _unlike_header(image: ImageFile, settings: Settings, node: Node) -> list[Problem]:
+    """The first framework requirement is the framework itself and must be of the version that names the image."""
+    if not settings.packages.framework:
+        mark = image.node.mark
+        return [Problem(mark, "packages.framework", "the framework's requirement, such as torch==2.13.0", "none")]
+    name, _, version = settings.packages.framework[0].partition("==")
+    if image.header is None or starts_with(version, image.header.version):
+        return []
+    mark = (node.at(("packages", "framework", 0)) or node).mark
+    found = repr(settings.packages.framework[0])
+    return [Problem(mark, "packages.framework[0]", f"{name}=={image.header.version}.*, the file's version", found)]
+
+
+def _pinned(
+    requirements: Sequence[str], group: str, node: Node, pins: Pins | None, problems: list[Problem]
+) -> tuple[str, ...]:
+    """Requirements with the versions of pins.yml where they name none; nothing can be said without pins."""
+    if pins is None:
+        return ()
+    known = {normal_name(name): version for name, version in pins.packages.items()}
+    exact = []
+    for index, requirement in enumerate(requirements):
+        name = normal_name(requirement)
+        if "==" in requirement:
+            exact.append(requirement)
+        elif name in known:
+            exact.append(f"{requirement}=={known[name]}")
+        else:
+            mark = (node.at(("packages", group, index)) or node).mark
+            path = f"packages.{group}[{index}]"
+            expected = "==VERSION here or a version in buildspec/pins.yml"
+            problems.append(Problem(mark, path, expected, repr(requirement), did_you_mean(name, known)))
+    return tuple(exact)

@@ -1,0 +1,35 @@
+"""Globs over image identifiers; one that matches nothing is an error that says what is there."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+
+from dlc.buildspec.problems import did_you_mean
+from dlc.buildspec.versions import release
+from dlc.core.errors import SelectorError
+
+
+def select(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
+    """The identifiers that any glob matches, in their own order; no glob selects all.
+
+    Raises SelectorError for each glob without a match, with the identifiers or versions that come near it.
+    """
+    known = tuple(identifiers)
+    lost = [glob for glob in globs if not fnmatch.filter(known, glob)]
+    if lost:
+        message = "\n".join(f"{glob}: no such image{_hint(glob, known)}" for glob in lost)
+        raise SelectorError(message, "`dlc list` shows every image; quote globs: 'pytorch-*-cpu-*'")
+    return tuple(name for name in known if not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs))
+
+
+def _hint(glob: str, known: Sequence[str]) -> str:
+    framework, _, rest = glob.partition("-")
+    versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework}, key=release)
+    version = rest.partition("-")[0]
+    if versions and version and not fnmatch.filter(versions, version):
+        return f"; known versions of {framework}: {', '.join(versions)}"
+    if near := did_you_mean(glob, known):
+        return f"; {near}"
+    frameworks = sorted({name.split("-")[0] for name in known})
+    return f"; {did_you_mean(framework, frameworks) or 'known frameworks: ' + ', '.join(frameworks)}"

@@ -1,0 +1,117 @@
+"""YAML text to nodes that remember their line and column; every scalar stays the text that was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from dlc.buildspec.problems import Mark, Problem
+
+Plain = str | list[Any] | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A scalar, a sequence or a mapping; `key_mark` is where the key that leads here is written."""
+
+    value: str | tuple[Node, ...] | Mapping[str, Node]
+    mark: Mark
+    key_mark: Mark | None = None
+
+    def plain(self) -> Plain:
+        """The value without marks: str, list and dict only."""
+        if isinstance(self.value, str):
+            return self.value
+        if isinstance(self.value, tuple):
+            return [item.plain() for item in self.value]
+        return {key: child.plain() for key, child in self.value.items()}
+
+    def children(self) -> Mapping[str, Node]:
+        """The entries of a mapping; none where this is no mapping."""
+        return {} if isinstance(self.value, str | tuple) else self.value
+
+    def at(self, path: tuple[str | int, ...]) -> Node | None:
+        """The node below this one that `path` (keys and indices) names, or None."""
+        node: Node | None = self
+        for step in path:
+            if node is None:
+                return None
+            if isinstance(step, int):
+                node = node.value[step] if isinstance(node.value, tuple) and step < len(node.value) else None
+            else:
+                node = node.children().get(step)
+        return node
+
+    def leaves(self, path: str = "") -> Iterator[tuple[str, Node]]:
+        """Every scalar or sequence with its dotted path, in written order."""
+        if not isinstance(self.value, str | tuple):
+            for key, child in self.value.items():
+                yield from child.leaves(f"{path}.{key}" if path else key)
+        else:
+            yield path, self
+
+
+def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+    """Read one YAML document; an empty one is an empty mapping, one with a syntax error is None.
+
+    Syntax errors, duplicate keys, aliases and keys that are no names become problems.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        place = error.problem_mark or error.context_mark
+        found = ": ".join(part for part in (error.context, error.problem) if part)
+        return None, [Problem(_mark(place, file), "", "YAML", found)]
+    except yaml.YAMLError as error:
+        return None, [Problem(Mark(file, 1, 1), "", "YAML", str(error).splitlines()[0])]
+    except RecursionError:
+        return None, [Problem(Mark(file, 1, 1), "", "YAML", "nesting too deep to read")]
+    if root is None:
+        return Node({}, Mark(file, 1, 1)), []
+    reader = _Reader(file)
+    node = reader.read(root, "")
+    return node, reader.problems
+
+
+def _mark(mark: Any, file: str) -> Mark:
+    return Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
+
+
+class _Reader:
+    """Turns PyYAML's nodes into ours and notes what a buildspec may not contain."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.seen: set[int] = set()
+
+    def read(self, node: yaml.Node, path: str) -> Node:
+        mark = _mark(node.start_mark, self.file)
+        # PyYAML hands an alias out as the node it names: a second visit is an alias, and may be a cycle.
+        if id(node) in self.seen:
+            self.problems.append(Problem(mark, path, "each value written out", "an anchor with an alias to it"))
+            return Node("", mark)
+        self.seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            return Node(node.value, mark)
+        if isinstance(node, yaml.SequenceNode):
+            return Node(tuple(self.read(item, f"{path}[{i}]") for i, item in enumerate(node.value)), mark)
+        return Node(self.read_entries(node, path), mark)
+
+    def read_entries(self, node: yaml.Node, path: str) -> dict[str, Node]:
+        entries: dict[str, Node] = {}
+        for key_node, value_node in node.value:
+            key_mark = _mark(key_node.start_mark, self.file)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.append(Problem(key_mark, path, "a name as key", "a sequence or mapping"))
+                continue
+            key = key_node.value
+            child_path = f"{path}.{key}" if path else key
+            if key in entries:
+                first = entries[key].key_mark
+                self.problems.append(Problem(key_mark, child_path, "each key once", f"it also at {first}"))
+            entries[key] = replace(self.read(value_node, child_path), key_mark=key_mark)
+        return entries

@@ -1,0 +1,69 @@
+"""The repository's files as one value: found, and read once, so that everything after it is pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.core.errors import SpecError, UsageError
+
+FOLDERS = ("buildspec", "docker", "src/entrypoint")
+SIGN = Path("buildspec/defaults.yml")
+# What Python leaves beside sources; .dockerignore keeps the same out of the image.
+IGNORED = "__pycache__"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file's bytes and whether it may be executed: all that reaches an image of it."""
+
+    data: bytes
+    executable: bool = False
+
+
+Tree = Mapping[str, SourceFile]
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The nearest folder upwards from `start` (default: here) with a buildspec, else the checkout dlc itself is in.
+
+    Raises UsageError where there is neither.
+    """
+    here = (start or Path.cwd()).absolute()
+    for folder in (here, *here.parents, Path(__file__).absolute().parents[3]):
+        if (folder / SIGN).is_file():
+            return folder
+    raise UsageError(
+        f"{here}: expected {SIGN} here or in a folder above", "run dlc inside a checkout of its repository"
+    )
+
+
+def read_tree(root: Path) -> Tree:
+    """Every file of FOLDERS by its path from `root`, with forward slashes, sorted."""
+    files: dict[str, SourceFile] = {}
+    for top in FOLDERS:
+        for folder, names, file_names in os.walk(root / top):
+            names[:] = sorted(name for name in names if name != IGNORED)
+            for name in sorted(file_names):
+                path = Path(folder, name)
+                if path.is_file():
+                    files[path.relative_to(root).as_posix()] = SourceFile(path.read_bytes(), os.access(path, os.X_OK))
+    return files
+
+
+def text(tree: Tree, path: str) -> str:
+    """A file as text. Raises SpecError when it is not there or not UTF-8."""
+    if path not in tree:
+        raise SpecError(f"{path}: expected this file, found none")
+    try:
+        return tree[path].data.decode()
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: expected UTF-8 text, found byte 0x{error.object[error.start]:02x}") from None
+
+
+def below(tree: Tree, folder: str) -> Tree:
+    """The files under `folder`, by their path from it."""
+    prefix = f"{folder}/"
+    return {path.removeprefix(prefix): file for path, file in tree.items() if path.startswith(prefix)}

@@ -1,0 +1,1 @@
+"""Debian: recorded versions, the base file system, apt. May import core."""

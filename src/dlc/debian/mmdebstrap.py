@@ -1,0 +1,51 @@
+"""What our own base is made of: the mmdebstrap command, apart from running it, because it is part of content keys."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dlc.debian.recorded import preferences
+
+# Documentation and translations stay out, now and for packages installed later; licences stay in.
+DPKG_OPTIONS = (
+    "path-exclude=/usr/share/doc/*",
+    "path-include=/usr/share/doc/*/copyright",
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/locale/*",
+    "path-exclude=/usr/share/lintian/*",
+)
+# Releases from before Debian merged /bin and /lib into /usr.
+SPLIT_USR_SUITES = ("bullseye",)
+MERGED_USR_HOOK = "/usr/share/mmdebstrap/hooks/merged-usr"
+# No time inside is later: the same in every clone, because the tar is kept. 1980, the first year that zip files know.
+EPOCH = 315532800
+
+
+def arguments(suite: str, packages: Sequence[str] = ()) -> list[str]:
+    """The mmdebstrap command without its target; `packages` are installed on top of the minimum."""
+    include = sorted({"ca-certificates", *packages})
+    options = [f"--dpkgopt={option}" for option in DPKG_OPTIONS]
+    if suite not in SPLIT_USR_SUITES:
+        # Merged from the start: else Debian installs usrmerge to do it, and with it 55 MB of Perl.
+        include.append("usr-is-merged")
+        options.append(f"--hook-dir={MERGED_USR_HOOK}")
+    return ["mmdebstrap", "--variant=minbase", f"--include={','.join(include)}", *options, suite]
+
+
+def holding(file: Path) -> list[str]:
+    """Further arguments: the apt preferences in `file` decide the versions and are gone afterwards."""
+    inside = f"/etc/apt/preferences.d/{file.name}"
+    return [
+        f"--setup-hook=copy-in {shlex.quote(str(file))} /etc/apt/preferences.d",
+        f'--customize-hook=rm "$1{inside}"',
+    ]
+
+
+def recipe(suite: str, recorded: Mapping[str, str]) -> str:
+    """One line that changes with everything the tar is made from: the command and the recorded versions."""
+    digest = hashlib.sha256(preferences(recorded).encode()).hexdigest()[:12]
+    return f"{' '.join(arguments(suite))} # versions {digest}, epoch {EPOCH}"

@@ -1,0 +1,57 @@
+"""Makes the root file system under our own base image: a minimal Debian from its packages, as one tar file.
+
+No registry is needed. The tar is kept in the cache folder under a name that says how it was made, and is written
+under another name first, so that an interrupted run leaves nothing that the next one would take for whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlc.core.errors import BaseImageError
+from dlc.core.process import run
+from dlc.debian.mmdebstrap import EPOCH, arguments, holding, recipe
+from dlc.debian.recorded import preferences
+from dlc.engine import packages
+
+BUILD_SECONDS = 900.0
+
+
+def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
+    """Where the tar of this suite is, or will be: named after what it is made from."""
+    digest = hashlib.sha256(recipe(suite, recorded).encode()).hexdigest()[:12]
+    return cache / "rootfs" / f"{suite}-{digest}"
+
+
+def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
+    """Return the folder holding `rootfs.tar` for a Debian suite, making it where it is missing.
+
+    `recorded`: package -> version that is preferred. Raises BaseImageError when Debian's packages cannot be had.
+    """
+    target = folder(suite, recorded, cache)
+    if (target / "rootfs.tar").exists():
+        return target
+    if shutil.which("mmdebstrap") is None:
+        packages.install(["mmdebstrap"], cache / "apt")
+    target.mkdir(parents=True, exist_ok=True)
+    print(f"making the {suite} base file system from Debian packages", flush=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".draft-") as draft:
+        _make(suite, recorded, Path(draft))
+        (Path(draft) / "rootfs.tar").rename(target / "rootfs.tar")
+    return target
+
+
+def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
+    held = draft / "recorded"
+    held.write_text(preferences(recorded))
+    program, *rest = arguments(suite)
+    argv = [program, *holding(held), *rest, str(draft / "rootfs.tar")]
+    done = run(argv, env={"SOURCE_DATE_EPOCH": str(EPOCH)}, check=False, timeout=BUILD_SECONDS)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
+        words = "; ".join(errors or done.stderr.splitlines()[-5:])
+        raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")

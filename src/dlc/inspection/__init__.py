@@ -1,0 +1,1 @@
+"""Looks at built images. May import every room but locks, push and cli."""

@@ -1,0 +1,133 @@
+"""Reads an image from a tar, as `docker save` and BuildKit's OCI exporter write it: layers and every file in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dlc.core.errors import ImageError
+
+# In a layer, `.wh.NAME` says that NAME of a lower layer is gone, `.wh..wh..opq` that all of its folder is.
+WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+BLOCK = 1 << 20
+KINDS = {
+    tarfile.REGTYPE: "file",
+    tarfile.AREGTYPE: "file",
+    tarfile.DIRTYPE: "folder",
+    tarfile.SYMTYPE: "symbolic link",
+    tarfile.LNKTYPE: "hard link",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One path of a layer. Two entries that are equal are the same bytes in the layer."""
+
+    kind: str
+    size: int  # bytes; 0 for all but files
+    mode: int
+    owner: str  # "0:0"
+    modified: int  # seconds since 1970
+    target: str  # of a link
+    sha256: str  # of a file's content
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer, the command that made it, and its entries by path without a leading slash."""
+
+    digest: str  # of the uncompressed layer, which the configuration lists as diff id
+    command: str
+    entries: Mapping[str, Entry]
+
+    @property
+    def bytes(self) -> int:
+        """Of the content of its files."""
+        return sum(entry.size for entry in self.entries.values())
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An image: digest of its manifest (empty in archives without one), its configuration, layers lowest first."""
+
+    digest: str
+    config: Mapping[str, Any]
+    layers: tuple[Layer, ...]
+
+
+def read(path: Path) -> Archive:
+    """The image in an archive. Raises ImageError where there is none, or more than one."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            return _read(path, tar)
+    except (tarfile.TarError, KeyError, json.JSONDecodeError) as error:
+        raise ImageError(f"{path}: expected the archive of one image, found: {error}") from None
+
+
+def _read(path: Path, tar: tarfile.TarFile) -> Archive:
+    if "index.json" in tar.getnames():
+        digest, config_name, layer_names = _from_index(path, tar)
+    else:
+        [manifest] = _json(tar, "manifest.json")
+        digest, config_name, layer_names = "", manifest["Config"], manifest["Layers"]
+    config = _json(tar, config_name)
+    commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
+    commands += [""] * len(layer_names)
+    layers = tuple(
+        Layer(diff_id, command, dict(_entries(tar, name)))
+        for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, layer_names, strict=False)
+    )
+    return Archive(digest, config, layers)
+
+
+def _from_index(path: Path, tar: tarfile.TarFile) -> tuple[str, str, list[str]]:
+    """Manifest digest, and the members that hold configuration and layers."""
+    manifests = _json(tar, "index.json")["manifests"]
+    if len(manifests) != 1:
+        raise ImageError(f"{path}: expected the archive of one image, found {len(manifests)} manifests")
+    digest = manifests[0]["digest"]
+    manifest = _json(tar, blob(digest))
+    if "layers" not in manifest:
+        raise ImageError(f"{path}: expected one manifest, found {manifest.get('mediaType')}")
+    return digest, blob(manifest["config"]["digest"]), [blob(layer["digest"]) for layer in manifest["layers"]]
+
+
+def blob(digest: str) -> str:
+    """Where an OCI layout keeps what has this digest."""
+    return "blobs/" + digest.replace(":", "/")
+
+
+def _json(tar: tarfile.TarFile, name: str) -> Any:
+    member = tar.extractfile(name)
+    return json.load(member) if member else {}
+
+
+def _entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
+    """Every entry of a layer, gzipped or plain."""
+    member = tar.extractfile(name)
+    if member is None:
+        raise KeyError(f"{name} is no file")
+    with tarfile.open(fileobj=member, mode="r|*") as layer:
+        for item in layer:
+            yield item.name.removeprefix("./").strip("/"), _entry(layer, item)
+
+
+def _entry(layer: tarfile.TarFile, item: tarfile.TarInfo) -> Entry:
+    content = layer.extractfile(item) if item.isreg() else None
+    digest = hashlib.sha256()
+    while content and (block := content.read(BLOCK)):
+        digest.update(block)
+    return Entry(
+        kind=KINDS.get(item.type, "device"),
+        size=item.size if content else 0,
+        mode=item.mode,
+        owner=f"{item.uid}:{item.gid}",
+        modified=int(item.mtime),
+        target=item.linkname,
+        sha256=digest.hexdigest() if content else "",
+    )

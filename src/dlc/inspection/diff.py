@@ -1,0 +1,68 @@
+"""What one image has that another has not: packages, files, bytes, environment, labels. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dlc.inspection.archive import Archive, Entry
+from dlc.inspection.facts import Facts
+from dlc.inspection.layers import resolve
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that differs; an empty text on the side that does not have it."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class ImageDiff:
+    """Everything that differs between two images, each list in the order of its names."""
+
+    before: str
+    after: str
+    bytes: int  # that the second takes more than the first, unpacked
+    packages: tuple[Change, ...]
+    environment: tuple[Change, ...]
+    labels: tuple[Change, ...]
+    files: tuple[Change, ...]
+
+
+def compare(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDiff:
+    """The differences of two images, files as a container sees them. Their times do not count."""
+    return ImageDiff(
+        before=before.ref,
+        after=after.ref,
+        bytes=after.bytes - before.bytes,
+        packages=changes(_versions(before), _versions(after)),
+        environment=changes(before.environment, after.environment),
+        labels=changes(before.labels, after.labels),
+        files=changes(_files(old), _files(new)),
+    )
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    """Entries that only one mapping has, or that have another value there."""
+    names = sorted({*before, *after})
+    found = [Change(name, before.get(name, ""), after.get(name, "")) for name in names]
+    return tuple(change for change in found if change.before != change.after)
+
+
+def _versions(facts: Facts) -> dict[str, str]:
+    return {f"{package.kind} {package.name}": package.version for package in facts.packages}
+
+
+def _files(archive: Archive) -> dict[str, str]:
+    """Every path with its entry in words."""
+    seen, _ = resolve(archive.layers)
+    return {f"/{path}": _words(entry) for path, entry in seen.items()}
+
+
+def _words(entry: Entry) -> str:
+    """Kind, mode, owner, and content or target: all but the time."""
+    content = f"{entry.size} bytes sha256:{entry.sha256[:12]}" if entry.sha256 else entry.target
+    return f"{entry.kind} {entry.mode:04o} {entry.owner} {content}".rstrip()

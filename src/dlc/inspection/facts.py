@@ -1,0 +1,129 @@
+"""What a built image holds, captured once: packages, steps with their sizes, environment, labels. Others read this."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dlc.core.errors import ImageError
+from dlc.core.process import run
+from dlc.engine.connection import Engine
+
+PROBE = Path(__file__).with_name("probe.py")
+PROBE_SECONDS = 300.0
+# The images' own Python finds their packages; any other image of Debian has at most this one.
+INTERPRETERS = ("/opt/venv/bin/python", "/usr/bin/python3")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One Debian or Python package as it is installed."""
+
+    kind: str  # "debian" or "python"
+    name: str
+    version: str
+    architecture: str  # Debian's; empty for Python
+    source: str  # Debian source package; empty for Python
+    source_version: str
+    supplier: str
+    homepage: str
+    licences: tuple[str, ...]  # as the package names them, not yet SPDX
+    requires: tuple[str, ...]  # names, of which some may not be installed
+    provides: tuple[str, ...]  # further names that others may require it by
+    files: int
+    bytes: int  # of its regular files, bytecode included
+    verification: str  # SPDX package verification code: SHA-1 over the SHA-1s of its files; empty without files
+
+
+@dataclass(frozen=True)
+class Step:
+    """A build step that left a layer: its command and the bytes it takes unpacked, as the engine measures them."""
+
+    command: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One image. `digest` is the engine's id of it; steps are oldest first and only those that left bytes."""
+
+    ref: str
+    digest: str
+    created: str
+    os: str
+    python: str
+    labels: Mapping[str, str]
+    environment: Mapping[str, str]
+    steps: tuple[Step, ...]
+    packages: tuple[Package, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all layers, unpacked: the figure that `dlc build` prints and budgets limit."""
+        return sum(step.bytes for step in self.steps)
+
+    def of_kind(self, kind: str) -> tuple[Package, ...]:
+        """Its Debian or its Python packages, by name."""
+        return tuple(package for package in self.packages if package.kind == kind)
+
+
+def capture(engine: Engine, ref: str) -> Facts:
+    """The facts of an image that the engine has. Raises ImageError for one it has not or that cannot be asked."""
+    inspected = inspect(engine, ref)
+    history = run(["docker", "history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref],
+                  env=engine.environment)  # fmt: skip
+    return from_answers(ref, inspected, history.stdout.splitlines(), _probe(engine, ref))
+
+
+def inspect(engine: Engine, ref: str) -> dict[str, Any]:
+    """`docker image inspect`. Raises ImageError when the engine does not have the image."""
+    done = run(["docker", "image", "inspect", ref], env=engine.environment, check=False)
+    if done.returncode:
+        raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
+    inspected: dict[str, Any] = json.loads(done.stdout)[0]
+    return inspected
+
+
+def from_answers(ref: str, inspected: Mapping[str, Any], history: Sequence[str], probed: Mapping[str, Any]) -> Facts:
+    """Facts from what `docker image inspect`, `docker history` (newest first) and the probe printed. Pure."""
+    rows = [json.loads(line) for line in reversed(history)]
+    steps = tuple(Step(row["CreatedBy"], int(row["Size"])) for row in rows if int(row["Size"]))
+    config = inspected["Config"]
+    environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
+    packages = [_package("debian", found) for found in probed["debian"]]
+    packages += [_package("python", found) for found in probed["python_packages"]]
+    return Facts(
+        ref=ref,
+        digest=inspected["Id"],
+        created=inspected["Created"],
+        os=probed["os"],
+        python=probed["python"],
+        labels=config.get("Labels") or {},
+        environment=environment,
+        steps=steps,
+        packages=tuple(packages),
+    )
+
+
+def _package(kind: str, found: Mapping[str, Any]) -> Package:
+    lists = {name: tuple(found[name]) for name in ("licences", "requires", "provides")}
+    debian = {name: found.get(name, "") for name in ("architecture", "source", "source_version")}
+    return Package(kind=kind, **{**found, **debian, **lists})
+
+
+def _probe(engine: Engine, ref: str) -> dict[str, Any]:
+    """Run the probe inside the image, without network and without the launcher."""
+    script = PROBE.read_text()
+    for python in INTERPRETERS:
+        argv = ["docker", "run", "--rm", "--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-"]
+        done = run(argv, env=engine.environment, stdin=script, check=False, timeout=PROBE_SECONDS)
+        if done.returncode == 0:
+            probed: dict[str, Any] = json.loads(done.stdout)
+            return probed
+    reason = done.stderr.strip().splitlines()[-1:]
+    raise ImageError(
+        f"{ref}: expected a Python among {', '.join(INTERPRETERS)} that lists its packages, found: {''.join(reason)}"
+    )

@@ -1,0 +1,115 @@
+"""Builds an image twice from nothing and compares: equal manifest digests, or every file that differs and where."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from dlc.build import bake, host
+from dlc.build.inputs import HostInputs
+from dlc.build.progress import Step
+from dlc.build.run import run_bake
+from dlc.engine import images
+from dlc.engine.connection import Engine
+from dlc.inspection.archive import Archive, Entry, read
+from dlc.plan.plan import Plan
+
+# Times of files become SOURCE_DATE_EPOCH; compression would take most of the time and could hide a difference in none.
+OUTPUT = "type=oci,rewrite-timestamp=true,compression=uncompressed,force-compression=true"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that two archives do not have in common. `layer` counts from 0; -1 is the configuration."""
+
+    layer: int
+    command: str
+    path: str
+    what: str
+
+
+def build_from_nothing(
+    plan: Plan, engine: Engine, root: Path, log: Path, *, epoch: int, revision: str,
+    cached: bool = False, on_step: Callable[[Step], None] = lambda _: None,
+) -> Archive:  # fmt: skip
+    """The one selected image of `plan`, built in a folder that is gone afterwards, as an archive.
+
+    Nothing of an earlier build is used but downloads, which locks and signatures pin: every step runs, and even the
+    base file system is made anew. `cached` takes the steps that the engine still has instead. Needs the image's
+    size in TMPDIR. Raises EngineError for an engine without the containerd image store, and as `build` does.
+    """
+    engine.require_containerd_store()
+    with tempfile.TemporaryDirectory(prefix="dlc-rebuild-") as name:
+        folder = Path(name)
+        inputs = host.collect(plan, root, folder)
+        text = bake_file(plan, inputs, folder / "image.tar", epoch=epoch, revision=revision, cached=cached)
+        try:
+            run_bake(text, engine, log, on_step)
+        finally:
+            images.remove_dangling(engine)
+        return read(folder / "image.tar")
+
+
+def bake_file(plan: Plan, inputs: HostInputs, archive: Path, *, epoch: int, revision: str, cached: bool) -> str:
+    """The bake file of such a build. Pure."""
+    value: dict[str, Any] = bake.render(
+        plan, inputs, output=f"{OUTPUT},dest={archive}", epoch=epoch, revision=revision
+    )  # fmt: skip
+    if not cached:
+        for target in value["target"].values():
+            target["no-cache"] = True
+    return json.dumps(value, indent=1)
+
+
+def differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
+    """None where both are the same bit for bit."""
+    if first.digest == second.digest:
+        return ()
+    found = [difference for index in range(max(len(first.layers), len(second.layers)))
+             for difference in _of_layer(index, first, second)]  # fmt: skip
+    keys = sorted({*first.config, *second.config} - {"rootfs"})
+    found += [
+        Difference(-1, "configuration", key, f"{first.config.get(key)} -> {second.config.get(key)}")
+        for key in keys if first.config.get(key) != second.config.get(key)
+    ]  # fmt: skip
+    return tuple(found)
+
+
+def _of_layer(index: int, first: Archive, second: Archive) -> Iterator[Difference]:
+    if index >= min(len(first.layers), len(second.layers)):
+        which = "first" if index < len(first.layers) else "second"
+        yield Difference(index, "", "", f"only in the {which} image")
+        return
+    one, other = first.layers[index], second.layers[index]
+    if one.digest == other.digest:
+        return
+    paths = [*one.entries, *(path for path in other.entries if path not in one.entries)]
+    found = [(path, what) for path in paths if (what := _change(one.entries.get(path), other.entries.get(path)))]
+    for path, what in found or [("", "the order of the entries, or their extended attributes")]:
+        yield Difference(index, one.command, path, what)
+
+
+def _change(one: Entry | None, other: Entry | None) -> str:
+    """What differs, in words; empty where nothing does."""
+    if one is None or other is None:
+        return "only in the second image" if one is None else "only in the first image"
+    changed = [field.name for field in fields(Entry) if getattr(one, field.name) != getattr(other, field.name)]
+    if "sha256" in changed:
+        changed = ["content", *(name for name in changed if name not in ("sha256", "size"))]
+    return ", ".join(
+        f"content ({one.size} -> {other.size} bytes)" if name == "content"
+        else f"{name} ({getattr(one, name)} -> {getattr(other, name)})"
+        for name in changed
+    )  # fmt: skip
+
+
+def layers_of(found: tuple[Difference, ...]) -> dict[tuple[int, str], list[Difference]]:
+    """Differences by layer and its command."""
+    grouped: dict[tuple[int, str], list[Difference]] = {}
+    for difference in found:
+        grouped.setdefault((difference.layer, difference.command), []).append(difference)
+    return grouped

@@ -1,0 +1,80 @@
+"""What an image's bytes are: by layer, by package, the largest files, bytes stored twice, and its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.buildspec.models import Budget
+from dlc.core.errors import ImageError
+from dlc.inspection.archive import Archive
+from dlc.inspection.facts import Facts, Step
+from dlc.inspection.layers import Hidden, resolve
+
+
+@dataclass(frozen=True)
+class Share:
+    """Something that takes bytes: a package (`debian libc6 2.36`) or a file (its path)."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class SizeReport:
+    """Sizes in bytes. `bytes` is what the engine stores unpacked, in blocks; files and packages count their content."""
+
+    ref: str
+    bytes: int
+    layers: tuple[Step, ...]
+    packages: tuple[Share, ...]  # largest first
+    files: tuple[Share, ...]  # largest first
+    hidden: tuple[Hidden, ...]  # largest first
+
+    @property
+    def hidden_bytes(self) -> int:
+        """Stored in a layer and written again or deleted by a higher one."""
+        return sum(item.bytes for item in self.hidden)
+
+
+def report(facts: Facts, archive: Archive) -> SizeReport:
+    """Everything that there is to say; who prints it chooses how much."""
+    seen, hidden = resolve(archive.layers)
+    packages = [Share(f"{package.kind} {package.name} {package.version}", package.bytes) for package in facts.packages]
+    files = [Share(f"/{path}", entry.size) for path, entry in seen.items() if entry.size]
+    return SizeReport(
+        ref=facts.ref,
+        bytes=facts.bytes,
+        layers=facts.steps,
+        packages=tuple(sorted(packages, key=lambda share: (-share.bytes, share.name))),
+        files=tuple(sorted(files, key=lambda share: (-share.bytes, share.name))),
+        hidden=tuple(sorted(hidden, key=lambda item: (-item.bytes, item.path))),
+    )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A package whose bytes differ; 0 where an image does not hold it."""
+
+    name: str
+    before: int
+    after: int
+
+
+def changes(before: Facts, after: Facts) -> tuple[Change, ...]:
+    """Packages that take other bytes than before, the largest change first."""
+    old, new = ({f"{p.kind} {p.name}": p.bytes for p in facts.packages} for facts in (before, after))
+    found = [Change(name, old.get(name, 0), new.get(name, 0)) for name in sorted({*old, *new})]
+    return tuple(
+        sorted((c for c in found if c.before != c.after), key=lambda change: -abs(change.after - change.before))
+    )
+
+
+def require_within(budget: Budget, size: int, ref: str, largest: Sequence[Share]) -> None:
+    """Raise ImageError when `size` bytes are over the image's budget."""
+    if size > budget.bytes:
+        top = ", ".join(f"{share.name} {share.bytes / 1e6:.0f} MB" for share in largest[:3])
+        raise ImageError(
+            f"{ref}: expected at most {budget.gigabytes} GB ({budget.why}), found {size / 1e9:.3f}\n  largest: {top}",
+            "remove what nobody needs (docker/scripts/*/prune.txt), or raise budget.gigabytes and say why",
+        )

@@ -1,0 +1,1 @@
+"""Resolves packages anew and writes the locks. May import core, debian, buildspec."""

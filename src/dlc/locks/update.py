@@ -1,0 +1,125 @@
+"""Newer versions of what the buildspec pins: the newest that every image can have together with all that it asks for.
+
+Proposed are the pins of pins.yml, and patch releases of the frameworks in the image files. A version that an image
+file writes itself, other than its framework's, was chosen for that image and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc.buildspec.compat import fulfils
+from dlc.buildspec.files import PINS, read_buildspec
+from dlc.buildspec.locked import versions
+from dlc.buildspec.models import Compat
+from dlc.buildspec.problems import Mark
+from dlc.buildspec.variant import Variant, normal_name
+from dlc.buildspec.versions import is_range, release
+from dlc.buildspec.yaml_marks import parse
+from dlc.core.checkout import SourceFile, Tree, text
+from dlc.core.errors import SpecError
+from dlc.locks import python as lock
+
+ATTEMPTS = 20  # builds of one release that are not the image's own
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A version that is written somewhere. `name` is normal."""
+
+    mark: Mark
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A newer version for a pin."""
+
+    pin: Pin
+    version: str
+
+
+def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ()) -> list[Proposal]:
+    """What is newer, in the order of the files; `only` are the packages that may change, all of them without one.
+
+    A pin that several images share gets what the most limited of them can have. Raises LockError where an image has
+    no solution.
+    """
+    compat = read_buildspec(tree).compat
+    allowed = {normal_name(name) for name in only}
+    found: dict[Pin, list[str]] = {}
+    for variant in variants:
+        movable = [pin for pin in pins_of(tree, variant) if not allowed or pin.name in allowed]
+        newest = newest_versions(variant, [pin.name for pin in movable], compat) if movable else {}
+        for pin in movable:
+            found.setdefault(pin, []).append(newest[pin.name])
+    least = [Proposal(pin, min(candidates, key=release)) for pin, candidates in found.items()]
+    newer = [proposal for proposal in least if release(proposal.version) > release(proposal.pin.version)]
+    return sorted(newer, key=lambda proposal: (proposal.pin.mark, proposal.pin.name))
+
+
+def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
+    """The versions of an image that may be renewed: its framework's own, and those that come from pins.yml."""
+    root, _ = parse(text(tree, PINS), PINS)
+    packages = root and root.at(("packages",))
+    shared = {normal_name(name): child for name, child in packages.children().items()} if packages else {}
+    own = variant.node.at(("packages", "framework", 0))
+    first = variant.framework_requirements[0]
+    pins = [Pin(own.mark, normal_name(first), first.partition("==")[2])] if own else []
+    asked = (*variant.settings.packages.framework[1:], *variant.settings.packages.training)
+    for name in (normal_name(requirement) for requirement in asked if "==" not in requirement):
+        pins.append(Pin(shared[name].mark, name, str(shared[name].value)))
+    return pins
+
+
+def newest_versions(variant: Variant, movable: Sequence[str], compat: Compat | None) -> dict[str, str]:
+    """Package -> version of one resolution in which these packages may be newer. Raises LockError."""
+    request = lock.request_of(variant)
+    asked = [loose(variant, requirement, movable) for requirement in (*request.framework, *request.training)]
+    limits = constraints(variant, compat, movable)
+    own = normal_name(request.framework[0])
+    build = request.framework[0].partition("+")[2]
+    for _ in range(ATTEMPTS):
+        found = versions(lock.resolve(request, asked, limits))
+        if found[own].partition("+")[2] == build:
+            break
+        # Another build of the framework, as torch 2.13.1 for CUDA where the image has 2.13.0+cpu.
+        limits = [*limits, f"{own}!={found[own]}"]
+    return found
+
+
+def loose(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
+    """A requirement as it is asked for: the framework within its series, what may move without a version."""
+    name, _, _ = requirement.partition("==")
+    if normal_name(name) not in movable:
+        return requirement
+    return f"{name}=={variant.header.version}.*" if requirement == variant.framework_requirements[0] else name
+
+
+def constraints(variant: Variant, compat: Compat | None, movable: Sequence[str]) -> list[str]:
+    """What compat.yml asks of the packages of this image, as far as it is a range of versions."""
+    asked = [rule.then.packages for rule in (compat.rules if compat else ()) if fulfils(variant, rule.when)]
+    return [
+        f"{name}{condition.replace(' ', '')}" for packages in asked for name, condition in packages.items()
+        if normal_name(name) in movable and is_range(condition)
+    ]  # fmt: skip
+
+
+def applied(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
+    """Path -> text of each file that the proposals change: the old version on its line becomes the new one."""
+    texts: dict[str, list[str]] = {}
+    for proposal in chosen:
+        mark, old = proposal.pin.mark, proposal.pin.version
+        lines = texts.setdefault(mark.file, text(tree, mark.file).splitlines(keepends=True))
+        before, after = lines[mark.line - 1][: mark.column - 1], lines[mark.line - 1][mark.column - 1 :]
+        if old not in after:
+            raise SpecError(f"{mark}: expected {old} on this line, found {after.strip()!r}", "change it by hand")
+        lines[mark.line - 1] = before + after.replace(old, proposal.version, 1)
+    return {path: "".join(lines) for path, lines in texts.items()}
+
+
+def with_texts(tree: Tree, texts: Mapping[str, str]) -> Tree:
+    """The tree with these files."""
+    return {**tree, **{path: SourceFile(content.encode()) for path, content in texts.items()}}

@@ -1,0 +1,1 @@
+"""What is to be built, as values. Pure. May import core, debian, buildspec."""

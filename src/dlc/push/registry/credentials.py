@@ -1,0 +1,95 @@
+"""Credentials for a registry, read where `docker login` keeps them: helpers, then the configuration file itself."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dlc.core.errors import RegistryError
+from dlc.core.process import run
+from dlc.push.registry.address import HUB
+
+HUB_ENTRY = "https://index.docker.io/v1/"
+TOKEN_USER = "<token>"  # noqa: S105 (a helper's user name for an identity token)
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A user and a secret, which no text of ours ever shows. With `identity` the secret is an OAuth2 refresh token."""
+
+    user: str
+    secret: str = field(repr=False)
+    identity: bool = False
+
+    @property
+    def basic(self) -> str:
+        """Value of the Authorization header."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
+
+
+def of_host(host: str, config: Path | None = None) -> Credentials | None:
+    """What the user logged in with at `host`, None where that never happened. Raises RegistryError.
+
+    `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
+    """
+    path = config or Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    content = _read(path)
+    entry = HUB_ENTRY if host == HUB else host
+    helper = (content.get("credHelpers") or {}).get(entry) or content.get("credsStore")
+    if helper and (found := _ask(helper, entry)):
+        return found
+    return _in_file(content.get("auths") or {}, entry, path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise RegistryError(f"{path}: expected JSON, found: {error}", "mend it, or docker logout and login") from None
+    return content if isinstance(content, dict) else {}
+
+
+def _ask(helper: str, entry: str) -> Credentials | None:
+    """What a credential helper has; its protocol: the entry's name in, JSON or a complaint out."""
+    done = run([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
+    if done.returncode:
+        if "not found" in done.stdout:
+            return None
+        # Not its output: nobody knows what a helper prints.
+        raise RegistryError(f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", "see to it")
+    found = json.loads(done.stdout)
+    return Credentials(found["Username"], found["Secret"], identity=found["Username"] == TOKEN_USER)
+
+
+def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
+    for name, value in auths.items():
+        if not isinstance(value, dict) or entry not in (name, _host_of(name)):
+            continue
+        if value.get("identitytoken"):
+            return Credentials(TOKEN_USER, value["identitytoken"], identity=True)
+        if value.get("auth"):
+            return _decoded(value["auth"], path, name)
+    return None
+
+
+def _host_of(name: str) -> str:
+    """Older clients wrote `https://registry.example/v1/`."""
+    return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
+
+
+def _decoded(auth: str, path: Path, name: str) -> Credentials:
+    try:
+        user, _, secret = base64.b64decode(auth, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise RegistryError(
+            f"{path}: auths: {name}: expected base64 of USER:SECRET, found other text", f"docker login {name}"
+        ) from None
+    return Credentials(user, secret)

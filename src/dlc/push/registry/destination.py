@@ -1,0 +1,56 @@
+"""Where `--to` leads: a registry the user is logged in at, or the AWS account's own, which gets its repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.push.registry import credentials
+from dlc.push.registry.address import Address, parse
+from dlc.push.registry.credentials import Credentials
+from dlc.push.registry.repository import Repository
+from dlc.push.registry.session import Session
+
+ECR = "ecr"
+ECR_PATH = "dlc"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A registry, the path below which repositories lie, and the user. `prepare` makes a repository that is missing."""
+
+    address: Address
+    credentials: Credentials | None
+    ca: Path | None
+    prepare: Callable[[str], None]
+
+    @property
+    def host(self) -> str:
+        """The registry's name, as references have it."""
+        return self.address.host
+
+    def name(self, framework: str) -> str:
+        """The repository of a framework's images: `team/pytorch`."""
+        return f"{self.address.path}/{framework}"
+
+    def reference(self, framework: str) -> str:
+        """The same with the registry: `registry.example/team/pytorch`."""
+        return f"{self.host}/{self.name(framework)}"
+
+    def repository(self, framework: str, say: Callable[[str], None]) -> Repository:
+        """A client for that repository, which is made where it has to be."""
+        name = self.name(framework)
+        self.prepare(name)
+        return Repository(Session(self.address.url, name, self.credentials, self.ca), name, say)
+
+
+def open_destination(to: str, ca: Path | None) -> Destination:
+    """Raises UsageError for what is no address, RegistryError without credentials that can be read."""
+    if to == ECR:
+        from dlc.push.registry import ecr  # boto3 takes a second to import, and need not be installed
+
+        host, known = ecr.login()
+        return Destination(Address(host, ECR_PATH), known, ca, ecr.ensure_repository)
+    address = parse(to)
+    return Destination(address, credentials.of_host(address.host), ca, lambda _: None)

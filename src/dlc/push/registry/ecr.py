@@ -1,0 +1,58 @@
+"""The AWS account's registry: credentials for it, and repositories, through boto3 with the user's own AWS set-up."""
+
+from __future__ import annotations
+
+import base64
+import urllib.parse
+from typing import Any
+
+from dlc.core.errors import RegistryError
+from dlc.push.registry.credentials import Credentials
+
+try:
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+except ImportError:
+    raise RegistryError(
+        "--to ecr: expected boto3 among Python's packages, found none", "pip install boto3, or 'dlc[ecr]'"
+    ) from None
+
+
+def login() -> tuple[str, Credentials]:
+    """Name of the account's registry in the configured region, and credentials that last half a day."""
+    [found] = _call("get_authorization_token")["authorizationData"]
+    user, _, secret = base64.b64decode(found["authorizationToken"]).decode().partition(":")
+    return urllib.parse.urlsplit(found["proxyEndpoint"]).netloc, Credentials(user, secret)
+
+
+def ensure_repository(name: str) -> None:
+    """Make the repository where it is missing: images scanned on push, tags that may move."""
+    try:
+        _call("describe_repositories", repositoryNames=[name])
+    except MissingRepositoryError:
+        _call(
+            "create_repository",
+            repositoryName=name,
+            imageScanningConfiguration={"scanOnPush": True},
+            imageTagMutability="MUTABLE",
+        )
+
+
+class MissingRepositoryError(RegistryError):
+    """The account has no repository of this name."""
+
+
+def _call(operation: str, **arguments: Any) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = getattr(boto3.client("ecr"), operation)(**arguments)
+        return answer
+    except ClientError as error:
+        kind = MissingRepositoryError if _code(error) == "RepositoryNotFoundException" else RegistryError
+        remedy = "the repository's name, or the permissions of this AWS user: aws sts get-caller-identity"
+        raise kind(f"ECR {operation}: {error}", remedy) from None
+    except BotoCoreError as error:
+        raise RegistryError(f"ECR {operation}: {error}", "aws configure: region and credentials") from None
+
+
+def _code(error: Any) -> str:
+    return str(error.response["Error"]["Code"])

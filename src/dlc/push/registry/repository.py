@@ -1,0 +1,111 @@
+"""What a repository of a registry holds: manifests, tags and blobs, each request tried again where that may help."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dlc.core.errors import RegistryError
+from dlc.push.registry.http_request import TransientError
+from dlc.push.registry.session import Session
+
+KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; within a minute a registry that is restarted is back
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest as bytes: its digest is theirs, whatever the registry calls it."""
+
+    data: bytes
+    kind: str  # media type
+
+    @property
+    def digest(self) -> str:
+        """`sha256:...` of the bytes."""
+        return digest_of(self.data)
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """The bytes, read."""
+        found: dict[str, Any] = json.loads(self.data)
+        return found
+
+
+class Repository:
+    """One repository. All methods raise RegistryError; `say` hears of every request that is tried again."""
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        say: Callable[[str], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        self.name = name
+        self._session = session
+        self._say = say
+        self._sleep = sleep
+
+    def manifest(self, reference: str) -> Manifest | None:
+        """The manifest of an image under a tag or a digest, None where there is none."""
+        headers = {"Accept": ", ".join(KINDS)}
+        answer = self._retry(
+            lambda: self._session.send("GET", self._path("manifests", reference), headers=headers, accept=(200, 404))
+        )
+        kind = answer.headers.get_content_type()
+        return Manifest(answer.body, kind) if answer.status == 200 and kind in KINDS else None
+
+    def put_manifest(self, reference: str, manifest: Manifest) -> None:
+        """Store a manifest by its digest, or make a tag mean it."""
+        headers = {"Content-Type": manifest.kind}
+        path = self._path("manifests", reference)
+        self._retry(lambda: self._session.send("PUT", path, body=manifest.data, headers=headers, accept=(201, 202)))
+
+    def blob(self, digest: str) -> bytes | None:
+        """A small blob, such as a configuration, as the registry serves it: not checked against its digest."""
+        answer = self._retry(lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, 404)))
+        return answer.body if answer.status == 200 else None
+
+    def size(self, digest: str) -> int | None:
+        """Bytes of a blob that the repository has, else None."""
+        answer = self._retry(lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, 404)))
+        return int(answer.headers.get("Content-Length", "-1")) if answer.status == 200 else None
+
+    def upload(self, path: Path, digest: str) -> None:
+        """Store a file as a blob. A try that broke begins anew: the registry may have forgotten the first half."""
+        self._retry(lambda: self._upload(path, digest))
+
+    def _upload(self, path: Path, digest: str) -> None:
+        opened = self._session.send("POST", self._path("blobs", "uploads/"), body=b"", accept=(202,))
+        location = opened.headers.get("Location")
+        if not location:
+            raise RegistryError(f"{self.name}: expected a Location for the upload, found none")
+        joint = "&" if urllib.parse.urlsplit(location).query else "?"
+        url = f"{location}{joint}{urllib.parse.urlencode({'digest': digest})}"
+        self._session.send("PUT", url, body=path, accept=(201, 202, 204))
+
+    def _path(self, kind: str, reference: str) -> str:
+        return f"/v2/{self.name}/{kind}/{reference}"
+
+    def _retry(self, operation: Callable[[], T]) -> T:
+        for delay in DELAYS:
+            try:
+                return operation()
+            except TransientError as error:
+                self._say(f"{error.message}; again in {delay:g} s")
+                self._sleep(delay)
+        return operation()
+
+
+def digest_of(data: bytes) -> str:
+    """`sha256:...`, as registries name content."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"

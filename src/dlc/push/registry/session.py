@@ -1,0 +1,92 @@
+"""Requests to one registry about one repository as one user, who is authenticated as the registry's challenge asks."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlc.core.errors import RegistryError
+from dlc.push.registry.address import is_loopback
+from dlc.push.registry.credentials import Credentials
+from dlc.push.registry.http_request import Answer, opener_for, refusal, request
+
+PARAMETER = re.compile(r'(\w+)="([^"]*)"')  # of a challenge
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+class Session:
+    """Credentials are sent to the registry itself and to the token service that it names, and nowhere else."""
+
+    def __init__(self, url: str, repository: str, credentials: Credentials | None = None, ca: Path | None = None):
+        self.url = url
+        self.host = urllib.parse.urlsplit(url).netloc
+        self._repository = repository
+        self._credentials = credentials
+        self._authorization = ""
+        self._opener = opener_for(self.host, ca)
+
+    def send(
+        self, method: str, path: str, *, body: bytes | Path | None = None, headers: Mapping[str, str] | None = None,
+        accept: tuple[int, ...] = (200,),
+    ) -> Answer:  # fmt: skip
+        """The answer to a request for `path` (or a whole URL, as uploads have it), whose status must be in `accept`.
+
+        Raises TransientError, and RegistryError for what will fail again.
+        """
+        url = urllib.parse.urljoin(self.url, path)
+        # The location of an upload can be another host's, signed by itself.
+        ours = urllib.parse.urlsplit(url)[:2] == urllib.parse.urlsplit(self.url)[:2]
+        answer = request(self._opener, method, url, body, headers, self._authorization if ours else "")
+        if answer.status == 401 and ours:
+            self._authorization = self._authorize(answer.headers.get_all("WWW-Authenticate") or [])
+            answer = request(self._opener, method, url, body, headers, self._authorization)
+        if answer.status in (401, 403):
+            raise self._unauthorized()
+        if answer.status not in accept:
+            raise refusal(method, url, answer)
+        return answer
+
+    def _authorize(self, challenges: list[str]) -> str:
+        """The header that satisfies one of the registry's challenges. Raises RegistryError where none can be met."""
+        for challenge in challenges:
+            scheme, _, rest = challenge.partition(" ")
+            if scheme.lower() == "bearer":
+                return f"Bearer {self._token(dict(PARAMETER.findall(rest)))}"
+            if scheme.lower() == "basic" and self._credentials and not self._credentials.identity:
+                return self._credentials.basic
+        raise self._unauthorized()
+
+    def _token(self, challenge: Mapping[str, str]) -> str:
+        """A token for pull and push, from the service that the registry names."""
+        realm = challenge.get("realm", "")
+        if not (realm.startswith("https://") or is_loopback(urllib.parse.urlsplit(realm).netloc)):
+            raise RegistryError(f"{self.host}: expected a token service with https, found {realm or 'none'}")
+        asked = {"service": challenge.get("service", ""), "scope": f"repository:{self._repository}:pull,push"}
+        known = self._credentials
+        if known and known.identity:
+            form = {**asked, "grant_type": "refresh_token", "refresh_token": known.secret, "client_id": "dlc"}
+            answer = request(self._opener, "POST", realm, urllib.parse.urlencode(form).encode(), FORM)
+        else:
+            basic = known.basic if known else ""
+            answer = request(self._opener, "GET", f"{realm}?{urllib.parse.urlencode(asked)}", authorization=basic)
+        if answer.status in (400, 401, 403):
+            raise self._unauthorized()
+        if answer.status != 200:
+            raise refusal("GET", realm, answer)
+        found = json.loads(answer.body)
+        return str(found.get("token") or found["access_token"])
+
+    def _unauthorized(self) -> RegistryError:
+        if self._credentials is None:
+            return RegistryError(
+                f"{self.host}: expected credentials for {self._repository}, found none in the docker configuration",
+                f"docker login {self.host}",
+            )
+        user = self._credentials.user
+        return RegistryError(
+            f"{self.host}: expected user {user} to be let push to {self._repository}, found it refused",
+            f"docker login {self.host}, as a user who may push there",
+        )

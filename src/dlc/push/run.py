@@ -1,0 +1,131 @@
+"""Pushes a built image: blobs, then the manifest by its digest, then a look at what is served, and last the tags."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from dlc.core.cache import cache_folder
+from dlc.core.errors import ImageError
+from dlc.engine.connection import Engine
+from dlc.plan.plan import Plan
+from dlc.push import layout as oci_layout
+from dlc.push.registry.repository import Manifest, Repository
+from dlc.push.tags import tags
+from dlc.push.verify import Inspected, MismatchError, require_same, verify
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One image to push: what `docker image inspect` says of it, and where it goes below the destination's path."""
+
+    id: str
+    ref: str
+    framework: str
+    tags: tuple[str, ...]
+    inspected: Inspected
+
+    @property
+    def created(self) -> int:
+        """Seconds since 1970."""
+        return int(datetime.fromisoformat(self.inspected["Created"]).timestamp())
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """An image in a registry. `uploaded` bytes went over the wire; 0 where all of it was there before."""
+
+    id: str
+    repository: str
+    digest: str  # of the manifest in the registry
+    tags: tuple[str, ...]
+    uploaded: int
+    seconds: float
+
+
+def orders(plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, str]) -> tuple[Order, ...]:
+    """What to push, given what the engine has under each reference: its `inspect` and its content key. Pure.
+
+    Raises ImageError for every image that is not there or was built from other sources.
+    """
+    stale = [d for d in plan.decisions(keys) if d.build and d.id in plan.selected]
+    if stale:
+        raise ImageError(
+            "\n".join(f"{d.id}: expected an image built from these sources, found: {d.why}" for d in stale),
+            f"dlc build {' '.join(d.id for d in stale)}",
+        )
+    found = []
+    for target in (plan.target(identifier) for identifier in plan.selected):
+        ref = target.tags[0]
+        labels = inspected[ref]["Config"]["Labels"]
+        found.append(Order(target.id, ref, labels["org.dlc.framework"], tags(ref, labels), inspected[ref]))
+    return tuple(found)
+
+
+def push(order: Order, repository: Repository, engine: Engine, compression: str, say: Say) -> Pushed:
+    """Push one image; a tag is only moved to what the registry was seen to serve. Raises RegistryError and others."""
+    start = time.monotonic()
+    uploaded = 0
+    manifest = _there_already(order, repository, compression)
+    if manifest is None:
+        with tempfile.TemporaryDirectory(prefix="dlc-push-") as folder:
+            log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-push.log"
+            layout = oci_layout.export(engine, order.ref, order.created, compression, Path(folder), log)
+            require_same(order.inspected, f"{order.ref} as exported", layout.manifest, layout.config())
+            uploaded = _upload(layout, repository, say)
+        manifest = verify(order.inspected, repository, layout.manifest.digest)
+    for tag in order.tags:
+        _move(repository, tag, manifest)
+    seconds = time.monotonic() - start
+    return Pushed(order.id, repository.name, manifest.digest, order.tags, uploaded, seconds)
+
+
+def _there_already(order: Order, repository: Repository, compression: str) -> Manifest | None:
+    """This very image under one of its tags, whole and compressed as asked for."""
+    for tag in order.tags:
+        found = repository.manifest(tag)
+        if found and all(layer["mediaType"].endswith(compression) for layer in found.content["layers"]):
+            with suppress(MismatchError):
+                return verify(order.inspected, repository, found.digest)
+    return None
+
+
+def _upload(layout: oci_layout.Layout, repository: Repository, say: Say) -> int:
+    """Send the blobs that the repository lacks, then the manifest by its digest; bytes sent."""
+    sent = 0
+    for digest, path in layout.blobs():
+        size = path.stat().st_size
+        if repository.size(digest) == size:
+            continue
+        start = time.monotonic()
+        repository.upload(path, digest)
+        say(f"{time.monotonic() - start:.1f} s  {size / 1e6:.1f} MB  {digest}")
+        sent += size
+    repository.put_manifest(layout.manifest.digest, layout.manifest)
+    return sent
+
+
+def _move(repository: Repository, tag: str, manifest: Manifest) -> None:
+    """Make a tag mean the manifest, and see that it does."""
+    if _digest(repository, tag) != manifest.digest:
+        repository.put_manifest(tag, manifest)
+        if (found := _digest(repository, tag)) != manifest.digest:
+            raise MismatchError(f"{repository.name}:{tag}", manifest.digest, found)
+
+
+def _digest(repository: Repository, tag: str) -> str:
+    found = repository.manifest(tag)
+    return found.digest if found else "no manifest"
+
+
+def refs_of(plan: Plan) -> Sequence[str]:
+    """Reference of each selected image."""
+    return [plan.target(identifier).tags[0] for identifier in plan.selected]

@@ -1,0 +1,45 @@
+"""The tags that a pushed image gets, from what the built image says of itself. Pure.
+
+`2.13.0-training-cpu-py311-bookworm` moves with every push; `-20261120` behind it is the day of the sources, and
+`-0123456789ab` the first digits of the content key: what was built from other sources has another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from dlc.core.errors import ImageError
+from dlc.engine.images import KEY_LABEL
+
+CREATED_LABEL = "org.opencontainers.image.created"
+KEY_DIGITS = 12
+LONGEST = 128  # characters of a tag, by the distribution specification
+
+
+def tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Content key first, then the day, then the one that moves: the order in which they are set.
+
+    `labels` are the image's. Raises ImageError when one is missing that dlc sets.
+    """
+    _framework, _series, job, device, python = _label(ref, labels, "org.dlc.id").split("-")
+    version = _label(ref, labels, "org.dlc.framework.version").partition("+")[0]  # `+cpu` is said by the device
+    system = _system(_label(ref, labels, "org.dlc.os"))
+    day = datetime.fromisoformat(_label(ref, labels, CREATED_LABEL)).strftime("%Y%m%d")
+    key = _label(ref, labels, KEY_LABEL)[:KEY_DIGITS]
+    stem = f"{version}-{job}-{device}-{python}-{system}"
+    stem = stem[: LONGEST - 1 - KEY_DIGITS].rstrip("-.")
+    return f"{stem}-{key}", f"{stem}-{day}", stem
+
+
+def _label(ref: str, labels: Mapping[str, str], name: str) -> str:
+    if not labels.get(name):
+        raise ImageError(f"{ref}: expected the label {name}, found none", "dlc build GLOB: dlc's own images have it")
+    return labels[name]
+
+
+def _system(text: str) -> str:
+    """`bookworm` for our own base, `ubuntu-24.04` for one that the user named as `registry.example/ubuntu:24.04`."""
+    name = text.partition("@")[0].rpartition("/")[2].lower()
+    return re.sub(r"[^a-z0-9._]+", "-", name.removeprefix("debian-")).strip("-.")

@@ -1,0 +1,70 @@
+"""Whether what a registry serves is the built image: the manifest, the configuration, and every layer's length."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dlc.core.errors import RegistryError
+from dlc.push.registry.repository import Manifest, Repository, digest_of
+
+Inspected = Mapping[str, Any]  # what `docker image inspect` says of the built image
+
+
+class MismatchError(RegistryError):
+    """A registry serves something else than the built image."""
+
+    def __init__(self, where: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{where}: expected {expected}, found {found}",
+            "no tag was moved to it; see the registry's storage, or push to another repository",
+        )
+
+
+def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifest:
+    """The manifest that the repository serves under `digest`, after all of it was found to be the built image.
+
+    Raises MismatchError for other bytes, another configuration, and layers that are missing or of another length.
+    """
+    manifest = repository.manifest(digest)
+    if manifest is None or manifest.digest != digest:
+        raise MismatchError(f"{repository.name}@{digest}", digest, manifest.digest if manifest else "no manifest")
+    content = manifest.content
+    name = content["config"]["digest"]
+    config = repository.blob(name)
+    if config is None or digest_of(config) != name:
+        raise MismatchError(f"{repository.name}: configuration", name, digest_of(config) if config else "none")
+    require_same(inspected, f"{repository.name}@{digest}", manifest, config)
+    for layer in content["layers"]:
+        size = repository.size(layer["digest"])
+        if size != layer["size"]:
+            found = "none" if size is None else f"{size} bytes"
+            raise MismatchError(f"{repository.name}: layer {layer['digest']}", f"{layer['size']} bytes", found)
+    return manifest
+
+
+def require_same(inspected: Inspected, where: str, manifest: Manifest, config: bytes) -> None:
+    """Raise MismatchError where a manifest with this configuration is not the built image."""
+    content = json.loads(config)
+    layers, diff_ids = len(manifest.content["layers"]), len(content["rootfs"]["diff_ids"])
+    if layers != diff_ids:
+        raise MismatchError(where, f"a layer for each of {diff_ids} diff ids", str(layers))
+    if what := difference(inspected, content):
+        raise MismatchError(where, "the built image", f"one that differs in {what}")
+
+
+def difference(inspected: Inspected, config: Mapping[str, Any]) -> str:
+    """In what a configuration is not that of the image that `docker image inspect` describes; empty if in nothing.
+
+    The diff ids are the digests of the uncompressed layers: equal lists, equal content whatever the compression.
+    """
+    if config["rootfs"]["diff_ids"] != inspected["RootFS"]["Layers"]:
+        return "its layers (diff ids)"
+    if config.get("created") != inspected["Created"]:
+        return f"its date, {config.get('created')} for {inspected['Created']}"
+    built, found = inspected["Config"], config.get("config", {})
+    for name in ("Env", "Entrypoint", "Cmd", "WorkingDir", "User", "Labels"):
+        if (built.get(name) or None) != (found.get(name) or None):
+            return f"its {name}"
+    return ""

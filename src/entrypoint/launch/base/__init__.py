@@ -1,0 +1,1 @@
+"""Values and errors that every room uses. Imports no other room."""

@@ -1,0 +1,73 @@
+"""The launcher's own switches: every DLC_* variable it reads, what it means and, for durations, what it comes to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from launch.base.errors import CONFIG, LaunchError, shown
+
+
+class Switch(NamedTuple):
+    """A variable that the user may set, by the platform's Environment or `docker run -e`."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+SWITCHES = (
+    Switch("DLC_HOSTS", "", "the job's hosts, comma-separated; comes before resourceconfig.json, Slurm, Kubernetes"),
+    Switch("DLC_RANK", "", "which of DLC_HOSTS this host is, from 0"),
+    Switch("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions); makes them one cluster"),
+    Switch("DLC_SERVICE", "JOBSET_NAME", "the headless service that Kubernetes pods resolve under"),
+    Switch("DLC_NETWORK_INTERFACE", "default route", "interface for NCCL, gloo and MPI where no platform names one"),
+    Switch("DLC_NUM_CPUS", "detected", "CPUs of this host"),
+    Switch("DLC_NUM_GPUS", "detected", "GPUs of this host"),
+    Switch("DLC_NUM_NEURONS", "detected", "Neuron cores of this host"),
+    Switch("DLC_EFA", "detected", "1: this host has EFA that reads remote memory, 0: it has none"),
+    Switch("DLC_STRATEGY", "from the job", "the strategy's name, whatever the hyperparameters ask for"),
+    Switch(
+        "DLC_ARGV_DIALECT", "toolkit", "`sdk3`: hyperparameters as arguments the way the drivers of SDK 3.x pass them"
+    ),
+    Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun with elastic rendezvous"),
+    Switch("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),
+    Switch("DLC_TF_CHIEF", "master", "`chief`: TensorFlow 2's name for the first task of a parameter server job"),
+    Switch("DLC_STOP_GRACE", "100", "seconds between a SIGTERM passed on and SIGKILL; 8 for a plain `docker stop`"),
+    Switch("DLC_END_GRACE", "10", "the same for what is left after the end or a failure of the job"),
+    Switch(
+        "DLC_HANG_TIMEOUT", "0", "seconds without output and CPU use after which the job ends with all stacks; 0: never"
+    ),
+    Switch("DLC_PREFLIGHT", "", "`warn`: start although the hosts do not fit together"),
+    Switch("DLC_CONTENT_KEY", "set in the image", "content key of the image, compared between the hosts"),
+    Switch("DLC_PEER_TIMEOUT", "900", "seconds to wait for the job's other hosts"),
+    Switch("DLC_HEARTBEAT_TIMEOUT", "60", "seconds of silence after which another host counts as vanished"),
+    Switch("DLC_GROUP_PORT", "7790", "port of the leader at which hosts tell each other how the job ends"),
+    Switch(
+        "DLC_JOB_TOKEN", "from the job's ARN", "secret that the hosts of one job prove themselves to each other with"
+    ),
+    Switch("DLC_VENV", "/opt/venv", "the virtual environment that the user's code runs in"),
+    Switch("DLC_RUN_DIR", "/run/dlc", "folder for private files of a running job"),
+    Switch("DLC_DEBUG", "", "1: a traceback where the launcher itself fails"),
+)
+
+
+def seconds(environ: Mapping[str, str], name: str, default: float) -> float:
+    """A duration. Raises LaunchError unless it is a number that is not negative."""
+    text = environ.get(name)
+    if not text:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
+        raise LaunchError(CONFIG, "a duration", where=name, expected="a number of seconds", found=shown(text))
+    return float(text)
+
+
+def port(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A TCP port. Raises LaunchError for anything else."""
+    text = environ.get(name)
+    if not text:
+        return default
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
+        raise LaunchError(CONFIG, "a port", where=name, expected="a number from 1 to 65535", found=shown(text))
+    return int(text)

@@ -1,0 +1,1 @@
+"""Which hosts and devices the job has. May import base."""

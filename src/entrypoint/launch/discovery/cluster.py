@@ -1,0 +1,121 @@
+"""The hosts of a job as one value, and the registry of the ways to find out about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from launch.base.errors import DATA, LaunchError, shown
+from launch.base.paths import Paths
+
+DEFAULT_GROUP = "homogeneousCluster"  # the platform's own name for the only group of an ordinary job
+DEFAULT_INTERFACE = "eth0"
+LOCAL_INSTANCE = "local"
+
+# In this order; each module has `discover(environ, paths) -> Cluster | None`, None meaning "not mine".
+DISCOVERERS = {
+    "DLC_HOSTS": "launch.discovery.dlc_hosts",
+    "resourceconfig.json": "launch.discovery.resourceconfig",
+    "Slurm": "launch.discovery.slurm",
+    "Kubernetes": "launch.discovery.kubernetes",
+    "single host": "launch.discovery.single",
+}
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")
+_INTERFACE = re.compile(r"[^\s/\0,-][^\s/\0,]{0,63}")
+
+
+class Group(NamedTuple):
+    """Hosts of one instance type, in the order in which the platform lists them (which need not be sorted)."""
+
+    name: str
+    instance_type: str
+    hosts: tuple[str, ...]
+
+
+class Cluster(NamedTuple):
+    """Every host of the job, which of them this one is, and how they are grouped."""
+
+    source: str  # the discoverer's name
+    hosts: tuple[str, ...]
+    current_host: str
+    groups: tuple[Group, ...] = ()  # empty in local mode; the platform may list one name more than once
+    current_group: str = DEFAULT_GROUP
+    instance_type: str = LOCAL_INSTANCE
+    network_interface: str = DEFAULT_INTERFACE
+    resource_config: Mapping[str, Any] = {}  # as read, or in the same shape, for SM_RESOURCE_CONFIG
+
+    @property
+    def is_heterogeneous(self) -> bool:
+        """As the platform's toolkit counts: more than one group listed."""
+        return len(self.groups) > 1
+
+    @property
+    def current_group_hosts(self) -> tuple[str, ...]:
+        """The hosts of the first group with the current group's name, () where no group has it."""
+        return next((group.hosts for group in self.groups if group.name == self.current_group), ())
+
+    def hosts_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The hosts of the named groups, in file order; all hosts where the job has no groups at all."""
+        if not self.groups:
+            return self.hosts
+        return tuple(host for group in self.groups if group.name in names for host in group.hosts)
+
+
+def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
+    """The cluster, from the first discoverer that knows it. Raises LaunchError where what it reads is malformed."""
+    for module in DISCOVERERS.values():
+        cluster: Cluster | None = import_module(module).discover(environ, paths)
+        if cluster is not None:
+            return cluster
+    raise AssertionError("the last discoverer always answers")
+
+
+def plain(source: str, hosts: Sequence[str], current_host: str, where: str, interface: str = "") -> Cluster:
+    """A cluster without instance groups, from hosts that did not come from resourceconfig.json."""
+    interface = interface or _interface_of_default_route()
+    config = {"current_host": current_host, "hosts": list(hosts), "network_interface_name": interface}
+    check_hosts(where, "hosts", hosts)
+    check_member(where, "current host", current_host, hosts)
+    check_interface(where, interface)
+    return Cluster(source, tuple(hosts), current_host, network_interface=interface, resource_config=config)
+
+
+def _interface_of_default_route() -> str:
+    """Where nobody names an interface: the one that leads out of this machine, loopback where none does."""
+    try:
+        with open("/proc/net/route", encoding="ascii", errors="replace") as file:
+            routes = [line.split() for line in file][1:]
+    except OSError:
+        return DEFAULT_INTERFACE
+    return next((route[0] for route in routes if len(route) > 1 and route[1] == "00000000"), "lo")
+
+
+def check_hosts(where: str, key: str, hosts: object) -> tuple[str, ...]:
+    """`hosts` as a tuple. Raises LaunchError unless it lists at least one host, each once, each a host name."""
+    if not isinstance(hosts, (list, tuple)) or not hosts:
+        raise LaunchError(DATA, key, where=where, expected="a list of at least one host name", found=shown(hosts))
+    for host in hosts:
+        if not isinstance(host, str) or not _HOST_NAME.fullmatch(host):
+            raise LaunchError(DATA, key, where=where, expected="host names or addresses", found=shown(host))
+    if len(set(hosts)) != len(hosts):
+        twice = next(host for host in hosts if hosts.count(host) > 1)
+        raise LaunchError(DATA, key, where=where, expected="each host once", found=f"{shown(twice)} twice")
+    return tuple(hosts)
+
+
+def check_member(where: str, key: str, host: str, hosts: Sequence[str]) -> None:
+    """Raise LaunchError unless `host` is one of `hosts`."""
+    if host not in hosts:
+        raise LaunchError(DATA, key, where=where, expected=f"one of {shown(list(hosts))}", found=shown(host))
+
+
+def check_interface(where: str, name: object) -> str:
+    """`name` as a network interface's name, which must not be taken for an option or a list."""
+    if not isinstance(name, str) or not _INTERFACE.fullmatch(name):
+        raise LaunchError(
+            DATA, "network_interface_name", where=where, expected="the name of an interface", found=shown(name)
+        )
+    return name

@@ -1,0 +1,64 @@
+"""The cluster of a Kubernetes Indexed Job, or of a JobSet's replicated job, behind a headless service.
+
+Kubernetes tells a pod its index and its host name, but not how many pods there are: DLC_NUM_HOSTS says so. The pods of
+an Indexed Job are called <job>-<index>, those of a JobSet <jobset>-<replicated job>-<job index>-<index>.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.paths import Paths
+from launch.discovery.cluster import Cluster, plain
+
+MOST_HOSTS = 100_000  # Kubernetes' own limit for an Indexed Job
+
+
+def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
+    """The pods of the job; None outside of one, and where DLC_NUM_HOSTS is not set: such pods are jobs of their own.
+
+    Raises LaunchError: a number that is none, a host name that does not end with the index.
+    """
+    if "JOB_COMPLETION_INDEX" not in environ or "DLC_NUM_HOSTS" not in environ:
+        return None
+    pods = _number(environ, "DLC_NUM_HOSTS", 1, MOST_HOSTS)
+    index = _number(environ, "JOB_COMPLETION_INDEX", 0, pods - 1)
+    host = environ.get("HOSTNAME", "").partition(".")[0]
+    if not host.endswith(f"-{index}"):
+        raise LaunchError(
+            CONFIG,
+            "the pod's host name",
+            where="HOSTNAME",
+            expected=f"a name that ends with -{index}",
+            found=shown(host),
+        )
+    hosts, current = _names(environ, host[: -len(f"-{index}")], pods, index)
+    service = environ.get("DLC_SERVICE") or environ.get("JOBSET_NAME") or ""
+    domain = f".{service}" if service else ""
+    interface = environ.get("DLC_NETWORK_INTERFACE", "")
+    return plain("Kubernetes", [name + domain for name in hosts], current + domain, "JOB_COMPLETION_INDEX", interface)
+
+
+def _names(environ: Mapping[str, str], job: str, pods: int, index: int) -> tuple[list[str], str]:
+    """(every pod's host name, this one's). Of a JobSet the replicas of the job count as one cluster."""
+    if "REPLICATED_JOB_REPLICAS" not in environ:
+        return [f"{job}-{pod}" for pod in range(pods)], f"{job}-{index}"
+    replicas = _number(environ, "REPLICATED_JOB_REPLICAS", 1, MOST_HOSTS // pods)
+    replica = _number(environ, "JOB_INDEX", 0, replicas - 1)
+    if not job.endswith(f"-{replica}"):
+        raise LaunchError(
+            CONFIG, "the job's name", where="HOSTNAME", expected=f"a name that ends with -{replica}", found=shown(job)
+        )
+    family = job[: -len(f"-{replica}")]
+    names = [f"{family}-{number}-{pod}" for number in range(replicas) for pod in range(pods)]
+    return names, f"{job}-{index}"
+
+
+def _number(environ: Mapping[str, str], name: str, least: int, most: int) -> int:
+    text = environ.get(name, "")
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= most:
+        raise LaunchError(CONFIG, name, where="environment", expected=f"a number from {least} to {most}",
+                          found=shown(text))  # fmt: skip
+    return int(text)

@@ -1,0 +1,1 @@
+"""The hosts of one job: they meet, and end together. May import every room."""

@@ -1,0 +1,123 @@
+"""Whether the job's hosts fit together: the same image, view of the world and devices; and the traps of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+
+from launch.base.errors import CONFIG, LaunchError
+from launch.group import traps
+from launch.group.traps import Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from launch.plan.interpretation import Request
+
+PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
+CONTENT_KEY = "DLC_CONTENT_KEY"  # the image's, in its environment
+WARN_ONLY = "warn"  # DLC_PREFLIGHT
+ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "single")  # strategies that do not count devices
+
+
+def facts(request: Request) -> dict[str, Any]:
+    """What the other hosts are to know of this one: JSON, small."""
+    cluster = request.cluster
+    strategy = request.strategy.strategy if request.strategy else ""
+    counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
+    return {
+        "image": request.environ.get(CONTENT_KEY, ""),
+        "hosts": _digest(list(cluster.hosts)),
+        "groups": _digest([[group.name, group.instance_type, list(group.hosts)] for group in cluster.groups]),
+        "strategy": strategy,
+        "distributed over": _digest(list(request.hosts)),
+        "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
+        "efa": request.devices.efa if counts_devices else None,
+        "traps": [str(finding) for finding in traps.find(request.devices, cluster, request.environ)],
+    }
+
+
+def compare(known: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """What does not fit together between the hosts, from the facts of each (host -> facts): the same list on each."""
+    distributed = {host: facts for host, facts in known.items() if facts["processes"]}
+    checks = (
+        (known, "image", "the hosts run different images", "use one image, by digest, for every host of the job"),
+        (known, "hosts", "the hosts were given different lists of hosts", "give each the same resourceconfig.json"),
+        (known, "groups", "the hosts were given different instance groups", "give each the same resourceconfig.json"),
+        (known, "strategy", "the hosts chose different strategies", "give each the same hyperparameters.json"),
+        (
+            known,
+            "distributed over",
+            "the hosts see different distributed groups",
+            "give each the same sagemaker_distribution_instance_groups",
+        ),
+        (
+            distributed,
+            "processes",
+            "the hosts would run different numbers of processes",
+            "use one instance type per distributed group, or set the processes per host (DLC_NUM_GPUS for a test)",
+        ),
+        (
+            distributed,
+            "efa",
+            "some hosts have EFA and some have not",
+            "use one instance type, or set DLC_EFA=0 on all to do without",
+        ),
+    )
+    found = [_difference(hosts, key, what, remedy) for hosts, key, what, remedy in checks]
+    return [finding for finding in found if finding]
+
+
+def check(request: Request, known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Say what was found; raise LaunchError (CONFIG) for the first thing with which the job cannot work.
+
+    With DLC_PREFLIGHT=warn nothing is an error.
+    """
+    findings = [*compare(known), *(Finding(text, "") for text in known[request.cluster.current_host]["traps"])]
+    fatal = [finding for finding in findings if finding.is_error]
+    if fatal and request.environ.get("DLC_PREFLIGHT") != WARN_ONLY:
+        first = fatal[0]
+        raise LaunchError(CONFIG, first.what, where="preflight", remedy=f"{first.remedy} (DLC_PREFLIGHT=warn goes on)")
+    _say("preflight", (str(finding).rstrip("; ") for finding in findings))
+
+
+def report(known: Mapping[str, Mapping[str, Any]], seconds: float) -> tuple[str, bool]:
+    """The text of `--preflight`, which took `seconds`, and whether the job could start: all differences and traps."""
+    differences = compare(known)
+    lines = [f"preflight: {len(known)} host(s) answered in {seconds:.2f} s"]
+    lines += [f"error: {finding}" for finding in differences]
+    for text in sorted({text for facts in known.values() for text in facts["traps"]}):
+        hosts = [host for host, facts in known.items() if text in facts["traps"]]
+        lines.append(f"warning: {_hosts(hosts, len(known))}: {text}")
+    if len(lines) == 1:
+        lines.append("all is well")
+    return "\n".join(lines), not any(finding.is_error for finding in differences)
+
+
+def _difference(known: Mapping[str, Mapping[str, Any]], key: str, what: str, remedy: str) -> Finding | None:
+    """A finding that tells who has which value, unless all have the same."""
+    holders: dict[str, list[str]] = {}
+    for host in sorted(known):
+        holders.setdefault(str(known[host][key])[:12], []).append(host)
+    if len(holders) < 2:
+        return None
+    shown = ", ".join(f"{value or 'none'} on {_hosts(hosts, len(known))}" for value, hosts in holders.items())
+    return Finding(f"{what}: {shown}", remedy, is_error=True)
+
+
+def _hosts(hosts: list[str], total: int) -> str:
+    if len(hosts) == total and total > 1:
+        return "every host"
+    return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
+
+
+def _digest(value: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(value).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def _say(source: str, lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"dlc: {source}: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,144 @@
+"""Traps of this host that let a job start and then fail or crawl, each with its remedy: /dev/shm, devices, limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from launch.discovery.cluster import Cluster
+    from launch.discovery.devices import Devices
+
+SMALL_SHM = 1 << 30  # bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
+SMALL_NOFILE = 4096  # descriptors; every pair of ranks and every data-loading worker takes some
+AMAZON_VENDOR = "0x1d0f"
+PLUGIN = "libnccl-net.so"  # what NCCL loads where NCCL_NET_PLUGIN names nothing else
+MORE_SHM = "start the container with --shm-size=8g or --ipc=host"
+
+
+class Finding(NamedTuple):
+    """Something that is wrong, or will be."""
+
+    what: str
+    remedy: str
+    is_error: bool = False  # the job cannot work with it; otherwise it may
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}"
+
+
+def find(devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/") -> list[Finding]:
+    """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries."""
+    multi_host = len(cluster.hosts) > 1
+    found = [
+        _shared_memory(root),
+        _rdma_without_nodes(root),
+        _locked_memory(devices),
+        _efa_without_plugin(root, devices, environ) if multi_host else None,
+        _gpu_without_nodes(root, devices),
+        _open_files(),
+        _interface(cluster, devices) if multi_host else None,
+    ]
+    return [finding for finding in found if finding]
+
+
+def _shared_memory(root: str) -> Finding | None:
+    try:
+        space = os.statvfs(os.path.join(root, "dev/shm"))
+    except OSError:
+        return Finding("there is no shared memory (/dev/shm)", MORE_SHM)
+    size = space.f_frsize * space.f_blocks
+    if size >= SMALL_SHM:
+        return None
+    return Finding(
+        f"shared memory (/dev/shm) is {size >> 20} MiB: data-loading workers and NCCL fail when it is full",
+        MORE_SHM,
+    )
+
+
+def _rdma_without_nodes(root: str) -> Finding | None:
+    adapters = _names(root, "sys/class/infiniband")
+    if not adapters or _names(root, "dev/infiniband"):
+        return None
+    vendors = [_text(root, f"sys/class/infiniband/{name}/device/vendor") for name in adapters]
+    kind = "EFA" if AMAZON_VENDOR in vendors else "RDMA"
+    return Finding(
+        f"{kind} adapter {', '.join(adapters)} is on this machine, but the container has no /dev/infiniband: "
+        "NCCL will use TCP",
+        "start the container with --device=/dev/infiniband (and --ulimit memlock=-1)",
+    )
+
+
+def _locked_memory(devices: Devices) -> Finding | None:
+    if not (devices.efa or devices.infiniband):
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    return Finding(
+        f"at most {limit >> 10} KiB of memory can be locked: registering buffers with the RDMA adapter will fail",
+        "start the container with --ulimit memlock=-1",
+    )
+
+
+def _efa_without_plugin(root: str, devices: Devices, environ: Mapping[str, str]) -> Finding | None:
+    """NCCL looks where the loader does, says nothing when it finds no plug-in, and is slower by a factor."""
+    if not (devices.efa and devices.num_gpus) or environ.get("NCCL_NET_PLUGIN"):
+        return None
+    own = ("/usr/local/lib", f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib")
+    folders = (*environ.get("LD_LIBRARY_PATH", "").split(":"), *own)
+    if any(os.path.exists(os.path.join(root, folder.lstrip("/"), PLUGIN)) for folder in folders if folder):
+        return None
+    return Finding(
+        f"this machine has EFA, but the image has no plug-in of NCCL for it ({PLUGIN}): NCCL will use TCP",
+        "build the image with efa.source=installer or efa.source=source",
+    )
+
+
+def _gpu_without_nodes(root: str, devices: Devices) -> Finding | None:
+    gpus = _names(root, "proc/driver/nvidia/gpus")
+    if not gpus or devices.num_gpus or any(name.startswith("nvidia") for name in _names(root, "dev")):
+        return None
+    return Finding(
+        f"this machine has {len(gpus)} NVIDIA GPU(s), but the container was given none: training will use the CPU",
+        "start the container with --gpus all",
+    )
+
+
+def _open_files() -> Finding | None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY or limit >= SMALL_NOFILE:
+        return None
+    return Finding(
+        f"a process can open {limit} files: many ranks and data-loading workers need more",
+        "start the container with --ulimit nofile=65536",
+    )
+
+
+def _interface(cluster: Cluster, devices: Devices) -> Finding | None:
+    name = cluster.network_interface
+    if not devices.interfaces or name in devices.interfaces:
+        return None
+    return Finding(
+        f"there is no network interface {name}; there are {', '.join(devices.interfaces)}",
+        "correct network_interface_name in resourceconfig.json, or set DLC_NETWORK_INTERFACE or NCCL_SOCKET_IFNAME",
+    )
+
+
+def _names(root: str, folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(os.path.join(root, folder)))
+    except OSError:
+        return []
+
+
+def _text(root: str, path: str) -> str:
+    try:
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

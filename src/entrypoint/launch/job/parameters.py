@@ -1,0 +1,161 @@
+"""What is to be run: hyperparameters, channels and the platform's own parameters, read from the config files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from launch.base.config_files import is_passable, read_object, require_text
+from launch.base.errors import CONFIG, DATA, LaunchError, shown
+from launch.base.paths import Paths
+from launch.job.arguments import DIALECTS, SDK3, TOOLKIT, sdk3_arguments, toolkit_arguments
+
+PLATFORM_PREFIX = "sagemaker_"
+# Consumed by the platform's toolkit: neither arguments of the script nor "framework parameters".
+CONSUMED = (
+    "sagemaker_program",
+    "sagemaker_submit_directory",
+    "sagemaker_enable_cloudwatch_metrics",
+    "sagemaker_region",
+    "sagemaker_container_log_level",
+    "sagemaker_job_name",
+    "default_user_module_name",
+    "_tuning_objective_metric",
+    "sagemaker_s3_output",
+)
+DEFAULT_LOG_LEVEL = 20  # logging.INFO
+
+
+class Job(NamedTuple):
+    """The request, parsed but not yet matched with hosts, devices or files."""
+
+    program: str  # "" where nobody named one
+    hyperparameters: Mapping[str, Any]  # the user's own, values parsed as JSON
+    parameters: Mapping[str, Any]  # the platform's: every key that is no argument of the script
+    arguments: tuple[str, ...]
+    input_data_config: Mapping[str, Any]
+    dialect: str
+    hyperparameters_file: str  # for messages
+    job_name: str = ""
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return tuple(sorted(self.input_data_config))
+
+    @property
+    def framework_parameters(self) -> dict[str, Any]:
+        """The platform's parameters that its toolkit does not consume itself (SM_FRAMEWORK_PARAMS)."""
+        return {key: value for key, value in self.parameters.items() if key not in CONSUMED}
+
+    def flag(self, name: str) -> bool:
+        """A parameter that is true or false, false where it is absent. Raises LaunchError for anything else."""
+        value = self.parameters.get(name, False)
+        text = value.strip().lower() if isinstance(value, str) else value
+        if text in (True, "true", "1"):
+            return True
+        if text in (False, "false", "0", "", None):
+            return False
+        raise LaunchError(CONFIG, name, where=self.hyperparameters_file, expected="true or false", found=shown(value))
+
+    def number(self, name: str) -> int | None:
+        """A parameter that is a positive number, None where it is absent. Raises LaunchError for anything else."""
+        value = self.parameters.get(name)
+        if value is None or value == "":
+            return None
+        if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**9:
+            raise LaunchError(
+                CONFIG, name, where=self.hyperparameters_file, expected="a positive number", found=shown(value)
+            )
+        return value
+
+    def text(self, name: str) -> str:
+        """A parameter that is a text, "" where it is absent. Raises LaunchError for anything else."""
+        value = self.parameters.get(name)
+        return "" if value is None else require_text(self.hyperparameters_file, name, value)
+
+
+def read(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) -> Job:
+    """The job in hyperparameters.json and inputdataconfig.json; absent files are empty ones.
+
+    `extra` arguments of the command line follow those that the hyperparameters make.
+
+    Raises LaunchError: a malformed file, a value that no argument can carry, an unknown DLC_ARGV_DIALECT.
+    """
+    path = f"{paths.config}/hyperparameters.json"
+    everything = {key: _typed(path, key, value) for key, value in (read_object(path) or {}).items()}
+    parameters = {key: value for key, value in everything.items() if key.startswith(PLATFORM_PREFIX) or key in CONSUMED}
+    own = {key: value for key, value in everything.items() if key not in parameters}
+    job_name = environ.get("TRAINING_JOB_NAME", "")
+    _separate_model_dir_of_tuning(own, parameters, job_name)
+    dialect = _dialect(environ)
+    arguments = toolkit_arguments(own) if dialect == TOOLKIT else sdk3_arguments(everything)
+    return Job(
+        program=_program(environ, path, parameters),
+        hyperparameters=own,
+        parameters=parameters,
+        arguments=(*arguments, *extra),
+        input_data_config=_channels(f"{paths.config}/inputdataconfig.json"),
+        dialect=dialect,
+        hyperparameters_file=path,
+        job_name=job_name,
+    )
+
+
+def _typed(path: str, key: str, value: Any) -> Any:
+    """A hyperparameter's value: JSON where the text is JSON, else the text (contract, section 2.2)."""
+    require_text(path, "a key", key)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            require_text(path, key, value)
+            return value
+    try:
+        passable = is_passable(json.dumps(value, ensure_ascii=False))
+        passable = passable and "\0" not in str(value) and "\\u0000" not in json.dumps(value)
+    except (ValueError, RecursionError):
+        passable = False
+    if not passable:
+        raise LaunchError(
+            DATA, key, where=path, expected="a value that an argument can carry (no NUL, UTF-8)", found=shown(value)
+        )
+    return value
+
+
+def _separate_model_dir_of_tuning(own: dict[str, Any], parameters: Mapping[str, Any], job_name: str) -> None:
+    # The jobs of one tuning share model_dir; as the TensorFlow toolkit does, each gets a folder of its own in S3.
+    model_dir = own.get("model_dir")
+    in_s3 = isinstance(model_dir, str) and model_dir.startswith("s3://")
+    if in_s3 and job_name and "_tuning_objective_metric" in parameters:
+        own["model_dir"] = f"{str(model_dir).rstrip('/')}/{job_name}/model"
+
+
+def _program(environ: Mapping[str, str], path: str, parameters: Mapping[str, Any]) -> str:
+    if environ.get("SAGEMAKER_PROGRAM"):
+        return environ["SAGEMAKER_PROGRAM"]
+    value = parameters.get("sagemaker_program")
+    return "" if value is None else require_text(path, "sagemaker_program", value)
+
+
+def _dialect(environ: Mapping[str, str]) -> str:
+    dialect = environ.get("DLC_ARGV_DIALECT", TOOLKIT)
+    if dialect not in DIALECTS:
+        raise LaunchError(
+            CONFIG, "unknown dialect", where="DLC_ARGV_DIALECT", expected=f"{TOOLKIT} or {SDK3}", found=shown(dialect)
+        )
+    return dialect
+
+
+def _channels(path: str) -> dict[str, Any]:
+    channels = read_object(path) or {}
+    for name, config in channels.items():
+        require_text(path, "a channel's name", name)
+        if not name or "/" in name or name in (".", ".."):
+            raise LaunchError(DATA, "a channel's name", where=path, expected="a folder's name", found=shown(name))
+        if not isinstance(config, dict):
+            raise LaunchError(DATA, name, where=path, expected="an object", found=shown(config))
+    return channels

@@ -1,0 +1,80 @@
+"""Unpacks a source archive: nothing lands outside its folder, and only files, folders and links land in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+
+from launch.base.errors import CANNOT_CREATE, DATA, LaunchError
+
+
+def unpack(archive: str, folder: str) -> tuple[str, ...]:
+    """Unpack a tar file of any compression; the warnings: a line per member that was renamed or left out.
+
+    Names are made relative (`/a`, `../a` become `a`); devices, pipes and links that lead out of the folder are left
+    out, as the platform's toolkit does. Raises LaunchError: no tar file, broken, no room.
+    """
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            return tuple(warning for member in tar for warning in _member(tar, member, os.path.realpath(folder)))
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise LaunchError(DATA, "not unpacked", where=archive, expected="a tar file", found=str(error)) from error
+    except OSError as error:
+        # gzip and lzma raise OSError without an errno for broken data
+        exit_code, found = (CANNOT_CREATE, os.strerror(error.errno)) if error.errno else (DATA, str(error))
+        raise LaunchError(
+            exit_code, "not unpacked", where=archive, expected=f"a tar file, and room in {folder}", found=found
+        ) from error
+
+
+def safe_name(name: str) -> str:
+    """A member's name without anything that could lead out of the folder; "" where nothing is left."""
+    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+
+
+def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Iterator[str]:
+    name = safe_name(member.name)
+    if not name:
+        return
+    if ".." in member.name.split("/") or member.name.startswith("/"):
+        yield f"{member.name!r} would have left the code directory; unpacked as {name!r}"
+    target = f"{folder}/{name}"
+    if not _is_inside(target, folder):
+        yield f"{member.name!r} left out: a link leads it out of the code directory"
+    elif member.isdir():
+        os.makedirs(target, exist_ok=True)
+    elif member.isfile():
+        _write_file(tar, member, target)
+    elif member.issym() or member.islnk():
+        yield from _link(member, target, folder)
+    else:
+        yield f"{member.name!r} left out: neither a file nor a folder nor a link"
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return os.path.realpath(path).startswith(f"{folder}/")
+
+
+def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    content = tar.extractfile(member)
+    assert content is not None, "only for members that are no files"  # noqa: S101
+    with open(target, "wb") as file:
+        shutil.copyfileobj(content, file)
+    # No set-uid bit, nothing for strangers to write, and always readable for its owner.
+    os.chmod(target, member.mode & 0o755 | 0o600)
+
+
+def _link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[str]:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if member.islnk():
+        source = f"{folder}/{safe_name(member.linkname)}"
+        if _is_inside(source, folder) and os.path.isfile(source):
+            os.link(source, target)
+            return
+    elif _is_inside(os.path.join(os.path.dirname(target), member.linkname), folder):
+        os.symlink(member.linkname, target)
+        return
+    yield f"{member.name!r} left out: it links to {member.linkname!r}, which is outside the code directory"

@@ -1,0 +1,1 @@
+"""Turns cluster and job into processes. Pure. May import base, discovery, job."""

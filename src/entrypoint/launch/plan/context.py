@@ -1,0 +1,75 @@
+"""Everything that is known about a job on this host before a strategy decides which processes it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from launch.base.errors import CONFIG, LaunchError
+from launch.base.paths import Paths
+from launch.base.process_spec import ProcessSpec
+from launch.discovery.cluster import Cluster
+from launch.discovery.devices import Devices
+from launch.job.entry_point import EntryPoint
+from launch.job.parameters import Job
+
+PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
+
+
+class Context(NamedTuple):
+    """The input of a strategy. `hosts` are the hosts of the distributed group, in rank order."""
+
+    cluster: Cluster
+    devices: Devices
+    job: Job
+    entry: EntryPoint
+    hosts: tuple[str, ...]
+    env: Mapping[str, str]  # the whole environment of a plain process of this job
+    environ: Mapping[str, str]  # the launcher's own: what the user set
+    paths: Paths
+    venv: str
+    run_dir: str  # where this host's launcher keeps private files of the job
+    installed: frozenset[str]  # libraries of the image, of those that strategies ask about; empty: unknown
+
+    @property
+    def python(self) -> str:
+        return f"{self.venv}/bin/python"
+
+    @property
+    def host_rank(self) -> int:
+        """This host's place in the distributed group; only for hosts that are in it."""
+        return self.hosts.index(self.cluster.current_host)
+
+    @property
+    def leader(self) -> str:
+        """The first host of the distributed group, as listed."""
+        return self.hosts[0]
+
+    @property
+    def processes_per_host(self) -> int:
+        return self.job.number(PROCESSES_PER_HOST) or self.devices.accelerators
+
+    def process(
+        self,
+        argv: tuple[str, ...],
+        role: str,
+        rank: int,
+        variables: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+        essential: bool = True,
+    ) -> ProcessSpec:
+        """A process in the code directory; `variables` are set, `defaults` only where the user did not set them."""
+        env = {**self.env, **(variables or {})}
+        env.update({name: value for name, value in (defaults or {}).items() if name not in self.environ})
+        return ProcessSpec(argv, env, self.paths.code, role, rank, essential)
+
+    def require_script(self, strategy: str) -> None:
+        """Raise LaunchError unless the entry point is a Python script: what the strategy starts is Python."""
+        if self.entry.kind != "script":
+            raise LaunchError(
+                CONFIG,
+                "unsupported type of entry point",
+                where="sagemaker_program",
+                expected=f"a Python script for {strategy}",
+                found=f"the {self.entry.kind} {self.entry.name}",
+            )

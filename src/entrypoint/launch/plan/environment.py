@@ -1,0 +1,154 @@
+"""The SM_* variables that training scripts read, as the platform's own toolkit sets them (contract, section 2.1)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from launch.base.errors import DATA, LaunchError
+from launch.base.paths import Paths
+from launch.discovery.cluster import Cluster
+from launch.discovery.devices import Devices
+from launch.job.parameters import DEFAULT_LOG_LEVEL, Job
+
+LONGEST_VARIABLE = 128 * 1024 - 1  # bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
+
+
+def encode(value: object) -> str:
+    """A value as the text of a variable: strings as they are, None empty, everything else compact sorted ASCII JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def module_name(program: str) -> str:
+    """The program without its .py."""
+    return program[:-3] if program.endswith(".py") else program
+
+
+def sm_variables(
+    cluster: Cluster, devices: Devices, job: Job, group: tuple[str, ...], paths: Paths, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Every SM_* variable of this host. `group` holds the names of the distributed groups.
+
+    Raises LaunchError for a value that is longer than the kernel takes.
+    """
+    facts = _facts(cluster, devices, job, group, paths, environ)
+    values: dict[str, Any] = {f"SM_{name.upper()}": facts[name] for name in _VARIABLES}
+    values["SM_HPS"] = dict(job.hyperparameters)
+    values["SM_FRAMEWORK_PARAMS"] = job.framework_parameters
+    values["SM_CHANNELS"] = job.channels
+    values["SM_USER_ARGS"] = job.arguments
+    values["SM_TRAINING_ENV"] = facts
+    if facts["topology"]:
+        values["SM_TOPOLOGY"] = facts["topology"]
+    for channel in job.input_data_config:
+        values[f"SM_CHANNEL_{channel.upper()}"] = paths.channel(channel)
+    for key, value in job.hyperparameters.items():
+        values[f"SM_HP_{key.upper()}"] = value
+    # A name with "=" cannot be a variable; SM_HPS and the arguments carry such a hyperparameter all the same.
+    variables = {name: encode(value) for name, value in values.items() if "=" not in name}
+    _check_lengths(variables)
+    return variables
+
+
+# The facts that have a variable of their own; SM_TRAINING_ENV holds all of them.
+_VARIABLES = (
+    "hosts",
+    "network_interface_name",
+    "user_entry_point",
+    "resource_config",
+    "input_data_config",
+    "output_data_dir",
+    "current_host",
+    "current_instance_type",
+    "current_instance_group",
+    "current_instance_group_hosts",
+    "instance_groups",
+    "instance_groups_dict",
+    "distribution_instance_groups",
+    "is_hetero",
+    "module_name",
+    "log_level",
+    "framework_module",
+    "input_dir",
+    "input_config_dir",
+    "output_dir",
+    "num_cpus",
+    "num_gpus",
+    "num_neurons",
+    "model_dir",
+    "module_dir",
+    "output_intermediate_dir",
+)
+
+
+def _facts(
+    cluster: Cluster, devices: Devices, job: Job, group: tuple[str, ...], paths: Paths, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """What SM_TRAINING_ENV holds: the attributes of the toolkit's Environment."""
+    distribution_hosts = cluster.hosts_of(group)
+    master = (distribution_hosts or cluster.hosts)[0]
+    model_parallel = environ.get("SM_HP_MP_PARAMETERS")  # the toolkit asks the variable, which is not yet set here
+    return {
+        "additional_framework_parameters": job.framework_parameters,
+        "channel_input_dirs": {channel: paths.channel(channel) for channel in job.input_data_config},
+        "current_host": cluster.current_host,
+        "current_instance_group": cluster.current_group,
+        "current_instance_group_hosts": list(cluster.current_group_hosts),
+        "current_instance_type": cluster.instance_type,
+        "distribution_hosts": list(distribution_hosts),
+        "distribution_instance_groups": list(group),
+        "framework_module": environ.get("SAGEMAKER_TRAINING_MODULE"),
+        "hosts": list(cluster.hosts),
+        "hyperparameters": dict(job.hyperparameters),
+        "input_config_dir": paths.config,
+        "input_data_config": dict(job.input_data_config),
+        "input_dir": paths.input,
+        "instance_groups": [item.name for item in cluster.groups],
+        "instance_groups_dict": _groups_as_read(cluster),
+        "is_hetero": cluster.is_heterogeneous,
+        "is_master": cluster.current_host == master,
+        "is_modelparallel_enabled": bool(model_parallel) and model_parallel != "{}" if model_parallel else None,
+        "is_smddpmprun_installed": False,
+        "is_smddprun_installed": False,
+        "job_name": job.job_name or None,
+        "log_level": job.parameters.get("sagemaker_container_log_level", DEFAULT_LOG_LEVEL),
+        "master_hostname": master,
+        "model_dir": paths.model,
+        "module_dir": job.text("sagemaker_submit_directory") or paths.code,
+        "module_name": module_name(job.program),
+        "network_interface_name": cluster.network_interface,
+        "num_cpus": devices.num_cpus,
+        "num_gpus": devices.num_gpus,
+        "num_neurons": devices.num_neurons,
+        "output_data_dir": paths.output_data,
+        "output_dir": paths.output,
+        "output_intermediate_dir": paths.output_intermediate,
+        "resource_config": dict(cluster.resource_config),
+        "topology": cluster.resource_config.get("topology", []),
+        "user_entry_point": job.program,
+    }
+
+
+def _groups_as_read(cluster: Cluster) -> dict[str, Any]:
+    """Group name to the group's object in the file; of groups with one name the last, as in the toolkit."""
+    return {item["instance_group_name"]: item for item in cluster.resource_config.get("instance_groups") or []}
+
+
+def _check_lengths(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        size = len(os.fsencode(f"{name}={value}"))
+        if size > LONGEST_VARIABLE:
+            raise LaunchError(
+                DATA,
+                "too long for a variable of a process",
+                where=name,
+                expected=f"at most {LONGEST_VARIABLE} bytes",
+                found=f"{size} bytes",
+                remedy="pass large values in a file of an input channel, not as a hyperparameter",
+            )

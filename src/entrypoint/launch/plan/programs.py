@@ -1,0 +1,23 @@
+"""Where the programs lie that the launcher starts beside the user's: small scripts, each complete in itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+# Not in the package: a script's folder comes first on sys.path, and `signals` or `job` must not hide a user's module.
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "programs")
+
+# The interpreter of programs that need none of the image's packages: isolated, so no user variable changes it.
+SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
+
+
+def when_listening(seconds: int, servers: Sequence[tuple[str, int]], greeting: str = "") -> tuple[str, ...]:
+    """What to put before a command that is to be started when all servers (host, port) listen; see the program."""
+    addresses = (part for host, port in servers for part in (host, str(port)))
+    return (*SYSTEM_PYTHON, path("when_listening"), str(seconds), greeting, *addresses, "--")
+
+
+def path(name: str) -> str:
+    """The file of the program `name`."""
+    return f"{_FOLDER}/{name}.py"

@@ -1,0 +1,56 @@
+"""Horovod with its gloo controller, which needs neither ssh nor MPI."""
+
+from __future__ import annotations
+
+from launch.base.process_spec import Decision, Launch, ProcessSpec
+from launch.plan import programs
+from launch.plan.context import Context
+from launch.plan.network import thread_variables
+
+RENDEZVOUS_PORT = 7778
+WAIT = 600  # seconds that ranks wait for one another: a host may be longer at installing its requirements
+
+
+def plan(context: Context) -> Launch:
+    """Every rank of this host as a process of its own; on the leader the rendezvous server that they meet at."""
+    ranks = tuple(_rank(context, local_rank) for local_rank in range(context.processes_per_host))
+    server = (_server(context),) if context.host_rank == 0 and _size(context) > 1 else ()
+    return Launch("horovod", server + ranks, (Decision("gloo controller", "it needs no ssh"),))
+
+
+def _size(context: Context) -> int:
+    return context.processes_per_host * len(context.hosts)
+
+
+def _rank(context: Context, local_rank: int) -> ProcessSpec:
+    rank = context.host_rank * context.processes_per_host + local_rank
+    variables = {
+        "HOROVOD_HOSTNAME": context.cluster.current_host,
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": str(_size(context)),
+        "HOROVOD_LOCAL_RANK": str(local_rank),
+        "HOROVOD_LOCAL_SIZE": str(context.processes_per_host),
+        "HOROVOD_CROSS_RANK": str(context.host_rank),
+        "HOROVOD_CROSS_SIZE": str(len(context.hosts)),
+        "HOROVOD_CONTROLLER": "gloo",
+    }
+    command = context.entry.command(context.python, context.job.arguments)
+    if _size(context) > 1:
+        variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = context.leader
+        variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(RENDEZVOUS_PORT)
+        # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
+        waiting = programs.when_listening(WAIT, [(context.leader, RENDEZVOUS_PORT)])
+        command = (*waiting, *command)
+    defaults = {
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(WAIT),
+        "HOROVOD_GLOO_IFACE": context.cluster.network_interface,
+        **thread_variables(context.devices, context.processes_per_host),
+    }
+    return context.process(command, "worker", rank, variables, defaults)
+
+
+def _server(context: Context) -> ProcessSpec:
+    sizes = (str(_size(context)), str(context.processes_per_host), str(len(context.hosts)))
+    argv = (*programs.SYSTEM_PYTHON, programs.path("horovod_rendezvous"), str(RENDEZVOUS_PORT), *sizes)
+    return context.process(argv, "rendezvous", 0, essential=False)

@@ -1,0 +1,153 @@
+"""mpirun over ssh: the leader's mpirun starts every rank; the other hosts run an sshd that only this job can enter."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.process_spec import Decision, Launch
+from launch.plan import programs
+from launch.plan.context import Context
+from launch.plan.strategies import mpi_keys, smdistributed
+
+CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
+EXPORTED = ("LD_LIBRARY_PATH", "PATH")  # a shell that sshd starts would have others
+PROCESSES = "sagemaker_mpi_num_processes"
+# In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
+RANK_ENVIRONMENT = "rank_environment.json"
+SSH_PORT = 7791  # of this job's own servers; 22 may be taken by the machine's
+WAIT = 900  # seconds that the leader waits for the other hosts' ssh servers
+
+
+def plan(context: Context) -> Launch:
+    """mpirun on the group's first host, an ssh server on the others.
+
+    Raises LaunchError for custom options that are no text or have an unclosed quote.
+    """
+    files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
+    if context.host_rank:
+        server = context.process(
+            mpi_keys.server(context.run_dir), "sshd", context.host_rank * context.processes_per_host, essential=False
+        )
+        return Launch("mpi", (server,), files=files)
+    nccl_debug, custom = _custom(context)
+    argv = (
+        "mpirun",
+        *_placement(context),
+        *_transport(context),
+        *_exported(context, nccl_debug),
+        *custom,
+        *_rank(context),
+    )
+    launch = Launch(
+        "mpi",
+        (context.process(argv, "mpirun", 0, defaults=_mpirun_variables(context)),),
+        _decisions(context),
+        files=files,
+    )
+    if len(context.hosts) == 1:
+        return launch
+    # ssh gives up at once where no server listens yet: another host may still install its requirements.
+    waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]], greeting="SSH-2.0-dlc")
+    return launch._replace(before=(context.process(waiting, "wait for ssh", 0),))
+
+
+def _placement(context: Context) -> tuple[str, ...]:
+    per_host = context.processes_per_host
+    slots = f":{per_host}" if per_host > 1 else ""
+    processes = context.job.number(PROCESSES) or per_host * len(context.hosts)
+    return (
+        *("--host", ",".join(f"{host}{slots}" for host in context.hosts)),
+        *("-np", str(processes), "--allow-run-as-root"),
+    )
+
+
+def _transport(context: Context) -> tuple[str, ...]:
+    interface = context.cluster.network_interface
+    return (
+        *("-mca", "btl_tcp_if_include", interface),
+        *("-mca", "oob_tcp_if_include", interface),
+        *("-mca", "plm_rsh_no_tree_spawn", "1"),
+        *("-mca", "plm_rsh_args", _ssh_options(context)),
+        *("-bind-to", "none", "-map-by", "slot"),
+        *("-mca", "pml", "ob1"),
+        *("-mca", "btl", "^openib"),
+        *("-mca", "orte_abort_on_non_zero_status", "1"),
+        *("-mca", "btl_vader_single_copy_mechanism", "none"),
+    )
+
+
+def _mpirun_variables(context: Context) -> dict[str, str]:
+    """Open MPI 5 starts hosts by PRRTE, which has these options under names of its own."""
+    return {
+        "LD_LIBRARY_PATH": "",
+        "PRTE_MCA_plm_ssh_args": _ssh_options(context),
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_if_include": context.cluster.network_interface,
+    }
+
+
+def _ssh_options(context: Context) -> str:
+    return f"-F {shlex.quote(f'{context.run_dir}/{mpi_keys.CLIENT_CONFIG}')}"
+
+
+def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
+    """(NCCL_DEBUG's value, the other options as they are). `--NCCL_DEBUG V` is the platform's own notation."""
+    name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else smdistributed.CUSTOM_OPTIONS
+    text = context.job.text(name)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise LaunchError(
+            CONFIG, name, where=context.job.hyperparameters_file, expected="options of mpirun", found=shown(text)
+        ) from error
+    nccl_debug, options = context.environ.get("NCCL_DEBUG", "INFO"), []
+    while words:
+        word = words.pop(0)
+        match = re.fullmatch(r"--?NCCL_DEBUG(?:=(.*))?", word)
+        if not match:
+            options.append(word)
+        elif match[1] is not None:
+            nccl_debug = match[1]
+        elif words:
+            nccl_debug = words.pop(0)
+    return nccl_debug, tuple(options)
+
+
+def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
+    """Variables for every rank. SM_* are not among them: each rank gets those of its own host (see _rank)."""
+    variables = {
+        "NCCL_MIN_NRINGS": "4",
+        "NCCL_SOCKET_IFNAME": context.cluster.network_interface,
+        "NCCL_DEBUG": nccl_debug,
+        **({"NCCL_PROTO": "simple"} if context.devices.efa else {}),
+    }
+    stated = {name: context.environ.get(name, value) for name, value in variables.items() if name != "NCCL_DEBUG"}
+    stated["NCCL_DEBUG"] = nccl_debug
+    pairs = [part for name, value in stated.items() for part in ("-x", f"{name}={value}")]
+    return (*pairs, *(part for name in EXPORTED for part in ("-x", name)))
+
+
+def _rank(context: Context) -> tuple[str, ...]:
+    """One rank: our program puts the host's own environment in place, then becomes the user's."""
+    own_host = (*programs.SYSTEM_PYTHON, programs.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
+    if not context.entry.is_python or not _has_mpi4py(context):
+        return (*own_host, *context.entry.command(context.python, context.job.arguments))
+    target = ("-m", context.entry.module) if context.entry.kind == "package" else (context.entry.name,)
+    return (*own_host, context.python, "-m", "mpi4py", *target, *context.job.arguments)
+
+
+def _has_mpi4py(context: Context) -> bool:
+    """Whether ranks run below `python -m mpi4py`, which aborts all of them when one raises. Unknown counts as yes."""
+    return "mpi4py" in context.installed or not context.installed
+
+
+def _decisions(context: Context) -> tuple[Decision, ...]:
+    decisions = []
+    if not _has_mpi4py(context):
+        decisions.append(Decision("ranks run without mpi4py", "the image does not hold it"))
+    if "mp_parameters" in context.job.hyperparameters:
+        decisions.append(Decision("the script splits its model itself", "smdistributed.modelparallel is not public"))
+    return tuple(decisions)

@@ -1,0 +1,22 @@
+"""TensorFlow's MultiWorkerMirroredStrategy: one process per host that finds the others in TF_CONFIG."""
+
+from __future__ import annotations
+
+import json
+
+from launch.base.process_spec import Launch
+from launch.plan.context import Context
+
+PORT = 8890
+
+
+def plan(context: Context) -> Launch:
+    """One process with TF_CONFIG, also on a single host."""
+    config = {
+        "cluster": {"worker": [f"{host}:{PORT}" for host in context.hosts]},
+        "environment": "cloud",
+        "task": {"index": context.host_rank, "type": "worker"},
+    }
+    command = context.entry.command(context.python, context.job.arguments)
+    variables = {"TF_CONFIG": json.dumps(config)}
+    return Launch("tf_multi_worker", (context.process(command, "worker", context.host_rank, variables),))

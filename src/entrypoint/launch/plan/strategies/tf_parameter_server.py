@@ -1,0 +1,67 @@
+"""TensorFlow's parameter servers: a master, workers, and beside each of them a server that ends with the job."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.process_spec import Decision, Launch
+from launch.plan import programs
+from launch.plan.context import Context
+
+WORKER_PORT = 2222
+SERVER_PORT = 2223
+CHIEF_NAMES = ("master", "chief")  # the platform's (TensorFlow 1) and TensorFlow 2's
+
+
+def plan(context: Context) -> Launch:
+    """The user's process with TF_CONFIG, and a server process on the CPU.
+
+    Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
+    """
+    chief = _chief_name(context)
+    cluster = _cluster(context, chief)
+    rank = context.host_rank
+    task = {"index": 0, "type": chief} if rank == 0 else {"index": rank - 1, "type": "worker"}
+    worker = context.process(
+        context.entry.command(context.python, context.job.arguments),
+        "worker",
+        rank,
+        {"TF_CONFIG": json.dumps({"cluster": cluster, "environment": "cloud", "task": task})},
+    )
+    server = context.process(
+        (context.python, programs.path("tf_server")),
+        "ps",
+        rank,
+        {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"index": rank, "type": "ps"}}),
+            "CUDA_VISIBLE_DEVICES": "-1",  # the parameters live in host memory; the GPUs are the worker's
+        },
+        essential=False,  # it serves every host's worker, so it ends when the group does
+    )
+    why = "DLC_TF_CHIEF" if "DLC_TF_CHIEF" in context.environ else "the platform's name"
+    decisions = (Decision(f"the first task is called {chief}", why),)
+    return Launch("tf_parameter_server", (server, worker), decisions)
+
+
+def _cluster(context: Context, chief: str) -> dict[str, Any]:
+    first, *others = context.hosts
+    return {
+        chief: [f"{first}:{WORKER_PORT}"],
+        "worker": [f"{host}:{WORKER_PORT}" for host in others],
+        "ps": [f"{host}:{SERVER_PORT}" for host in context.hosts],
+    }
+
+
+def _chief_name(context: Context) -> str:
+    name = context.environ.get("DLC_TF_CHIEF", CHIEF_NAMES[0])
+    if name not in CHIEF_NAMES:
+        raise LaunchError(
+            CONFIG,
+            "what TF_CONFIG calls the first task",
+            where="DLC_TF_CHIEF",
+            expected=" or ".join(CHIEF_NAMES),
+            found=shown(name),
+        )
+    return name

@@ -1,0 +1,1 @@
+"""Runs this host's processes to their end. May import base."""

@@ -1,0 +1,84 @@
+"""Reads out of the closing report of torchrun or mpirun which rank failed first, and how."""
+
+from __future__ import annotations
+
+import re
+
+from launch.base.outcome import Failure
+
+STARTERS = ("torchrun", "mpirun")  # roles of processes that start ranks
+LAST_LINES = 20
+
+# torchrun exits with 1 whatever its ranks exit with.
+_TORCHRUN = re.compile(
+    r"Root Cause \(first observed failure\):.*?rank\s*: (?P<rank>\d+) \(local_rank: \d+\)"
+    r".*?exitcode\s*: (?P<code>-?\d+) \(pid: \d+\)",
+    re.DOTALL,
+)
+# Stopped, it exits with 1 as well, and this is all it says of the signal.
+_STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
+# The first line that torchrun itself writes about an end: before it are the words of the ranks.
+_TORCHRUN_OWN = re.compile(r"^[EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)
+_MPIRUN_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
+_MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
+
+
+def root_cause(failure: Failure, output: str) -> Failure:
+    """The failure with the rank, exit code and last lines of the rank that failed first; itself without a report.
+
+    `output` is the last of the starter's stderr, in which the ranks' lines begin with [host:rank].
+    """
+    # A stopped starter ends its ranks with signals and reports those: the stop request is the cause.
+    if not failure.cause.startswith(failure.role):
+        return _stopped(failure, output)
+    match = _TORCHRUN.search(output) or _MPIRUN_EXIT.search(output) or _MPIRUN_SIGNAL.search(output)
+    if match is None:
+        return failure
+    found = match.groupdict()
+    signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
+    return _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
+
+
+def _stopped(failure: Failure, output: str) -> Failure:
+    """The failure of a starter that was asked to stop: it exits with 1, which says nothing."""
+    match = _STOPPED.match(failure.cause)
+    if match is None:
+        return failure
+    import signal  # its names are needed only here
+
+    signum = int(signal.Signals[match["name"]])
+    words = _words_of_ranks(output) or failure.last_lines
+    return failure._replace(exit_code=128 + signum, signal=match["name"], last_lines=words)
+
+
+def _words_of_ranks(output: str) -> tuple[str, ...]:
+    """The last lines before torchrun's own; none where it is not torchrun that wrote."""
+    own = _TORCHRUN_OWN.search(output)
+    return tuple(output[: own.start()].splitlines()[-LAST_LINES:]) if own else ()
+
+
+def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -> Failure:
+    pattern = re.compile(rf"^\[([^\]]+):{rank}\] (.*)$", re.MULTILINE)
+    lines = tuple(line for _, line in pattern.findall(output))
+    # mpirun does not say on which host the rank was; its lines do, where it said anything.
+    host = next((host for host, _ in pattern.findall(output)), "" if failure.role == "mpirun" else failure.host)
+    name = _signal_name(signum)
+    how = f"was ended by {name}" if signum else f"exited with code {code}"
+    why = "".join(failure.cause.partition(": ")[1:])  # such as: out of memory
+    return failure._replace(
+        cause=" ".join(filter(None, [f"worker rank {rank}", host and f"on {host}", how])) + why,
+        role="worker",
+        rank=rank,
+        host=host or failure.host,
+        exit_code=128 + signum if signum else code,
+        signal=name,
+        last_lines=lines[-LAST_LINES:] or _words_of_ranks(output) or failure.last_lines,
+    )
+
+
+def _signal_name(signum: int) -> str:
+    if not signum:
+        return ""
+    import signal  # its names are needed only here
+
+    return signal.Signals(signum).name if signum in set(signal.Signals) else f"signal {signum}"

@@ -1,0 +1,85 @@
+"""The Python stacks of every process of a job that hangs, read from what faulthandler prints on SIGABRT.
+
+A process started with PYTHONFAULTHANDLER=1 prints the stacks of its threads to its stderr when it gets SIGABRT, from C,
+also while it is stuck in a library. It ends by that, so this is only for a job that is about to be ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+from launch.supervision import descendants
+from launch.supervision.output import Console
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PER_PROCESS = 2.0  # seconds for one process to print its stacks
+ALTOGETHER = 30.0  # seconds
+MOST_TEXT = 1 << 18  # characters of one process's stacks
+
+
+def collect(console: Console, ranks: Mapping[int, str]) -> str:
+    """End every descendant that runs Python, each with its stacks: a text with one section per process.
+
+    `ranks` names the processes that were planned (pid -> "worker rank 3"); others go by their RANK variable. All are
+    frozen first and abort one by one, children before parents, so that none reacts to another's end and the text of
+    each is its own.
+    """
+    pids = descendants.descendants()
+    names = {pid: _name(pid, ranks) for pid in pids}
+    for pid in pids:
+        _send(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + ALTOGETHER
+    sections = {}
+    for pid in reversed(pids):
+        if _runs_python(pid) and time.monotonic() < deadline:
+            sections[pid] = f"--- {names[pid]}\n{_abort(console, pid)}"
+    for pid in pids:
+        _send(pid, signal.SIGCONT)
+    return "\n".join(sections[pid] for pid in pids if pid in sections)
+
+
+def _abort(console: Console, pid: int) -> str:
+    console.begin_capture()
+    _send(pid, signal.SIGABRT)
+    _send(pid, signal.SIGCONT)
+    deadline = time.monotonic() + PER_PROCESS
+    while time.monotonic() < deadline and descendants.is_running(pid):
+        console.turn(0.02)
+    console.turn(0.0)
+    text = console.end_capture()[-MOST_TEXT:].decode("utf-8", "replace").strip()
+    return text or "no stack: PYTHONFAULTHANDLER=1 is not in its environment, or its stderr goes elsewhere"
+
+
+def _send(pid: int, signum: int) -> None:
+    try:
+        os.kill(pid, signum)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _runs_python(pid: int) -> bool:
+    try:
+        return re.search(r"python[\d.]*$", os.readlink(f"/proc/{pid}/exe")) is not None
+    except OSError:
+        return False
+
+
+def _name(pid: int, ranks: Mapping[int, str]) -> str:
+    name = ranks.get(pid) or _rank_of(pid)
+    return f"{name}, process {descendants.describe(pid)}" if name else f"process {descendants.describe(pid)}"
+
+
+def _rank_of(pid: int) -> str:
+    """`rank 3` where torchrun or mpirun said so in the process's environment."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            found = re.search(rb"(?:^|\0)(?:RANK|OMPI_COMM_WORLD_RANK|HOROVOD_RANK)=(\d+)", file.read())
+    except OSError:
+        return ""
+    return f"rank {found.group(1).decode()}" if found else ""

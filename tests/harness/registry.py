@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.cache import cache_folder
+from dlc.core.environment import cache_folder
 from dlc.core.process import run
 from dlc.engine.packages import can_install, install
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec.locked import BYTES
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import read_tree
+from dlc.core.environment import cache_folder
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from harness import toy

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import read_tree
+from dlc.core.environment import cache_folder
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from harness import toy

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.build.disk import GB, data_folder, predict
-from dlc.build.host import ca_bundle
-from dlc.core.cache import engine_folder
 from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.environment import ca_bundle, engine_folder, local_wheel_folders
 from dlc.core.errors import DlcError, EngineError
 from dlc.core.process import run
-from dlc.core.wheel_folders import local_wheel_folders
 from dlc.engine import packages
 from dlc.engine.connection import Engine, find
 from dlc.engine.images import keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from dlc.core.cache import engine_folder
+from dlc.core.environment import engine_folder
 from dlc.engine.connection import connect, find
 from dlc.engine.embedded import EmbeddedEngine
 

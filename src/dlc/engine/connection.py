@@ -8,7 +8,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from dlc.core.cache import engine_folder
+from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError
 from dlc.core.process import run
 from dlc.engine import packages

@@ -14,7 +14,7 @@ import pytest
 from dlc.__main__ import main
 from dlc.cli import PLUMBING, VERBS, load, run
 from dlc.cli.list import cells
-from dlc.core.errors import UsageError
+from dlc.core.errors import DiskError, DlcError, InternalError, LockError, SelectorError, SpecError, UsageError
 from dlc.engine.images import Image
 
 ROOT = Path(__file__).parents[3]
@@ -54,21 +54,21 @@ def test_help_lists_every_verb_with_its_line(argv: list[str], capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "words"),
+    ("argv", "error", "words"),
     [
-        (["paln"], 64, "did you mean 'plan'?"),
-        (["plan", "--jsn"], 64, "dlc plan --help"),
-        (["plan", "--set", "x"], 64, "expected PATH=VALUE"),
-        (["list", "--set", "device=gpu"], 64, "expected cpu, or CUDA"),
-        (["list", "pytorch-9.9-*"], 66, "known versions of pytorch: 1.10, 2.9, 2.13, 2.15"),
-        (["show"], 64, "ID"),
-        (["plan", "--set", "packages.training=[numpy==1.0]"], 67, "dlc lock"),
+        (["paln"], UsageError, "did you mean 'plan'?"),
+        (["plan", "--jsn"], UsageError, "dlc plan --help"),
+        (["plan", "--set", "x"], UsageError, "expected PATH=VALUE"),
+        (["list", "--set", "device=gpu"], UsageError, "expected cpu, or CUDA"),
+        (["list", "pytorch-9.9-*"], SelectorError, "known versions of pytorch: 1.10, 2.9, 2.13, 2.15"),
+        (["show"], UsageError, "ID"),
+        (["plan", "--set", "packages.training=[numpy==1.0]"], LockError, "dlc lock"),
     ],
 )
 def test_a_wrong_command_line_is_one_message_and_an_exit_code(
-    argv: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+    argv: list[str], error: type[DlcError], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(argv) == code
+    assert main(argv) == error.exit_code
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("dlc: ")
@@ -141,7 +141,7 @@ def test_a_stale_schema_is_found_and_then_written(
     monkeypatch.chdir(tmp_path)
     assert main(["schema", "--check"]) == 0
     (tmp_path / "buildspec/pins.schema.json").write_text("{}")
-    assert main(["schema", "--check"]) == 65
+    assert main(["schema", "--check"]) == SpecError.exit_code
     assert "buildspec/pins.schema.json: not what the models say" in capsys.readouterr().err
     assert main(["schema"]) == 0
     assert capsys.readouterr().out == "buildspec/pins.schema.json\n"
@@ -150,7 +150,7 @@ def test_a_stale_schema_is_found_and_then_written(
 
 def test_the_process_exits_with_the_code_of_its_error_and_shows_no_traceback() -> None:
     done = dlc("list", "nothing-*")
-    assert done.returncode == 66
+    assert done.returncode == SelectorError.exit_code
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
 
@@ -175,7 +175,44 @@ def test_a_full_disk_is_an_error_with_its_own_code() -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert (done.returncode, done.stderr) == (74, "dlc: output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (DiskError.exit_code, "dlc: output: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-"])
+def test_a_closed_stdout_is_a_wrong_command_line_and_no_traceback(closed: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = f"{sys.executable} -m dlc plan {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == UsageError.exit_code
+    assert "Traceback" not in done.stderr
+    assert ("stdout is closed" in done.stderr) is ("2>&-" not in closed)
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "2>&- <&-"])
+def test_other_closed_streams_do_no_harm(closed: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = f"{sys.executable} -m dlc plan --json {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["targets"]
+
+
+def failing(variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    program = "import sys, dlc.__main__ as m; m.run = lambda argv: {}['absent']; sys.exit(m.main([]))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables}
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+
+
+def test_a_fault_of_dlc_is_one_line_with_the_place_and_a_code_of_its_own() -> None:
+    done = failing({"DLC_DEBUG": ""})
+    assert done.returncode == InternalError.exit_code
+    assert done.stderr.startswith("dlc: internal error: KeyError: 'absent' (<string>:1)")
+    assert "DLC_DEBUG=1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_dlc_debug_shows_the_traceback_of_a_fault() -> None:
+    assert "Traceback" in failing({"DLC_DEBUG": "1"}).stderr
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TextIO
 
 from dlc.cli import run
 from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, UsageError
@@ -98,7 +99,7 @@ def _reader_left() -> bool:
     return left
 
 
-def _forget(stream: io.TextIOBase) -> None:
+def _forget(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

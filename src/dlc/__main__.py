@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import select
 import signal
 import sys
 import traceback
@@ -89,14 +90,16 @@ def _is_open(number: int) -> bool:
 
 def _reader_left() -> bool:
     """Whether it was stdout or stderr that broke, and no connection of ours; such a stream takes nothing any more."""
-    left = False
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            left = True
-            _forget(stream)
-    return left
+    left = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
+    for stream in left:
+        _forget(stream)
+    return bool(left)
+
+
+def _is_broken(stream: TextIO) -> bool:
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _forget(stream: TextIO) -> None:

@@ -222,9 +222,69 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, f"dlc: {tmp_path}/docs/buildspec.md: Not a directory\n")
 
 
-def test_outside_a_checkout_the_tool_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# Verb -> the arguments without which it is no command line at all.
+NEEDS_A_CHECKOUT = {
+    "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH], "test": ["*"], "size": [TORCH],
+    "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
+    "push": [TORCH, "--to", "localhost:1"], "verify-reproducible": [TORCH],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in ("engine", "doctor", "packages")])
+def test_outside_a_checkout_nothing_is_read_or_written(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["list", TORCH]) == 0
+    assert main([verb, *NEEDS_A_CHECKOUT.get(verb, [])]) == UsageError.exit_code
+    assert f"{tmp_path}: expected buildspec/defaults.yml" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.split()[0] == "dlc"
+
+
+def test_help_of_a_verb_is_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "build"]) == 0
+    assert "example: dlc build" in capsys.readouterr().out
+    assert main(["help", "bulid"]) == UsageError.exit_code
+    assert "did you mean 'build'?" in capsys.readouterr().err
+
+
+def test_every_exit_code_is_explained_and_none_means_two_things(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "exit-codes"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    codes = [int(code) for code, _ in lines]
+    assert codes == sorted(set(codes))
+    assert all(meaning for _, meaning in lines)
+    # Two classes share a code only where one is the other more exactly.
+    owners: dict[int, type[DlcError]] = {}
+    for error in every_error(DlcError):
+        assert issubclass(error, owners.setdefault(error.exit_code, error)), error
+        assert error.exit_code in codes
+
+
+def test_no_exit_code_of_an_error_is_one_of_sysexits_with_another_meaning() -> None:
+    assert not {error.exit_code for error in every_error(DlcError)} & set(range(64, 79))
+
+
+def every_error(base: type[DlcError]) -> list[type[DlcError]]:
+    return [base, *(error for derived in base.__subclasses__() for error in every_error(derived))]
+
+
+@pytest.mark.parametrize("argv", [["list", "--js"], ["engine", "stop", "--fo"]])
+def test_the_beginning_of_an_option_is_not_the_option(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == UsageError.exit_code
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_references_and_identifiers_come_plain_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", TORCH, "--ref"]) == 0
+    assert capsys.readouterr().out == "dlc/pytorch:2.13-training-cpu-py311\n"
+    assert main(["list", TORCH, "--ids"]) == 0
+    assert capsys.readouterr() == (f"{TORCH}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.debian import mmdebstrap, rootfs
-from dlc.engine import packages
 from dlc.engine.connection import connect, find
 from dlc.engine.embedded import EmbeddedEngine
 
@@ -20,7 +19,6 @@ def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     with pytest.raises(EngineError, match="no engine answers there") as caught:
         find()
-    assert caught.value.exit_code == 69
     assert "DOCKER_HOST" in caught.value.remedy
 
 
@@ -32,13 +30,6 @@ def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(EngineError, match="DLC_ENGINE=off"):
         connect()
     assert not (tmp_path / "engine").exists()
-
-
-def test_not_root_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(EngineError, match="not root") as caught:
-        packages.install(["docker.io"], Path("/nonexistent"))
-    assert "Docker Engine" in caught.value.remedy
 
 
 def test_pid_file_of_another_program_is_not_our_engine(tmp_path: Path) -> None:
@@ -81,5 +72,5 @@ def test_second_starter_gives_up_at_its_bound_and_says_who_holds_the_lock(
     monkeypatch.setattr("dlc.engine.embedded.LOCK_SECONDS", 0.2)
     with (tmp_path / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(EngineError, match="another dlc has been starting the engine"):
+        with pytest.raises(EngineError, match="another dlc has been starting or stopping the engine"):
             EmbeddedEngine(tmp_path).start()

@@ -82,7 +82,11 @@ def test_a_file_with_another_hash_than_the_locks_is_not_installed(
     index.add("dlc-bad-two", "1.17.0", "tampered with")
     done = build(checkout, index)
     require_clear(
-        done, 67, "Hash mismatch for `dlc-bad-two==1.17.0`", "expected the file with the lock's hash", DONE_BEFORE
+        done,
+        LockError.exit_code,
+        "Hash mismatch for `dlc-bad-two==1.17.0`",
+        "expected the file with the lock's hash",
+        DONE_BEFORE,
     )
     index.add("dlc-bad-two", "1.17.0", number)
     require_resumed(checkout, index, DONE_BEFORE)

@@ -224,13 +224,16 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 # Verb -> the arguments without which it is no command line at all.
 NEEDS_A_CHECKOUT = {
-    "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH], "test": ["*"], "size": [TORCH],
-    "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
+    "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH],
+    "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
     "push": [TORCH, "--to", "localhost:1"], "verify-reproducible": [TORCH],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in ("engine", "doctor", "packages")])
+WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages")
+
+
+@pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])
 def test_outside_a_checkout_nothing_is_read_or_written(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

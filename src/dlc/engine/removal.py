@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.environment import cache_folder, engine_folder
 from dlc.core.errors import EngineError
+from dlc.core.process import run
 from dlc.debian import apt
 from dlc.engine.embedded import EmbeddedEngine
 
@@ -44,8 +46,7 @@ def carry_out(removal: Removal, force: bool) -> None:
     if not removal.paths and not removal.packages:
         return
     with embedded.lock():  # nobody starts it while its folder goes
-        if mounted := _mounts(removal.paths):
-            raise EngineError(f"{mounted[0]}: still mounted", f"umount {mounted[0]}, then dlc engine remove again")
+        _unmount(removal.paths)
         if removal.packages:
             apt.remove(removal.packages, cache_folder() / "apt")
         for path in removal.paths:
@@ -55,7 +56,7 @@ def carry_out(removal: Removal, force: bool) -> None:
                 path.unlink(missing_ok=True)
     for folder in (engine_folder(), cache_folder()):
         (folder / "lock").unlink(missing_ok=True)
-        if folder.is_dir() and not any(folder.iterdir()):
+        with suppress(OSError):  # something else is in it, or it is a mount point
             folder.rmdir()
 
 
@@ -78,8 +79,20 @@ def _packages_stay(names: list[str]) -> str:
     return ""
 
 
-def _mounts(paths: tuple[Path, ...]) -> list[str]:
-    """Mount points below the paths: what is mounted there may be somebody's data."""
-    lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
-    points = [line.split()[1] for line in lines]
-    return [point for point in points if any(Path(point).is_relative_to(path) for path in paths)]
+def _unmount(paths: tuple[Path, ...]) -> None:
+    """Undo the mounts that a killed dockerd left. Raises EngineError for any other: it may hold somebody's data."""
+    for root, point, kind in _mounts(paths):
+        if kind != "nsfs" and (root == "/" or not point.endswith(root)):  # no folder mounted onto itself
+            raise EngineError(f"{point}: a mount, which dlc did not make", f"umount {point}, then dlc engine remove")
+        run(["umount", point])
+
+
+def _mounts(paths: tuple[Path, ...]) -> list[tuple[str, str, str]]:
+    """Root, point and file system of each mount below `paths`, the last one first."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+        fields, _, rest = line.partition(" - ")
+        root, point = fields.split()[3:5]
+        if any(Path(point).is_relative_to(path) for path in paths):
+            found.append((root, point, rest.split()[0]))
+    return found[::-1]

@@ -21,7 +21,7 @@ def describe(host: str, socket: Path) -> list[str]:
                              timeout=ASK_SECONDS, grace=0.5)  # fmt: skip
     except EngineError as error:
         return [f"it is not known what runs: {error.message}"]
-    return [*done.stdout.splitlines(), *_clients(socket)]
+    return [*done.stdout.splitlines(), *_clients(host, socket)]
 
 
 def connections(socket: Path, table: Path = Path("/proc/net/unix")) -> int:
@@ -30,24 +30,25 @@ def connections(socket: Path, table: Path = Path("/proc/net/unix")) -> int:
     return sum(len(row) > 7 and row[5] == CONNECTED and row[7] == str(socket) for row in rows)
 
 
-def _clients(socket: Path) -> list[str]:
+def _clients(host: str, socket: Path) -> list[str]:
     deadline = time.monotonic() + LEAVE_SECONDS
     while (count := connections(socket)) and time.monotonic() < deadline:
         time.sleep(0.1)
     if not count:
         return []
-    commands = _commands()
-    return commands or [f"{count} connected clients, such as a build or `docker logs --follow`"]
+    return _commands(host) or [f"{count} connections of clients, such as a build or `docker logs --follow`"]
 
 
-def _commands() -> list[str]:
-    """The docker clients of this host as a user typed them; some may be at work on another engine."""
+def _commands(host: str) -> list[str]:
+    """The docker clients of this host as they were typed, without those that are told to use another engine."""
     found = []
-    for path in sorted(Path("/proc").glob("[0-9]*/cmdline")):
+    for path in sorted(Path("/proc").glob("[0-9]*")):
         try:
-            argv = path.read_bytes().decode(errors="replace").split("\0")[:-1]
+            argv = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+            variables = (path / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if argv and Path(argv[0]).name in CLIENTS:
-            found.append(f"client {path.parent.name}: {' '.join([Path(argv[0]).name, *argv[1:]])[:100]}")
+        chosen = [line for line in variables if line.startswith("DOCKER_HOST=")]
+        if argv and Path(argv[0]).name in CLIENTS and chosen in ([], [f"DOCKER_HOST={host}"]):
+            found.append(f"client {path.name}: {' '.join([Path(argv[0]).name, *argv[1:]])[:100]}")
     return found

@@ -16,7 +16,7 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 	@$(DLC) build '$(IMAGE)'
 
 test: .venv/ready ## build the CPU images and run every test that needs no GPU on them
-	@$(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
+	@scripts/test-setup.sh && $(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
 
 test-all: .venv/ready ## the same for every image, one after the other where the disk is small
 	@scripts/test-all.sh
@@ -25,7 +25,7 @@ test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make
 	@scripts/test-gpu.sh '$(IMAGE)' '$(GPUS)'
 
 unit: .venv/ready ## the tests that need no Docker engine
-	@.venv/bin/python -m pytest -n 2 tests/unit
+	@scripts/test-setup.sh && .venv/bin/python -m pytest -n 2 tests/unit
 
 example: .venv/ready ## train the example of the default image through the launcher
 	@scripts/run-example.sh '$(IMAGE)'

@@ -81,6 +81,14 @@ def stream(
         return child.wait()
 
 
+def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a program that outlives dlc, its shell and their Ctrl-C; its output goes to `log`."""
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+
+
 @contextmanager
 def _group(
     argv: Sequence[str],

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from dlc.core.errors import EngineError
-from dlc.core.process import tail
+from dlc.core.process import start_daemon, tail
 from dlc.engine import client, context, packages, work
 
 START_SECONDS = 90.0
@@ -160,11 +159,7 @@ class EmbeddedEngine:
         (self.folder / "docker.pid").unlink(missing_ok=True)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.host, "--config-file", config]
-        with self.log.open("wb") as log:
-            # A session of its own, so that it outlives the shell and its Ctrl-C.
-            child = subprocess.Popen(
-                [str(word) for word in argv], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
+        child = start_daemon([str(word) for word in argv], self.log)
         try:
             self._await(lambda: child.poll() is not None)
         except BaseException:

@@ -11,7 +11,7 @@ from dlc.engine import client
 CONNECTED = "03"  # state of a socket in /proc/net/unix
 ASK_SECONDS = 10.0
 LEAVE_SECONDS = 1.0  # until the engine has noticed that our own client is gone
-CLIENTS = ("docker", "docker-buildx", "docker-compose", "buildx")
+CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}
 
 
 def describe(host: str, socket: Path) -> list[str]:

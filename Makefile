@@ -25,7 +25,7 @@ test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make
 	@scripts/test-gpu.sh '$(IMAGE)' '$(GPUS)'
 
 unit: .venv/ready ## the tests that need no Docker engine
-	@scripts/test-setup.sh && .venv/bin/python -m pytest -n 2 tests/unit
+	@.venv/bin/python -m pytest -n 2 tests/unit
 
 example: .venv/ready ## train the example of the default image through the launcher
 	@scripts/run-example.sh '$(IMAGE)'

@@ -113,7 +113,8 @@ def _ask() -> None:
     """Raises UsageError for any answer but yes, and where nobody can be asked."""
     if not sys.stdin.isatty():
         raise UsageError("dlc engine remove: stdin is no terminal, so nobody can be asked", "add --yes")
-    if input("remove all of this? [y/N] ").strip().lower() not in ("y", "yes"):
+    print("remove all of this? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was removed")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from dlc.debian import apt
 from dlc.engine.embedded import EmbeddedEngine
 
 ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "daemon.json", "dockerd.log", "apt", "lock")
-CACHE_NAMES = ("apt", "ca", "logs", "nothing", "pinned", "recipes", "rootfs", "tools", "wheels")
+CACHE_NAMES = ("apt", "ca", "drafts", "logs", "nothing", "pinned", "recipes", "rootfs", "tools", "wheels")
 SYSTEM_DATA = Path("/var/lib/docker")  # of a Docker engine that is not ours; Debian's docker.io deletes it on purge
 
 
@@ -30,7 +31,7 @@ class Removal:
 def plan() -> Removal:
     """Look at the host; nothing is changed. In a folder that a variable names only dlc's own entries go."""
     engine, cache = engine_folder(), cache_folder()
-    paths = [*_entries(engine, ENGINE_NAMES), *_entries(cache, CACHE_NAMES)]
+    paths = [*_entries(engine, ENGINE_NAMES, "DLC_ENGINE_DIR"), *_entries(cache, CACHE_NAMES, "DLC_CACHE_DIR")]
     kept = [f"{path}: not made by dlc" for folder in {engine, cache} for path in _others(folder, [*paths, engine])]
     brought = apt.brought(cache / "apt")
     if brought and (reason := _packages_stay(brought)):
@@ -60,8 +61,11 @@ def carry_out(removal: Removal, force: bool) -> None:
             folder.rmdir()
 
 
-def _entries(folder: Path, names: tuple[str, ...]) -> list[Path]:
-    return [folder / name for name in names if (folder / name).exists() or (folder / name).is_symlink()]
+def _entries(folder: Path, names: tuple[str, ...], variable: str) -> list[Path]:
+    """What is dlc's in a folder: everything, unless `variable` names a folder that others may use too."""
+    present = sorted(folder.iterdir()) if folder.is_dir() else []
+    own = [path for path in present if path.name in names or not os.environ.get(variable)]
+    return [path for path in own if path != cache_folder() / "engine"]  # it may be another engine's, and at work
 
 
 def _others(folder: Path, known: list[Path]) -> list[Path]:

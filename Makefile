@@ -16,7 +16,7 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 	@$(DLC) build '$(IMAGE)'
 
 test: .venv/ready ## build the CPU images and run every test that needs no GPU on them
-	@$(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
+	@scripts/test-setup.sh && $(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
 
 test-all: .venv/ready ## the same for every image, one after the other where the disk is small
 	@scripts/test-all.sh

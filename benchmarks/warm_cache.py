@@ -26,8 +26,8 @@ from dlc.build.inputs import HostInputs
 from dlc.build.progress import Step
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.environment import cache_folder
 from dlc.core.process import run
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect

@@ -21,7 +21,7 @@ make_venv() {
 install_packages() {
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         echo "dlc needs $*: install it and run this again" >&2
-        exit 69
+        exit 1
     fi
     echo "installing $* (Debian packages)"
     apt-get -qq update
@@ -32,7 +32,7 @@ command -v git >/dev/null || install_packages git ca-certificates
 python=$(find_python) || { install_packages python3 python3-venv ca-certificates; python=$(find_python) || python=; }
 if [ -z "$python" ]; then
     echo "dlc needs Python 3.11 or newer, which this distribution does not package: install one and run this again" >&2
-    exit 69
+    exit 1
 fi
 # Debian's python3 comes without ensurepip.
 make_venv "$python" || { install_packages python3-venv; make_venv "$python"; }

@@ -8,8 +8,9 @@ DLC=.venv/bin/dlc
 
 "$DLC" build "$image" >/dev/null
 framework=${image%%-*}
-host=$("$DLC" engine status --json | sed -n 's/^ "host": "\(.*\)",$/\1/p')
-[ -z "$host" ] || export DOCKER_HOST="$host"
+ref=$("$DLC" show "$image" --ref)
+variables=$("$DLC" engine env)
+eval "$variables"
 
 # The folder that the platform would mount: configuration, code, and where the results go.
 job=$(pwd)/build/example-$framework
@@ -19,6 +20,6 @@ cp "examples/$framework/train.py" "$job/code/"
 echo '{"sagemaker_program": "train.py"}' >"$job/input/config/hyperparameters.json"
 echo '{"current_host": "algo-1", "hosts": ["algo-1"]}' >"$job/input/config/resourceconfig.json"
 
-docker run --rm --network none -v "$job:/opt/ml" "dlc/$framework:${image#*-}" train
+docker run --rm --network none -v "$job:/opt/ml" "$ref" train
 echo "model:   $(ls -d "$job"/model/*)"
 echo "metrics: $(ls -d "$job"/output/data/*)"

@@ -5,14 +5,15 @@
 set -eu
 cd "$(dirname "$0")/.."
 DLC=.venv/bin/dlc
-NO_ROOM=74 # dlc's exit code for a disk that is full, or will be
+NO_ROOM=22 # dlc's exit code for a disk that is full, or will be
 
 make_room() {
-    host=$("$DLC" engine status --json | sed -n 's/^ "host": "\(.*\)",$/\1/p')
+    variables=$("$DLC" engine env)
+    eval "$variables"
     for old in $tested; do
-        docker ${host:+--host "$host"} image rm --force "dlc/${old%%-*}:${old#*-}" >/dev/null
+        docker image rm --force "$("$DLC" show "$old" --ref)" >/dev/null
     done
-    docker ${host:+--host "$host"} builder prune --force >/dev/null
+    docker builder prune --force >/dev/null
     echo "removed to make room: the build cache${tested:+ and}$tested"
     tested=''
 }
@@ -26,7 +27,7 @@ build() {
 }
 
 failed='' tested='' others=''
-for image in $("$DLC" list --json | sed -n 's/^  *"id": "\(.*\)",$/\1/p'); do
+for image in $("$DLC" list --ids); do
     case $image in *-cpu-*) tested="$tested $image" ;; *) others="$others $image" ;; esac
 done
 make --silent test || failed=$tested

@@ -7,8 +7,9 @@ image=$1
 gpus=${2-all}
 
 .venv/bin/dlc build "$image" >/dev/null
-host=$(.venv/bin/dlc engine status --json | sed -n 's/^ "host": "\(.*\)",$/\1/p')
-[ -z "$host" ] || export DOCKER_HOST="$host"
+ref=$(.venv/bin/dlc show "$image" --ref)
+variables=$(.venv/bin/dlc engine env)
+eval "$variables"
 
 # pytest for the Python of the image: -py39 is 3.9.
 python=$(expr "$image" : '.*-py\([0-9]\)').$(expr "$image" : '.*-py[0-9]\([0-9]*\)$')
@@ -19,6 +20,6 @@ start='import sys; sys.path.append("/pytest"); import pytest; sys.exit(pytest.ma
 # Ranks on one host talk through shared memory, of which Docker gives 64 MB.
 docker run --rm ${gpus:+--gpus "$gpus"} --shm-size 1g --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 \
     --volume "$(pwd)/tests/gpu:/tests/gpu:ro" --volume "$pytest:/pytest:ro" --volume "$(pwd)/build/gpu:/report" \
-    "dlc/${image%%-*}:${image#*-}" python -B -c "$start" /tests/gpu --junitxml="/report/$image.xml" || code=$?
+    "$ref" python -B -c "$start" /tests/gpu --junitxml="/report/$image.xml" || code=$?
 [ "${code:-0}" -ge 125 ] || echo "report: build/gpu/$image.xml"  # 125: docker run itself failed, and said why
 exit "${code:-0}"

@@ -3,40 +3,107 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import select
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import TextIO
 
 from dlc.cli import run
-from dlc.core.errors import DiskError, DlcError, Interrupted
+from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what Ctrl-C cleans up, it does too
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # what Ctrl-C cleans up, they do too
     try:
+        _check_streams()
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return code
     except DlcError as error:
-        print(f"dlc: {error}", file=sys.stderr)
-        return error.exit_code
+        return _report(error)
     except KeyboardInterrupt:
         print("dlc: interrupted", file=sys.stderr)
         return Interrupted.exit_code
-    except BrokenPipeError:
-        _forget_stdout()  # the reader (head, less) had enough
-        return 0
     except OSError as error:
-        _forget_stdout()
-        print(f"dlc: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-        return DiskError.exit_code if error.errno == errno.ENOSPC else DlcError.exit_code
+        if isinstance(error, BrokenPipeError) and _reader_left():
+            return 0  # head, less: it had enough
+        return _report(_of_system(error))
+    except Exception as error:
+        return _report(_internal(error))
 
 
-def _forget_stdout() -> None:
-    """Python would fail again, and aloud, when it flushes stdout at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _report(error: DlcError) -> int:
+    """Say what happened. Where stdout cannot be written, Python would say so once more at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget(sys.stdout)
+    print(f"dlc: {error}", file=sys.stderr)
+    if os.environ.get("DLC_DEBUG"):
+        traceback.print_exception(error.__cause__ or error)
+    return error.exit_code
+
+
+def _of_system(error: OSError) -> DlcError:
+    known = DiskError if error.errno == errno.ENOSPC else DlcError
+    failure = known(f"{error.filename or 'output'}: {error.strerror or error}")
+    failure.__cause__ = error
+    return failure
+
+
+def _internal(error: Exception) -> DlcError:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    failure = InternalError(
+        f"internal error: {type(error).__name__}: {' '.join(str(error).split())} ({last.filename}:{last.lineno})",
+        "report this with the output of the same command under DLC_DEBUG=1",
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _check_streams() -> None:
+    """Raise UsageError for a closed stdout. Closed streams become /dev/null: else the next opened file would be one."""
+    closed = [number for number in range(3) if not _is_open(number)]
+    for number in closed:
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        if number:
+            setattr(sys, ("stdin", "stdout", "stderr")[number], os.fdopen(number, "w"))
+    if 1 in closed:
+        raise UsageError("stdout is closed: expected a terminal, a pipe or a file", "use >/dev/null to drop the output")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 gets \\u2026, and no error
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _reader_left() -> bool:
+    """Whether it was stdout or stderr that broke, and no connection of ours; such a stream takes nothing any more."""
+    left = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
+    for stream in left:
+        _forget(stream)
+    return bool(left)
+
+
+def _is_broken(stream: TextIO) -> bool:
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _forget(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.cache import cache_folder
+from dlc.core.environment import cache_folder
 from dlc.core.process import run
-from dlc.engine.packages import can_install, install
+from dlc.debian.apt import can_install, install
 
 PROGRAMS = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils"}
 USER, PASSWORD = "pusher", "correct-horse"

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import read_tree
+from dlc.core.environment import cache_folder
+from dlc.core.errors import BaseImageError, BuildError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from harness import toy
@@ -127,7 +128,7 @@ def _newest_log() -> Path:
 
 def test_failing_step_is_reported_with_its_last_lines_and_the_log(built: Path) -> None:
     done = dlc(built, "build", "toy-*", "--set", "os_packages=[no-such-package]")
-    assert done.returncode == 70
+    assert done.returncode == BuildError.exit_code
     assert "Unable to locate package no-such-package" in done.stderr
     assert Path(done.stderr.partition("log: ")[2].split()[0]).is_file()
     assert "Traceback" not in done.stderr
@@ -135,7 +136,7 @@ def test_failing_step_is_reported_with_its_last_lines_and_the_log(built: Path) -
 
 def test_base_image_that_does_not_exist_is_named(built: Path) -> None:
     done = dlc(built, "build", "toy-*", "--set", "base.image=no-such-image.invalid/none:1")
-    assert done.returncode == 68
+    assert done.returncode == BaseImageError.exit_code
     assert "no-such-image.invalid/none:1" in done.stderr
 
 

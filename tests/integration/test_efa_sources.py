@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dlc.build import fetch
+from dlc.core.errors import BuildError, LockError
 from harness import efa_installer, toy
 from harness.engine import docker
 
@@ -115,7 +116,7 @@ def test_a_wrong_checksum_unpacks_nothing_and_the_right_one_goes_on(
     sha256 = efa_installer.write(tmp_path / FILE, "DEBIAN12")
     cache = tmp_path / "cache"
     refused = build(checkout, cache, vendor, "0" * 64)
-    assert refused.returncode == 67
+    assert refused.returncode == LockError.exit_code
     assert f"{vendor.url}: expected sha256 {'0' * 64}, found {sha256}; it was not unpacked" in refused.stderr
     assert not list(cache.glob("pinned/*"))
 
@@ -139,7 +140,7 @@ def test_an_installer_without_packages_for_the_images_debian_is_refused_with_wha
 ) -> None:
     sha256 = efa_installer.write(tmp_path / FILE, "UBUNTU2204")
     refused = build(checkout, tmp_path / "cache", vendor, sha256)
-    assert refused.returncode == 70
+    assert refused.returncode == BuildError.exit_code
     assert "expected packages in DEBS/DEBIAN12/x86_64, found only: DEBS/UBUNTU2204/x86_64" in refused.stderr
 
 
@@ -154,7 +155,7 @@ def test_the_plug_in_is_compiled_with_the_locks_cuda_and_found_by_its_name(engin
     sets = [*DEVICE, *(word for name, value in wanted.items() for word in ("--set", f"efa.{name}={value}"))]
     assert toy.dlc(root, "lock", "toy-*", *sets).returncode == 0
     refused = toy.dlc(root, "build", "toy-*", *sets)
-    assert refused.returncode == 67
+    assert refused.returncode == LockError.exit_code
     assert f"efa.sha256={fetch.digest(source)}" in refused.stderr
     built = toy.dlc(root, "build", "toy-*", *sets, "--set", f"efa.sha256={fetch.digest(source)}")
     try:

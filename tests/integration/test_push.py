@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dlc.core.errors import ImageError, RegistryError
 from harness import toy
 from harness.engine import docker
 from harness.registry import PASSWORD, Registry
@@ -152,7 +153,7 @@ def test_wrong_password_is_one_message_without_it(built: Path, tmp_path: Path) -
         done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
     finally:
         registry.kill()
-    assert done.returncode == 77
+    assert done.returncode == RegistryError.exit_code
     assert "found it refused" in done.stderr
     assert f"docker login {registry.host}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -216,7 +217,7 @@ def test_no_tag_moves_to_what_the_registry_serves_wrong(
         done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/tampered", **login)
     finally:
         config.write_bytes(right)
-    assert done.returncode == 77
+    assert done.returncode == RegistryError.exit_code
     assert "configuration: expected sha256:" in done.stderr
     assert registry.tags("tampered/toy") == []
 
@@ -229,7 +230,7 @@ def test_image_older_than_its_sources_is_not_pushed(built: Path, registry: Regis
         done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/stale", **login)
     finally:
         launcher.write_text(before)
-    assert done.returncode == 76
+    assert done.returncode == ImageError.exit_code
     assert f"dlc build {toy.ID}" in done.stderr
     assert not registry.repository("stale/toy").exists()
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from dlc.buildspec.locked import download_bytes
 from dlc.core.checkout import Tree
 from dlc.core.errors import DiskError
-from dlc.core.process import run
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
 
@@ -68,7 +67,7 @@ def data_folder(engine: Engine) -> Path | None:
     """Where an engine of this host keeps its data; None for one whose disk cannot be seen from here."""
     if engine.host and not engine.host.startswith("unix://"):
         return None
-    done = run(["docker", "info", "--format", "{{.DockerRootDir}}"], env=engine.environment, check=False)
+    done = engine.docker("info", "--format", "{{.DockerRootDir}}", check=False)
     folder = Path(done.stdout.strip() or "/nonexistent")
     return folder if folder.is_dir() else None
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.build.disk import GB, data_folder, predict
-from dlc.build.host import ca_bundle
-from dlc.core.cache import engine_folder
 from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders
 from dlc.core.errors import DlcError, EngineError
-from dlc.core.process import run
-from dlc.core.wheel_folders import local_wheel_folders
+from dlc.debian import apt
 from dlc.engine import packages
-from dlc.engine.connection import Engine, find
+from dlc.engine.connection import QUICK_SECONDS, Engine, absence, find
 from dlc.engine.images import keys
 from dlc.plan.plan import Plan, make_plan
 
@@ -35,21 +34,33 @@ class Finding:
 
 def examine() -> list[Finding]:
     """All findings, in the order in which a build needs the things."""
+    tree, plan = _family()
     try:
         engine = find()
+        existing = _existing(engine, plan) if engine and plan else {}
     except EngineError as error:
-        return [Finding("engine", "bad", error.message, error.remedy), *_host(None)]
+        return [Finding("engine", "bad", error.message, error.remedy), _platform(None), *_host(None, tree, plan, {})]
     if engine is None:
-        return [_startable(), *_host(None)]
-    return [Finding("engine", "ok", f"{engine.version} ({engine.origin})"), _store(engine), _buildx(engine),
-            *_host(engine)]  # fmt: skip
+        return [_startable(), _platform(None), *_host(None, tree, plan, {})]
+    found = Finding("engine", "ok", f"{engine.version} ({engine.origin})")
+    return [found, _platform(engine), _store(engine), _buildx(engine), *_host(engine, tree, plan, existing)]
 
 
-def _host(engine: Engine | None) -> list[Finding]:
-    tree, plan = _family()
-    existing = keys(engine, [tag for target in plan.targets for tag in target.tags]) if engine and plan else {}
+def _host(engine: Engine | None, tree: Tree, plan: Plan | None, existing: Mapping[str, str]) -> list[Finding]:
     missing = plan.without([name for name in plan.selected if plan.target(name).tags[0] in existing]) if plan else None
     return [_base(), _disk(engine, missing, tree), _memory(missing), _certificates(), _wheels()]
+
+
+def _existing(engine: Engine, plan: Plan) -> dict[str, str]:
+    return keys(engine, [tag for target in plan.targets for tag in target.tags], QUICK_SECONDS)
+
+
+def _platform(engine: Engine | None) -> Finding:
+    try:
+        (engine or Engine(None, "", "", containerd_store=True)).require_platform()
+    except EngineError as error:
+        return Finding("platform", "bad", error.message, error.remedy)
+    return Finding("platform", "ok", PLATFORM)
 
 
 def _family() -> tuple[Tree, Plan | None]:
@@ -63,10 +74,10 @@ def _family() -> tuple[Tree, Plan | None]:
 
 def _startable() -> Finding:
     if os.environ.get("DLC_ENGINE") == "off":
-        return Finding("engine", "bad", "none answers, DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
-    if reason := packages.can_install():
-        return Finding("engine", "bad", f"none answers and none can be started: {reason}", packages.MANUAL_REMEDY)
-    return Finding("engine", "note", "none answers; dlc build starts a private one")
+        return Finding("engine", "bad", f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
+    if reason := apt.can_install():
+        return Finding("engine", "bad", f"{absence()}, and none can be started: {reason}", packages.MANUAL_REMEDY)
+    return Finding("engine", "note", f"{absence()}; dlc build starts a private one")
 
 
 def _store(engine: Engine) -> Finding:
@@ -76,16 +87,16 @@ def _store(engine: Engine) -> Finding:
 
 
 def _buildx(engine: Engine) -> Finding:
-    done = run(["docker", "buildx", "version"], env=engine.environment, check=False)
+    done = engine.docker("buildx", "version", check=False, timeout=QUICK_SECONDS)
     if done.returncode:
         return Finding("buildx", "bad", "no plug-in", "install the package docker-buildx or docker-buildx-plugin")
-    return Finding("buildx", "ok", done.stdout.split()[1])
+    return Finding("buildx", "ok", " ".join(done.stdout.split()[1:2]))
 
 
 def _base() -> Finding:
     if shutil.which("mmdebstrap"):
         return Finding("base image", "ok", "mmdebstrap")
-    if reason := packages.can_install():
+    if reason := apt.can_install():
         remedy = "install mmdebstrap, or build with --set base.image=debian:12"
         return Finding("base image", "bad", f"no mmdebstrap, and it cannot be installed: {reason}", remedy)
     return Finding("base image", "note", "mmdebstrap will be installed")

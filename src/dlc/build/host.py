@@ -14,20 +14,12 @@ from uv import find_uv_bin
 from dlc.build import fetch
 from dlc.build.inputs import HostInputs
 from dlc.buildspec.variant import normal_name
+from dlc.core.environment import INDEX_VARIABLES, ca_bundle, local_wheel_folders, proxies, secrets
 from dlc.core.errors import LockError
-from dlc.core.wheel_folders import local_wheel_folders
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from dlc.plan.dockerfile import without_secrets
 from dlc.plan.plan import Plan
-
-PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "FTP_PROXY", "ALL_PROXY")
-CA_VARIABLES = ("DLC_CA_BUNDLE", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-# Secret id -> the variables that may hold it, most specific first.
-INDEX_VARIABLES = {
-    "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
-    "extra_index_url": ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
-}
 
 
 def collect(plan: Plan, root: Path, cache: Path) -> HostInputs:
@@ -55,32 +47,6 @@ def collect(plan: Plan, root: Path, cache: Path) -> HostInputs:
     recipes = {target.dockerfile: _recipe(root / target.dockerfile, known, cache)
                for target in plan.targets if not target.inline}  # fmt: skip
     return HostInputs(root, contexts, proxies(os.environ), known, recipes)
-
-
-def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
-    names = (*PROXY_NAMES, *(name.lower() for name in PROXY_NAMES))
-    return {name: environment[name] for name in names if environment.get(name)}
-
-
-def secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Build secrets by id, as bake writes their source. Only ids and places, never a value."""
-    found: dict[str, str] = {}
-    for identifier, names in INDEX_VARIABLES.items():
-        for name in names:
-            if environment.get(name):
-                found[identifier] = f"env={name}"
-                break
-    netrc = Path(environment.get("NETRC") or Path.home() / ".netrc")
-    if netrc.is_file():
-        found["netrc"] = f"src={netrc.absolute()}"
-    return found
-
-
-def ca_bundle(environment: Mapping[str, str]) -> Path | None:
-    """The file of certificate authorities that this host trusts, where a variable names one that is there."""
-    named = (Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name))
-    return next((path for path in named if path.is_file()), None)
 
 
 def _recipe(path: Path, known: Mapping[str, str], cache: Path) -> Path:

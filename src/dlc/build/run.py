@@ -17,7 +17,7 @@ from dlc.build.failure import failure
 from dlc.build.inputs import HostInputs
 from dlc.build.progress import Progress, Step
 from dlc.core.errors import BuildError
-from dlc.core.process import run, stream
+from dlc.core.process import run
 from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
@@ -101,9 +101,8 @@ def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Cal
                 on_step(step)
 
         # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
-        argv = ["docker", "buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false"]
-        environment = {**engine.environment, **NO_IMAGES_OF_PARENTS, "TMPDIR": folder}
-        return stream(argv, line, env=environment, stdin=text)
+        words = ("buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false")
+        return engine.docker_lines(*words, on_line=line, env={**NO_IMAGES_OF_PARENTS, "TMPDIR": folder}, stdin=text)
 
 
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:

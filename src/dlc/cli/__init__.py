@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dlc.buildspec.problems import did_you_mean
-from dlc.core.errors import UsageError
+from dlc.core.errors import UsageError, exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code.
 VERBS = {
@@ -31,11 +31,14 @@ VERBS = {
     "verify-reproducible": "dlc.cli.verify_reproducible",
 }
 # For whoever changes dlc itself; not in the help.
-PLUMBING = {"schema": "dlc.cli.schema"}
+PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are errors of ours, so that they get our exit code."""
+    """argparse whose complaints are errors of ours, and which takes no option for another that begins the same."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError."""
@@ -45,9 +48,38 @@ class Parser(argparse.ArgumentParser):
 def run(argv: Sequence[str]) -> int:
     """Run one verb. Raises DlcError; returns the exit code otherwise."""
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(overview())
+        return _help(argv[1:])
+    if argv[0] == "--version":
+        print(f"dlc {version()}")
         return 0
     verb = argv[0]
+    parser, module = _parser(verb)
+    return int(module.run(parser.parse_args(argv[1:])))
+
+
+def version() -> str:
+    """Of the installed package."""
+    from importlib import metadata  # costs what every verb would pay
+
+    try:
+        return metadata.version("dlc")
+    except metadata.PackageNotFoundError:
+        return "of sources that are not installed"
+
+
+def _help(topics: Sequence[str]) -> int:
+    """`dlc help`, `dlc help VERB`, `dlc help exit-codes`."""
+    if not topics:
+        print(overview())
+    elif topics[0] == "exit-codes":
+        print("\n".join(f"{code:>4}  {meaning}" for code, meaning in exit_codes().items()))
+    else:
+        _parser(topics[0])[0].print_help()
+    return 0
+
+
+def _parser(verb: str) -> tuple[Parser, ModuleType]:
+    """The verb's parser and module. Raises UsageError for an unknown one."""
     module = load(verb)
     parser = Parser(
         prog=f"dlc {verb}",
@@ -56,7 +88,7 @@ def run(argv: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
-    return int(module.run(parser.parse_args(argv[1:])))
+    return parser, module
 
 
 def load(verb: str) -> ModuleType:
@@ -73,4 +105,5 @@ def overview() -> str:
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
     width = max(len(verb) for verb in VERBS) + 2
     lines += [f"  {verb:<{width}}{load(verb).HELP}" for verb in VERBS]
-    return "\n".join([*lines, "", "`dlc VERB --help` shows its options and an example."])
+    lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means."]
+    return "\n".join(lines)

@@ -19,7 +19,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_json(parser: argparse._ActionsContainer) -> None:
     """JSON instead of text."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 

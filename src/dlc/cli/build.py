@@ -14,8 +14,8 @@ from dataclasses import asdict
 from dlc.build import disk, host
 from dlc.build import run as build
 from dlc.build.progress import Step
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.environment import cache_folder
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.plan.plan import make_plan

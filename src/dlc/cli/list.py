@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
     from dlc.core.checkout import Tree
-    from dlc.engine.connection import Engine
     from dlc.engine.images import Image
 
 HELP = "list the images of the buildspec, with size, digest and date of those that the running engine has"
@@ -20,27 +20,31 @@ DIGEST_LENGTH = 12  # characters, as docker shows it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --json."""
+    """GLOB, --set, --ids or --json."""
     add_globs(parser)
     add_set(parser)
-    add_json(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--ids", action="store_true", help="print the identifiers and nothing else, one per line")
+    add_json(form)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one line per image. No engine is started for it; where none runs, there are no columns of built images."""
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import find_root, read_tree
-    from dlc.engine.images import find
 
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
-    engine = _running_engine()
-    built = find(engine, [variant.ref for variant in variants]) if engine else {}
+    if args.ids:
+        print("\n".join(variant.id for variant in variants))
+        return 0
+    built = _built([variant.ref for variant in variants])
     if args.json:
-        print_json([as_json(planned(variant, tree), built.get(variant.ref), variant) for variant in variants])
+        images = built or {}
+        print_json([as_json(planned(variant, tree), images.get(variant.ref), variant) for variant in variants])
         return 0
     rows = [planned(variant, tree) for variant in variants]
-    if engine:
+    if built is not None:
         rows = [{**row, **cells(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
     print("\n".join([table(rows), *unavailable(variants)]))
     return 0
@@ -76,14 +80,16 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
     return {**row, **built, "unavailable": dict(variant.header.unavailable)}
 
 
-def _running_engine() -> Engine | None:
-    """The engine that answers now. A DOCKER_HOST where none does is an error for whoever needs it: not for a list."""
+def _built(refs: Sequence[str]) -> dict[str, Image] | None:
+    """What the running engine has; None without one. One that does not answer is said, and is no error of a list."""
     from dlc.core.errors import EngineError
-    from dlc.engine import connection
+    from dlc.engine import connection, images
 
     try:
-        return connection.find()
-    except EngineError:
+        engine = connection.find()
+        return images.find(engine, refs, connection.QUICK_SECONDS) if engine else None
+    except EngineError as error:
+        print(f"dlc: no sizes and digests: {error}", file=sys.stderr)
         return None
 
 

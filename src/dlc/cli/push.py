@@ -8,8 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from dlc.build import host
 from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     refs = pushing.refs_of(plan)
     keys = images.keys(engine, refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
-    ca = host.secrets(os.environ).get("ca", "").removeprefix("src=")
+    ca = environment.secrets(os.environ).get("ca", "").removeprefix("src=")
     destination = open_destination(args.to, Path(ca) if ca else None)
     rows = []
     for order in orders:

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
-from dlc.build import host
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
+from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ImageError, ProcessError
 from dlc.engine.connection import connect
@@ -36,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     engine = connect()
     found = facts.capture(engine, ref)
-    ca = host.secrets(os.environ).get("ca", "").removeprefix("src=")
+    ca = environment.secrets(os.environ).get("ca", "").removeprefix("src=")
     answers = [
         advisories.of_python(found),
-        advisories.of_debian(engine, found, host.proxies(os.environ), Path(ca) if ca else None),
+        advisories.of_debian(engine, found, environment.proxies(os.environ), Path(ca) if ca else None),
     ]
     findings = [finding for answer in answers for finding in answer.findings]
     verdict = judge(findings, exceptions, date.today())

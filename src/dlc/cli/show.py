@@ -15,10 +15,12 @@ EXAMPLE = "dlc show pytorch-2.13-training-cpu-py311 --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --set, --json."""
+    """ID, --set, --ref or --json."""
     parser.add_argument("globs", nargs="+", metavar="ID", help="an image identifier, or a glob")
     add_set(parser)
-    add_json(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--ref", action="store_true", help="print the image's Docker reference and nothing else")
+    add_json(form)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     from dlc.core.checkout import find_root, read_tree
 
     variants = load_variants(read_tree(find_root()), args.globs, args.sets)
-    if args.json:
+    if args.ref:
+        print("\n".join(variant.ref for variant in variants))
+    elif args.json:
         print_json({variant.id: as_dict(variant) for variant in variants})
     else:
         print("\n\n".join(as_text(variant) for variant in variants))

@@ -1,4 +1,4 @@
-"""`dlc test`: asks built images the questions of tests/container, and with --all trains on them too."""
+"""`dlc test`: runs tests/container on built images, and with --all tests/integration too."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dlc.buildspec.locked import staleness
 from dlc.buildspec.matrix import load_variants
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.environment import cache_folder
 from dlc.debian import recorded as debian
 from dlc.locks import debian as debian_record
 from dlc.locks import python as lock

@@ -12,8 +12,8 @@ from pathlib import Path
 from dlc.build import run as build
 from dlc.build.progress import Step
 from dlc.cli.arguments import add_json, add_set, print_json
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine, connect
 from dlc.inspection import reproducible

@@ -27,17 +27,25 @@ Tree = Mapping[str, SourceFile]
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The nearest folder upwards from `start` (default: here) with a buildspec, else the checkout dlc itself is in.
+    """The nearest folder upwards from `start` (default: here) with a buildspec; no other is ever read or written.
 
-    Raises UsageError where there is neither.
+    Raises UsageError where there is none.
     """
-    here = (start or Path.cwd()).absolute()
-    for folder in (here, *here.parents, Path(__file__).absolute().parents[3]):
+    here = (start or _here()).absolute()
+    for folder in (here, *here.parents):
         if (folder / SIGN).is_file():
             return folder
     raise UsageError(
-        f"{here}: expected {SIGN} here or in a folder above", "run dlc inside a checkout of its repository"
+        f"{here}: expected {SIGN} in this folder or one above it, found none",
+        "cd into a checkout of the repository whose images you mean",
     )
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the current folder was removed", "cd into a checkout of the repository") from None
 
 
 def read_tree(root: Path) -> Tree:

@@ -1,14 +1,17 @@
 """Every way dlc can fail: one class and one exit code each; only __main__ turns them into exits.
 
-A message says what happened and where; `remedy` says what to do about it. Codes 64..78 have the meaning
-sysexits.h gives them, so that a script can tell a wrong input from a broken host.
+A message says what happened and where; `remedy` says what to do about it. The codes are our own, in groups:
+10 to 19 for what you wrote, 20 to 29 for what the host or the network lacks, 30 to 39 for an image.
+`dlc help exit-codes` prints the first line of each class below as its meaning.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class DlcError(Exception):
-    """Base of all errors that a user may see without a traceback."""
+    """A check found something, or a file of this host cannot be read or written."""
 
     exit_code = 1
 
@@ -22,90 +25,120 @@ class DlcError(Exception):
 
 
 class UsageError(DlcError):
-    """The command line is wrong: unknown verb, bad --set."""
+    """The command line or a variable is wrong, or this is no checkout."""
 
-    exit_code = 64
+    exit_code = 2
 
 
 class SpecError(DlcError):
-    """A buildspec file is wrong; the message is the whole report, one file:line:col line per problem."""
+    """A buildspec file is wrong."""
 
-    exit_code = 65
+    exit_code = 10
 
 
 class SelectorError(DlcError):
     """A selector matches no image."""
 
-    exit_code = 66
+    exit_code = 11
 
 
 class LockError(DlcError):
     """A lock is missing, stale, or names a file that cannot be had."""
 
-    exit_code = 67
+    exit_code = 12
+
+
+class RecipeError(DlcError):
+    """A Dockerfile and its buildspec do not fit."""
+
+    exit_code = 13
 
 
 class BaseImageError(DlcError):
     """The base image does not exist or is not what the buildspec says."""
 
-    exit_code = 68
+    exit_code = 14
 
 
 class EngineError(DlcError):
-    """No Docker engine can be reached or started."""
+    """No Docker engine can be reached, started or used."""
 
-    exit_code = 69
-
-
-class BuildError(DlcError):
-    """A build step failed; the message has its last lines and the log's path."""
-
-    exit_code = 70
+    exit_code = 20
 
 
-class RecipeError(DlcError):
-    """A Dockerfile and its buildspec do not fit: an ARG nobody sets, or one nobody reads."""
+class HostError(DlcError):
+    """This host lacks a program or a right that dlc needs."""
 
-    exit_code = 72
-
-
-class PackageIndexError(DlcError):
-    """A package index or a Debian mirror does not answer."""
-
-    exit_code = 73
+    exit_code = 21
 
 
 class DiskError(DlcError):
     """The disk is full, or will be."""
 
-    exit_code = 74
+    exit_code = 22
 
 
-class ProcessError(DlcError):
-    """A command that dlc ran failed for a reason no other class names."""
+class PackageIndexError(DlcError):
+    """A package index or a Debian mirror does not answer."""
 
-    exit_code = 71
-
-
-class ImageTestError(DlcError):
-    """A built image failed its tests."""
-
-    exit_code = 75
-
-
-class ImageError(DlcError):
-    """An image is not there, or is not what was promised: over its budget, not reproducible, vulnerable."""
-
-    exit_code = 76
+    exit_code = 23
 
 
 class RegistryError(DlcError):
     """A registry cannot be reached, refuses what is asked of it, or serves something else than what was pushed."""
 
-    exit_code = 77
+    exit_code = 24
+
+
+class ProcessError(DlcError):
+    """A program that dlc ran failed for a reason that no other code names."""
+
+    exit_code = 25
+
+
+class ProcessTimeoutError(ProcessError):
+    """A program that dlc ran did not end in time."""
+
+
+class BuildError(DlcError):
+    """A build step failed."""
+
+    exit_code = 30
+
+
+class ImageTestError(DlcError):
+    """A built image failed its tests."""
+
+    exit_code = 31
+
+
+class ImageError(DlcError):
+    """An image is not there, or is not what was promised: over its budget, not reproducible, vulnerable."""
+
+    exit_code = 32
+
+
+class InternalError(DlcError):
+    """A fault in dlc itself; DLC_DEBUG=1 shows where."""
+
+    exit_code = 40
 
 
 class Interrupted(DlcError):  # noqa: N818 (the user's Ctrl-C is no error of the tool)
-    """SIGINT or SIGTERM ended the run; nothing half-done is left."""
+    """Ctrl-C, SIGTERM or a closed terminal ended the run; nothing half-done is left."""
 
     exit_code = 130
+
+
+def exit_codes() -> dict[int, str]:
+    """Exit code -> what it means, in order."""
+    meanings = {0: "Done."}
+    for error in _classes(DlcError):
+        meanings.setdefault(error.exit_code, (error.__doc__ or "").partition("\n")[0])
+    return dict(sorted(meanings.items()))
+
+
+def _classes(base: type[DlcError]) -> Iterator[type[DlcError]]:
+    yield base
+    for derived in base.__subclasses__():
+        yield from _classes(derived)

@@ -7,13 +7,18 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from dlc.core.errors import ProcessError
+from dlc.core.errors import ProcessError, ProcessTimeoutError
 
 TAIL_LINES = 25
+GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True)
@@ -39,28 +44,26 @@ def run(
     cwd: Path | None = None,
     check: bool = True,
     timeout: float | None = 600.0,
+    grace: float = GRACE_SECONDS,
     show: bool = False,
 ) -> Completed:
     """Run to the end and keep the output; a non-zero exit raises ProcessError with the last lines when `check`.
 
-    `env` is added to the caller's environment. `timeout` is in seconds; past it the program is killed.
+    `env` is added to the caller's environment. Past `timeout` seconds the program and all that it started get SIGTERM,
+    `grace` seconds later SIGKILL, and ProcessTimeoutError is raised. Bytes that are not UTF-8 become U+FFFD.
     """
     if show:
         echo(argv)
-    merged = {**os.environ, **env} if env else None
-    try:
-        done = subprocess.run(
-            list(argv), env=merged, input=stdin, cwd=cwd, timeout=timeout, capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise ProcessError(f"{argv[0]}: no such program", f"install {argv[0]} or put it on PATH") from None
-    except subprocess.TimeoutExpired:
-        raise ProcessError(f"{shlex.join(argv)}: no end within {timeout:g} s", "see what it waits for") from None
-    completed = Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
-    if check and done.returncode:
-        raise ProcessError(f"{shlex.join(argv)}: exit code {done.returncode}\n{tail(done.stderr or done.stdout)}")
-    return completed
+    with _group(argv, env, stdin, cwd, stderr=subprocess.PIPE, grace=grace) as child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise ProcessTimeoutError(
+                f"{shlex.join(argv)}: no end within {timeout:g} s", "see what it waits for"
+            ) from None
+    if check and child.returncode:
+        raise ProcessError(f"{shlex.join(argv)}: exit code {child.returncode}\n{tail(err or out)}")
+    return Completed(tuple(argv), child.returncode, out, err)
 
 
 def stream(
@@ -71,42 +74,99 @@ def stream(
     stdin: str | None = None,
     cwd: Path | None = None,
 ) -> int:
-    """Run in a process group of its own, hand each line of its merged output to `on_line`, return the exit code.
-
-    Whatever ends this call (Ctrl-C included) also ends the whole group, so nothing strays.
-    """
-    merged = {**os.environ, **env} if env else None
-    child = subprocess.Popen(
-        list(argv), env=merged, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    assert child.stdout is not None  # noqa: S101 (PIPE was asked for)
-    try:
-        if stdin is not None:
-            assert child.stdin is not None  # noqa: S101
-            child.stdin.write(stdin)
-            child.stdin.close()
-        for line in child.stdout:
+    """Run, hand each line of the merged output to `on_line`, return the exit code."""
+    with _group(argv, env, stdin, cwd, stderr=subprocess.STDOUT, grace=GRACE_SECONDS) as child:
+        for line in child.stdout or ():
             on_line(line.rstrip("\n"))
         return child.wait()
-    finally:
-        end_group(child)
-        child.stdout.close()
 
 
-def end_group(child: subprocess.Popen[str], grace: float = 10.0) -> None:
-    """End a child's process group: SIGTERM, `grace` seconds, SIGKILL."""
-    if child.poll() is not None:
-        return
-    for number in (signal.SIGTERM, signal.SIGKILL):
+def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a program that outlives dlc, its shell and their Ctrl-C; its output goes to `log`."""
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+
+
+@contextmanager
+def _group(
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    stdin: str | None,
+    cwd: Path | None,
+    *,
+    stderr: int,
+    grace: float,
+) -> Iterator[subprocess.Popen[str]]:
+    """A program in a process group of its own. Whatever ends the block early (Ctrl-C included) ends the whole group."""
+    with _input(stdin) as given:
         try:
-            os.killpg(child.pid, number)
-            child.wait(grace)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
+            child = subprocess.Popen(
+                list(argv), env={**os.environ, **(env or {})}, cwd=cwd, stdin=given, stdout=subprocess.PIPE,
+                stderr=stderr, encoding="utf-8", errors="replace", start_new_session=True,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise ProcessError(f"{argv[0]}: no such program", f"install {argv[0]} or put it on PATH") from None
+        except OSError as error:
+            raise ProcessError(f"{argv[0]}: cannot be run: {error.strerror}", f"look at {argv[0]} on PATH") from None
+    try:
+        yield child
+    finally:
+        end_group(child, grace)
+        for pipe in (child.stdout, child.stderr):
+            if pipe:
+                pipe.close()
+
+
+def _input(text: str | None) -> IO[bytes]:
+    """A file to read `text` from: unlike a pipe it does not break, nor fill up while nobody reads."""
+    if text is None:
+        return Path(os.devnull).open("rb")
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+    file.write(text.encode())
+    file.seek(0)
+    return file
+
+
+def end_group(child: subprocess.Popen[str], grace: float = GRACE_SECONDS) -> None:
+    """End a child's process group: SIGTERM, up to `grace` seconds, SIGKILL. A second Ctrl-C skips the rest of the wait.
+
+    A child whose end was already seen is left alone: its number may be another's by now.
+    """
+    if child.returncode is not None:
+        return
+    try:
+        _signal(child, signal.SIGTERM)
+        _wait_for_group(child, grace)
+    finally:
+        _signal(child, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):  # a program that waits for a dead disk ends when the disk answers
+            child.wait(GRACE_SECONDS)
+
+
+def _signal(child: subprocess.Popen[str], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
+def _wait_for_group(child: subprocess.Popen[str], seconds: float) -> None:
+    """Wait until only the child itself, not yet waited for, is left of its group, or `seconds` are over."""
+    deadline = time.monotonic() + seconds
+    while _members(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _members(group: int) -> bool:
+    """Whether a process of this group still runs; one that ended and waits for its parent does not count."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, number = path.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
             continue
+        if int(number) == group and state not in "ZX":
+            return True
+    return False
 
 
 def tail(text: str, lines: int = TAIL_LINES) -> str:

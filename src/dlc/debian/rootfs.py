@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from dlc.core.errors import BaseImageError
 from dlc.core.process import run
+from dlc.debian import apt
 from dlc.debian.mmdebstrap import EPOCH, arguments, holding, recipe
 from dlc.debian.recorded import preferences
-from dlc.engine import packages
 
 BUILD_SECONDS = 900.0
 
@@ -36,9 +37,9 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     if (target / "rootfs.tar").exists():
         return target
     if shutil.which("mmdebstrap") is None:
-        packages.install(["mmdebstrap"], cache / "apt")
+        apt.install(["mmdebstrap"], cache / "apt")
     target.mkdir(parents=True, exist_ok=True)
-    print(f"making the {suite} base file system from Debian packages", flush=True)
+    print(f"making the {suite} base file system from Debian packages", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".draft-") as draft:
         _make(suite, recorded, Path(draft))
         (Path(draft) / "rootfs.tar").rename(target / "rootfs.tar")

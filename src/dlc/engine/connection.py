@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from dlc.core.cache import engine_folder
+from dlc.core.environment import PLATFORM, engine_folder, host_platform, platform
 from dlc.core.errors import EngineError
-from dlc.core.process import run
-from dlc.engine import packages
-from dlc.engine.embedded import EmbeddedEngine, context_is_ours
+from dlc.core.process import Completed
+from dlc.debian import apt
+from dlc.engine import client, context, packages
+from dlc.engine.embedded import EmbeddedEngine
 
-PROBE_SECONDS = 20.0
+QUICK_SECONDS = 3.0  # for verbs that only look: they are done within 5
+PATIENT_SECONDS = 20.0  # for verbs that cannot do without: an engine at work may be slow
+GRACE_SECONDS = 0.5  # a client that only asks has nothing to clean up
 
 
 @dataclass(frozen=True)
@@ -22,14 +28,42 @@ class Engine:
     """An engine that answered. `host` is None for the client's own context, else the value of DOCKER_HOST."""
 
     host: str | None
-    origin: str  # "DOCKER_HOST", "context" or "embedded"
+    origin: str  # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "embedded"
     version: str
     containerd_store: bool  # keeps manifests: digests, OCI export, unpacked and uncompressed images
+    platform: str = PLATFORM
 
     @property
     def environment(self) -> dict[str, str]:
         """What a docker client needs in its environment to reach this engine."""
-        return {"DOCKER_HOST": self.host} if self.host else {}
+        return client.reach(self.host)
+
+    def docker(
+        self,
+        *words: str,
+        check: bool = True,
+        timeout: float | None = 600.0,
+        show: bool = False,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Completed:
+        """Run the docker client on this engine to its end: `engine.docker("image", "inspect", ref)`.
+
+        Raises EngineError for no answer within `timeout` seconds, ProcessError when it fails and `check` is true.
+        """
+        merged = {**self.environment, **(env or {})}
+        return client.docker(*words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin)
+
+    def docker_lines(
+        self,
+        *words: str,
+        on_line: Callable[[str], None],
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        cwd: Path | None = None,
+    ) -> int:
+        """The same for what takes long: each line of the output goes to `on_line`; returns the exit code."""
+        return client.stream(*words, on_line=on_line, env={**self.environment, **(env or {})}, stdin=stdin, cwd=cwd)
 
     def require_containerd_store(self) -> None:
         """Raise EngineError for the classic store, which keeps no manifests and exports no OCI layouts."""
@@ -39,59 +73,117 @@ class Engine:
                 'set {"features": {"containerd-snapshotter": true}} in its daemon.json, or use `dlc engine start`',
             )
 
+    def require_platform(self, wanted: str = PLATFORM) -> None:
+        """Raise EngineError where this engine, or the host that makes base files for it, is of another platform."""
+        for place, found in ((self.host or "the Docker engine", self.platform), ("this host", host_platform())):
+            if found != wanted:
+                raise _other_platform(place, wanted, found)
+
 
 def connect(start: bool = True) -> Engine:
     """Return an engine that answers, starting the embedded one when `start` allows. Raises EngineError."""
-    engine = find()
+    engine = find(PATIENT_SECONDS)
     if engine is None:
         engine = _start_embedded() if start else None
     if engine is None:
-        raise EngineError("no Docker engine answers", "dlc engine start")
+        raise EngineError(absence(), "dlc engine start")
     _require_buildx(engine)
     return engine
 
 
-def find() -> Engine | None:
-    """The engine that can be used without starting anything, or None. A silent DOCKER_HOST is an error."""
-    if host := os.environ.get("DOCKER_HOST"):
-        if engine := probe(host, "DOCKER_HOST"):
-            return engine
-        raise EngineError(f"DOCKER_HOST={host}: no engine answers there", "start it, or unset DOCKER_HOST")
-    if not context_is_ours() and (engine := probe(None, "context")):
-        return engine
+def find(seconds: float = QUICK_SECONDS) -> Engine | None:
+    """The engine that can be used without starting anything, or None. Takes `seconds` at most.
+
+    Raises EngineError for one that the user names and that is not there, and for any that does not answer.
+    """
+    deadline = time.monotonic() + seconds
+    for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        if chosen := os.environ.get(variable):
+            host = chosen if variable == "DOCKER_HOST" else None
+            return _require(probe(host, variable, deadline), f"{variable}={chosen}", variable)
+    if not client.present():
+        return None
+    if not context.is_ours(_left(deadline)) and isinstance(own := probe(None, "context", deadline), Engine):
+        return own
     embedded = EmbeddedEngine(engine_folder())
-    return probe(embedded.host, "embedded") if embedded.pid() else None
+    private = probe(embedded.host, "embedded", deadline) if embedded.pid() else None
+    return private if isinstance(private, Engine) else None
 
 
-def probe(host: str | None, origin: str) -> Engine | None:
-    """Ask one engine who it is; None when nobody answers within PROBE_SECONDS."""
-    if shutil.which("docker") is None:
-        return None
-    where = ["--host", host] if host else []
-    done = run(["docker", *where, "info", "--format", "{{json .}}"], check=False, timeout=PROBE_SECONDS)
-    info = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-    if not info.get("ServerVersion"):
-        return None
-    store = dict(info.get("DriverStatus") or []).get("driver-type", "")
-    return Engine(host, origin, info["ServerVersion"], store.startswith("io.containerd.snapshotter"))
+def absence() -> str:
+    """Why `find` found none."""
+    return "no Docker engine answers" if client.present() else client.missing().message
+
+
+def probe(host: str | None, origin: str, deadline: float) -> Engine | str:
+    """Ask one engine who it is: the engine, or what the client said when nobody was there.
+
+    `deadline` is a time of the monotonic clock. Raises EngineError for an engine that is silent until then, and for an
+    answer that is none.
+    """
+    seconds = _left(deadline)
+    words = ("info", "--format", "{{json .}}")
+    done = client.docker(*words, env=client.reach(host), check=False, timeout=seconds, grace=GRACE_SECONDS)
+    try:
+        info = json.loads(done.stdout)
+        if not info.get("ServerVersion"):
+            return _said(done)
+        return _engine(info, host, origin)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        if done.returncode:
+            return _said(done)
+        raise EngineError(
+            f"{host or 'the Docker engine of the current context'}: expected `docker info` to print JSON, found "
+            f"{done.stdout[:60]!r}",
+            "check that docker on PATH is a Docker client and that a Docker engine listens there",
+        ) from None
+
+
+def _engine(info: Mapping[str, Any], host: str | None, origin: str) -> Engine:
+    """Raises ValueError, TypeError or AttributeError for an answer of another form."""
+    store = str(dict(info.get("DriverStatus") or []).get("driver-type", ""))
+    found = platform(str(info.get("Architecture") or os.uname().machine))
+    return Engine(host, origin, str(info["ServerVersion"]), store.startswith("io.containerd.snapshotter"), found)
+
+
+def _said(done: Completed) -> str:
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def _left(deadline: float) -> float:
+    return round(max(0.1, deadline - time.monotonic()), 1)
+
+
+def _require(found: Engine | str, place: str, variable: str) -> Engine:
+    if isinstance(found, str):
+        raise EngineError(f"{place}: no engine answers there ({found})", f"start it, or unset {variable}")
+    return found
 
 
 def _start_embedded() -> Engine:
     if os.environ.get("DLC_ENGINE") == "off":
-        raise EngineError("no Docker engine answers and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
-    if reason := packages.can_install():
-        raise EngineError(f"no Docker engine answers, and none can be started here: {reason}", packages.MANUAL_REMEDY)
+        raise EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
+    if reason := apt.can_install():
+        raise EngineError(f"{absence()}, and none can be started here: {reason}", packages.MANUAL_REMEDY)
+    if host_platform() != PLATFORM:
+        raise _other_platform("this host", PLATFORM, host_platform())
     embedded = EmbeddedEngine(engine_folder())
-    embedded.start()
-    print(f"started a private Docker engine: {embedded.host} (dlc engine stop ends it)", file=sys.stderr)
-    engine = probe(embedded.host, "embedded")
-    if engine is None:
-        raise EngineError("the embedded engine started and does not answer", f"see {embedded.log}")
-    return engine
+    if embedded.start():
+        print(f"started a private Docker engine: {embedded.host} (dlc engine stop ends it)", file=sys.stderr)
+    return _require(
+        probe(embedded.host, "embedded", time.monotonic() + PATIENT_SECONDS), str(embedded.folder), "DLC_ENGINE_DIR"
+    )
 
 
 def _require_buildx(engine: Engine) -> None:
-    if run(["docker", "buildx", "version"], env=engine.environment, check=False).returncode:
+    if engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
         raise EngineError(
             "the docker client has no buildx plug-in", "install it: the package docker-buildx or docker-buildx-plugin"
         )
+
+
+def _other_platform(place: str, wanted: str, found: str) -> EngineError:
+    return EngineError(
+        f"{place}: expected {wanted}, the platform of these images, found {found}", f"run dlc on a {wanted} host"
+    )

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import IO
 
 from dlc.core.errors import EngineError
-from dlc.core.process import run, tail
-from dlc.engine import packages
+from dlc.core.process import start_daemon, tail
+from dlc.engine import client, context, packages, work
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 LOCK_SECONDS = 300.0  # longer than an installation takes
-CONTEXT = "dlc"  # of the docker client
+ANSWER_SECONDS = 5.0
 SOCKET_PATH_LIMIT = 100  # bytes; sun_path holds 108 with the terminator
 DAEMON_CONFIG = {
     # The containerd store gives manifests with digests, OCI export and rewritten timestamps.
@@ -57,80 +56,101 @@ class EmbeddedEngine:
         return self.folder / "dockerd.log"
 
     def pid(self) -> int | None:
-        """The pid of our dockerd while it runs, else None (a stale file or another program's pid counts as None)."""
+        """The pid of our dockerd while it runs, else None (a stale file or another program's pid counts as None).
+
+        One that has just started has no pid file yet: it is found by its command line.
+        """
         try:
             number = int((self.folder / "docker.pid").read_text())
-            command = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError):
-            return None
-        return number if str(self.folder / "data").encode() in command else None
+            number = 0
+        if number > 0 and self._is_ours(number):
+            return number
+        others = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+        return next((other for other in others if self._is_ours(other)), None)
 
     def answers(self) -> bool:
         """Whether a client gets an answer over the socket."""
-        if not self.socket.exists() or shutil.which("docker") is None:
+        if not self.socket.exists() or not client.present():
             return False
-        return run(["docker", "--host", self.host, "version"], check=False, timeout=20).returncode == 0
+        try:
+            done = client.docker("version", env=client.reach(self.host), check=False, timeout=ANSWER_SECONDS, grace=0.5)
+        except EngineError:
+            return False
+        return done.returncode == 0
 
     def start(self) -> bool:
         """Install what is missing and start dockerd; False when it ran already. Raises EngineError."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._lock():
-            if self.pid() and self.answers():
+        self._check()
+        with self.lock():
+            if self.pid():
+                self._await()  # another dlc started it and ended before it answered
                 return False
-            self._check()
             if not _installed():
-                packages.install(packages.engine_packages(), self.folder / "apt")
+                packages.install()
             self._spawn()
-            self._select()
+            context.select(self.host)
             return True
 
-    def stop(self) -> bool:
-        """End dockerd and everything that it started; False when it did not run."""
-        pid = self.pid()
-        if pid is None:
+    def stop(self, force: bool = False) -> bool:
+        """End dockerd and everything that it started; False when it did not run.
+
+        Raises EngineError when something is at work on it, unless `force`.
+        """
+        if not self.folder.is_dir():
             return False
-        for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 10.0)):
-            os.kill(pid, number)
-            if _wait(lambda: self.pid() is None, seconds):
-                break
-        else:
-            raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
-        (self.folder / "docker.pid").unlink(missing_ok=True)
-        self._deselect()
-        return True
+        with self.lock():
+            pid = self.pid()
+            if pid is not None:
+                if not force:
+                    self._require_idle()
+                self._end(pid)
+            if client.present():
+                context.deselect(self.host)
+            return pid is not None
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One starter at a time: a second one waits, within a bound, and then finds the engine running."""
-        with (self.folder / "lock").open("w") as handle:
-            if not _wait(lambda: _locked(handle), LOCK_SECONDS):
-                raise EngineError(
-                    f"{self.folder / 'lock'}: another dlc has been starting the engine for {LOCK_SECONDS:.0f} s",
-                    "end that one, or set DLC_ENGINE_DIR to another folder",
-                )
-            yield
+    def lock(self) -> Iterator[None]:
+        """One starter or stopper at a time: a second one waits, within a bound, and then sees what the first has done.
 
-    def _select(self) -> None:
-        """Let plain `docker` commands reach this engine too, where the user has chosen no other."""
-        if _context()[0] not in ("default", CONTEXT):
-            return
-        run(["docker", "context", "rm", "--force", CONTEXT], check=False)
-        run(["docker", "context", "create", CONTEXT, "--docker", f"host={self.host}"], check=False)
-        run(["docker", "context", "use", CONTEXT], check=False)
+        Raises EngineError at the bound.
+        """
+        path = self.folder / "lock"
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with path.open("w") as handle:
+                if not _wait(lambda: _locked(handle), deadline - time.monotonic()):
+                    raise EngineError(
+                        f"{path}: another dlc has been starting or stopping the engine for {LOCK_SECONDS:.0f} s",
+                        "end that one, or set DLC_ENGINE_DIR to another folder",
+                    )
+                if _is_same(handle, path):  # else the one before us removed the engine, and the file with it
+                    yield
+                    return
 
-    def _deselect(self) -> None:
-        if _context() == (CONTEXT, self.host):
-            run(["docker", "context", "use", "default"], check=False)
-            run(["docker", "context", "rm", "--force", CONTEXT], check=False)
+    def _is_ours(self, number: int) -> bool:
+        try:
+            command = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return Path(os.fsdecode(command[0])).name == "dockerd" and os.fsencode(self.folder / "data") in command
 
     def _check(self) -> None:
         if os.geteuid() != 0:
-            raise EngineError("the embedded engine needs root", packages.MANUAL_REMEDY)
-        longest = len(str(self.folder / "exec/containerd/containerd.sock.ttrpc"))
+            raise EngineError("the private engine needs root", packages.MANUAL_REMEDY)
+        longest = len(os.fsencode(self.folder / "exec/containerd/containerd.sock.ttrpc"))
         if longest > SOCKET_PATH_LIMIT:
             raise EngineError(
-                f"{self.folder}: the path is too long for a socket ({longest} > {SOCKET_PATH_LIMIT})",
+                f"{self.folder}: the path is too long for a socket ({longest} > {SOCKET_PATH_LIMIT} bytes)",
                 "set DLC_ENGINE_DIR to a shorter folder",
+            )
+
+    def _require_idle(self) -> None:
+        if busy := work.describe(self.host, self.socket):
+            raise EngineError(
+                f"{self.host}: at work:\n" + "\n".join(f"    {line}" for line in busy),
+                "wait for these, or end them with the engine by --force",
             )
 
     def _spawn(self) -> None:
@@ -139,38 +159,38 @@ class EmbeddedEngine:
         (self.folder / "docker.pid").unlink(missing_ok=True)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.host, "--config-file", config]
-        with self.log.open("wb") as log:
-            # A session of its own, so that it outlives the shell and its Ctrl-C.
-            child = subprocess.Popen(
-                [str(word) for word in argv], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        if not _wait(lambda: child.poll() is not None or self.answers(), START_SECONDS) or child.poll() is not None:
+        child = start_daemon([str(word) for word in argv], self.log)
+        try:
+            self._await(lambda: child.poll() is not None)
+        except BaseException:
             if child.poll() is None:
                 child.terminate()
-            raise EngineError(
-                f"dockerd did not start; the end of {self.log}:\n{tail(self.log.read_text(errors='replace'), 8)}",
-                packages.MANUAL_REMEDY,
-            )
+            raise
 
+    def _await(self, ended: Callable[[], bool] = lambda: False) -> None:
+        """Wait until it answers. Raises EngineError when it has `ended` or the time is over."""
+        if _wait(lambda: ended() or self.answers(), START_SECONDS) and not ended():
+            return
+        log = self.log.read_text(errors="replace") if self.log.exists() else ""
+        raise EngineError(
+            f"dockerd does not answer; the end of {self.log}:\n{tail(log, 8)}",
+            "dlc engine stop --force; dlc engine start",
+        )
 
-def context_is_ours() -> bool:
-    """Whether the docker client's current context was made by `EmbeddedEngine.start`."""
-    return shutil.which("docker") is not None and _context()[0] == CONTEXT
-
-
-def _context() -> tuple[str, str]:
-    """Name and host of the docker client's current context; DOCKER_HOST does not count."""
-    form = "{{.Name}} {{.Endpoints.docker.Host}}"
-    done = run(["docker", "context", "inspect", "--format", form], env={"DOCKER_HOST": ""}, check=False)
-    name, _, host = done.stdout.strip().partition(" ")
-    return name, host
+    def _end(self, pid: int) -> None:
+        for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 10.0)):
+            os.kill(pid, number)
+            if _wait(lambda: self.pid() is None, seconds):
+                break
+        else:
+            raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
+        (self.folder / "docker.pid").unlink(missing_ok=True)
 
 
 def _installed() -> bool:
-    programs = ("docker", "dockerd", "iptables")
-    if not all(shutil.which(name) for name in programs):
+    if not all(shutil.which(name) for name in (client.PROGRAM, "dockerd", "iptables")):
         return False
-    return run(["docker", "buildx", "version"], check=False).returncode == 0
+    return client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
 
 
 def _locked(handle: IO[str]) -> bool:
@@ -182,10 +202,18 @@ def _locked(handle: IO[str]) -> bool:
     return True
 
 
+def _is_same(handle: IO[str], path: Path) -> bool:
+    """Whether the open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def _wait(done: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if done():
-            return True
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(0.1)
-    return False
+    return True

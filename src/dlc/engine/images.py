@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dlc.core.process import run
+from dlc.core.errors import EngineError
 from dlc.engine.connection import Engine
 
 KEY_LABEL = "org.dlc.content-key"
+SECONDS = 60.0  # for one answer
 
 
 @dataclass(frozen=True)
@@ -23,38 +24,45 @@ class Image:
     size: int  # bytes, sum of its layers unpacked
 
 
-def find(engine: Engine, refs: Iterable[str]) -> dict[str, Image]:
-    """Those of `refs` that the engine has. One call for all of them."""
+def find(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, Image]:
+    """Those of `refs` that the engine has. Raises EngineError for a call without an answer within `seconds`."""
     wanted = sorted(set(refs))
     if not wanted:
         return {}
-    done = run(["docker", "image", "inspect", *wanted], env=engine.environment, check=False)
-    found = json.loads(done.stdout or "[]")
-    return {tag: _image(engine, tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted}
+    done = engine.docker("image", "inspect", *wanted, check=False, timeout=seconds)
+    try:
+        found = json.loads(done.stdout or "[]")
+        named = [(tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted]
+        return {tag: _image(engine, tag, entry, seconds) for tag, entry in named}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise EngineError(
+            f"{engine.host or 'the Docker engine'}: expected `docker image inspect` to print a JSON list of images, "
+            f"found {done.stdout[:60]!r}",
+            "check that docker on PATH is a Docker client",
+        ) from None
 
 
-def keys(engine: Engine, refs: Iterable[str]) -> dict[str, str]:
-    """Content key of each of `refs` that the engine has and dlc built."""
+def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
+    """Content key of each of `refs` that the engine has and dlc built. Raises EngineError as `find` does."""
     wanted = sorted(set(refs))
     form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY_LABEL + '"}}'
-    done = run(["docker", "image", "inspect", "--format", form, *wanted], env=engine.environment, check=False)
+    done = engine.docker("image", "inspect", "--format", form, *wanted, check=False, timeout=seconds)
     rows = [line.rpartition("|") for line in done.stdout.splitlines()]
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
 
 
-def size(engine: Engine, ref: str) -> int:
+def size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
     """Bytes of all layers, unpacked."""
-    done = run(["docker", "history", "--human=false", "--format", "{{.Size}}", ref], env=engine.environment)
+    done = engine.docker("history", "--human=false", "--format", "{{.Size}}", ref, timeout=seconds)
     return sum(int(line) for line in done.stdout.split())
 
 
 def remove_dangling(engine: Engine) -> None:
     """Remove images of ours that a rebuild took the name from; never one of another's."""
-    argv = ["docker", "image", "prune", "--force", "--filter", f"label={KEY_LABEL}"]
-    run(argv, env=engine.environment, check=False)
+    engine.docker("image", "prune", "--force", "--filter", f"label={KEY_LABEL}", check=False)
 
 
-def _image(engine: Engine, ref: str, entry: dict[str, object]) -> Image:
+def _image(engine: Engine, ref: str, entry: dict[str, object], seconds: float) -> Image:
     config = entry.get("Config")
     labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
-    return Image(ref, str(entry["Id"]), labels.get(KEY_LABEL, ""), str(entry["Created"]), size(engine, ref))
+    return Image(ref, str(entry["Id"]), labels.get(KEY_LABEL, ""), str(entry["Created"]), size(engine, ref, seconds))

@@ -63,13 +63,12 @@ def python_answer(done: Completed, asked: int) -> Answer:
 
 def of_debian(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
     """Security updates that the image's own Debian sources have and it has not; asked in a container of it."""
-    argv = ["docker", "run", "--rm", "--user", "root", "--entrypoint", "/bin/sh"]
+    words = ["run", "--rm", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
-        argv += ["--env", name]  # the value is in the client's environment and in no argv
+        words += ["--env", name]  # the value is in the client's environment and in no argv
     if ca:
-        argv += ["--volume", f"{ca}:/run/ca.pem:ro", "--env", "CA=/run/ca.pem"]
-    done = run([*argv, facts.ref, "-c", APT_SCRIPT], env={**engine.environment, **proxies}, check=False,
-               timeout=APT_SECONDS)  # fmt: skip
+        words += ["--volume", f"{ca}:/run/ca.pem:ro", "--env", "CA=/run/ca.pem"]
+    done = engine.docker(*words, facts.ref, "-c", APT_SCRIPT, env=proxies, check=False, timeout=APT_SECONDS)
     return debian_answer(done, len(facts.of_kind("debian")))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from dlc.core.process import run
 from dlc.engine.connection import Engine
 from dlc.inspection.archive import Archive, read
 
@@ -16,5 +15,5 @@ def archive(engine: Engine, ref: str) -> Archive:
     """Layers and files of an image that the engine has. The archive takes the image's size in TMPDIR meanwhile."""
     with tempfile.TemporaryDirectory(prefix="dlc-image-") as folder:
         path = Path(folder, "image.tar")
-        run(["docker", "save", "--output", str(path), ref], env=engine.environment, timeout=SAVE_SECONDS)
+        engine.docker("save", "--output", str(path), ref, timeout=SAVE_SECONDS)
         return read(path)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dlc.core.errors import ImageError
-from dlc.core.process import run
 from dlc.engine.connection import Engine
 
 PROBE = Path(__file__).with_name("probe.py")
@@ -73,14 +72,13 @@ class Facts:
 def capture(engine: Engine, ref: str) -> Facts:
     """The facts of an image that the engine has. Raises ImageError for one it has not or that cannot be asked."""
     inspected = inspect(engine, ref)
-    history = run(["docker", "history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref],
-                  env=engine.environment)  # fmt: skip
+    history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref)
     return from_answers(ref, inspected, history.stdout.splitlines(), _probe(engine, ref))
 
 
 def inspect(engine: Engine, ref: str) -> dict[str, Any]:
     """`docker image inspect`. Raises ImageError when the engine does not have the image."""
-    done = run(["docker", "image", "inspect", ref], env=engine.environment, check=False)
+    done = engine.docker("image", "inspect", ref, check=False)
     if done.returncode:
         raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
     inspected: dict[str, Any] = json.loads(done.stdout)[0]
@@ -118,8 +116,8 @@ def _probe(engine: Engine, ref: str) -> dict[str, Any]:
     """Run the probe inside the image, without network and without the launcher."""
     script = PROBE.read_text()
     for python in INTERPRETERS:
-        argv = ["docker", "run", "--rm", "--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-"]
-        done = run(argv, env=engine.environment, stdin=script, check=False, timeout=PROBE_SECONDS)
+        words = ("run", "--rm", "--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-")
+        done = engine.docker(*words, stdin=script, check=False, timeout=PROBE_SECONDS)
         if done.returncode == 0:
             probed: dict[str, Any] = json.loads(done.stdout)
             return probed

@@ -11,8 +11,8 @@ from dlc.buildspec import efa
 from dlc.buildspec.variant import Variant
 from dlc.core.errors import LockError
 from dlc.core.process import run
+from dlc.debian import apt
 from dlc.debian.mmdebstrap import arguments
-from dlc.engine import packages
 
 INSTALLED = re.compile(r"^Inst (\S+) \((\S+) ", re.MULTILINE)
 SECONDS = 600.0
@@ -39,7 +39,7 @@ def resolve(suite: str, names: Sequence[str], work: Path) -> dict[str, str]:
     `work` is a folder for the apt lists where mmdebstrap has to be installed first. Raises LockError with apt's words.
     """
     if shutil.which("mmdebstrap") is None:
-        packages.install(["mmdebstrap"], work)
+        apt.install(["mmdebstrap"], work)
     program, *rest = arguments(suite, names)
     done = run([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SECONDS)
     if done.returncode:

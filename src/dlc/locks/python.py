@@ -13,9 +13,9 @@ from uv import find_uv_bin
 from dlc.buildspec import lock_check
 from dlc.buildspec.locked import header, versions
 from dlc.buildspec.variant import Variant, normal_name
+from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError
 from dlc.core.process import Completed, run
-from dlc.core.wheel_folders import local_wheel_folders
 from dlc.locks import wheel_size
 
 # A requirement line and the indented lines (hashes) that continue it.

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from dlc.build.host import ca_bundle
 from dlc.buildspec.variant import normal_name
+from dlc.core.environment import ca_bundle
 from dlc.core.errors import LockError
 
 SECONDS = 60.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from dlc.core.cache import cache_folder
+from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan

@@ -14,7 +14,7 @@ import pytest
 from dlc.__main__ import main
 from dlc.cli import PLUMBING, VERBS, load, run
 from dlc.cli.list import cells
-from dlc.core.errors import UsageError
+from dlc.core.errors import DiskError, DlcError, InternalError, LockError, SelectorError, SpecError, UsageError
 from dlc.engine.images import Image
 
 ROOT = Path(__file__).parents[3]
@@ -54,21 +54,21 @@ def test_help_lists_every_verb_with_its_line(argv: list[str], capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "words"),
+    ("argv", "error", "words"),
     [
-        (["paln"], 64, "did you mean 'plan'?"),
-        (["plan", "--jsn"], 64, "dlc plan --help"),
-        (["plan", "--set", "x"], 64, "expected PATH=VALUE"),
-        (["list", "--set", "device=gpu"], 64, "expected cpu, or CUDA"),
-        (["list", "pytorch-9.9-*"], 66, "known versions of pytorch: 1.10, 2.9, 2.13, 2.15"),
-        (["show"], 64, "ID"),
-        (["plan", "--set", "packages.training=[numpy==1.0]"], 67, "dlc lock"),
+        (["paln"], UsageError, "did you mean 'plan'?"),
+        (["plan", "--jsn"], UsageError, "dlc plan --help"),
+        (["plan", "--set", "x"], UsageError, "expected PATH=VALUE"),
+        (["list", "--set", "device=gpu"], UsageError, "expected cpu, or CUDA"),
+        (["list", "pytorch-9.9-*"], SelectorError, "known versions of pytorch: 1.10, 2.9, 2.13, 2.15"),
+        (["show"], UsageError, "ID"),
+        (["plan", "--set", "packages.training=[numpy==1.0]"], LockError, "dlc lock"),
     ],
 )
 def test_a_wrong_command_line_is_one_message_and_an_exit_code(
-    argv: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+    argv: list[str], error: type[DlcError], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(argv) == code
+    assert main(argv) == error.exit_code
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("dlc: ")
@@ -141,7 +141,7 @@ def test_a_stale_schema_is_found_and_then_written(
     monkeypatch.chdir(tmp_path)
     assert main(["schema", "--check"]) == 0
     (tmp_path / "buildspec/pins.schema.json").write_text("{}")
-    assert main(["schema", "--check"]) == 65
+    assert main(["schema", "--check"]) == SpecError.exit_code
     assert "buildspec/pins.schema.json: not what the models say" in capsys.readouterr().err
     assert main(["schema"]) == 0
     assert capsys.readouterr().out == "buildspec/pins.schema.json\n"
@@ -150,7 +150,7 @@ def test_a_stale_schema_is_found_and_then_written(
 
 def test_the_process_exits_with_the_code_of_its_error_and_shows_no_traceback() -> None:
     done = dlc("list", "nothing-*")
-    assert done.returncode == 66
+    assert done.returncode == SelectorError.exit_code
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
 
@@ -175,7 +175,44 @@ def test_a_full_disk_is_an_error_with_its_own_code() -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert (done.returncode, done.stderr) == (74, "dlc: output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (DiskError.exit_code, "dlc: output: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-"])
+def test_a_closed_stdout_is_a_wrong_command_line_and_no_traceback(closed: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = f"{sys.executable} -m dlc plan {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == UsageError.exit_code
+    assert "Traceback" not in done.stderr
+    assert ("stdout is closed" in done.stderr) is ("2>&-" not in closed)
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "2>&- <&-"])
+def test_other_closed_streams_do_no_harm(closed: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = f"{sys.executable} -m dlc plan --json {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["targets"]
+
+
+def failing(variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    program = "import sys, dlc.__main__ as m; m.run = lambda argv: {}['absent']; sys.exit(m.main([]))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables}
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+
+
+def test_a_fault_of_dlc_is_one_line_with_the_place_and_a_code_of_its_own() -> None:
+    done = failing({"DLC_DEBUG": ""})
+    assert done.returncode == InternalError.exit_code
+    assert done.stderr.startswith("dlc: internal error: KeyError: 'absent' (<string>:1)")
+    assert "DLC_DEBUG=1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_dlc_debug_shows_the_traceback_of_a_fault() -> None:
+    assert "Traceback" in failing({"DLC_DEBUG": "1"}).stderr
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -185,9 +222,72 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, f"dlc: {tmp_path}/docs/buildspec.md: Not a directory\n")
 
 
-def test_outside_a_checkout_the_tool_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# Verb -> the arguments without which it is no command line at all.
+NEEDS_A_CHECKOUT = {
+    "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH],
+    "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
+    "push": [TORCH, "--to", "localhost:1"], "verify-reproducible": [TORCH],
+}  # fmt: skip
+
+
+WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages")
+
+
+@pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])
+def test_outside_a_checkout_nothing_is_read_or_written(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["list", TORCH]) == 0
+    assert main([verb, *NEEDS_A_CHECKOUT.get(verb, [])]) == UsageError.exit_code
+    assert f"{tmp_path}: expected buildspec/defaults.yml" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.split()[0] == "dlc"
+
+
+def test_help_of_a_verb_is_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "build"]) == 0
+    assert "example: dlc build" in capsys.readouterr().out
+    assert main(["help", "bulid"]) == UsageError.exit_code
+    assert "did you mean 'build'?" in capsys.readouterr().err
+
+
+def test_every_exit_code_is_explained_and_none_means_two_things(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "exit-codes"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    codes = [int(code) for code, _ in lines]
+    assert codes == sorted(set(codes))
+    assert all(meaning for _, meaning in lines)
+    # Two classes share a code only where one is the other more exactly.
+    owners: dict[int, type[DlcError]] = {}
+    for error in every_error(DlcError):
+        assert issubclass(error, owners.setdefault(error.exit_code, error)), error
+        assert error.exit_code in codes
+
+
+def test_no_exit_code_of_an_error_is_one_of_sysexits_with_another_meaning() -> None:
+    assert not {error.exit_code for error in every_error(DlcError)} & set(range(64, 79))
+
+
+def every_error(base: type[DlcError]) -> list[type[DlcError]]:
+    return [base, *(error for derived in base.__subclasses__() for error in every_error(derived))]
+
+
+@pytest.mark.parametrize("argv", [["list", "--js"], ["engine", "stop", "--fo"]])
+def test_the_beginning_of_an_option_is_not_the_option(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == UsageError.exit_code
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_references_and_identifiers_come_plain_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", TORCH, "--ref"]) == 0
+    assert capsys.readouterr().out == "dlc/pytorch:2.13-training-cpu-py311\n"
+    assert main(["list", TORCH, "--ids"]) == 0
+    assert capsys.readouterr() == (f"{TORCH}\n", "")
 
 
 @pytest.mark.parametrize(

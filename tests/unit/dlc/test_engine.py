@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
+import shutil
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from dlc.core.errors import EngineError
 from dlc.debian import mmdebstrap, rootfs
-from dlc.engine import packages
+from dlc.engine import work
 from dlc.engine.connection import connect, find
 from dlc.engine.embedded import EmbeddedEngine
 
@@ -20,7 +22,6 @@ def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     with pytest.raises(EngineError, match="no engine answers there") as caught:
         find()
-    assert caught.value.exit_code == 69
     assert "DOCKER_HOST" in caught.value.remedy
 
 
@@ -32,13 +33,6 @@ def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(EngineError, match="DLC_ENGINE=off"):
         connect()
     assert not (tmp_path / "engine").exists()
-
-
-def test_not_root_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(EngineError, match="not root") as caught:
-        packages.install(["docker.io"], Path("/nonexistent"))
-    assert "Docker Engine" in caught.value.remedy
 
 
 def test_pid_file_of_another_program_is_not_our_engine(tmp_path: Path) -> None:
@@ -75,11 +69,39 @@ def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None
     assert rootfs.make("bookworm", {}, tmp_path) == folder
 
 
-def test_second_starter_gives_up_at_its_bound_and_says_who_holds_the_lock(
+def test_who_waits_for_the_lock_gives_up_at_a_bound_and_says_who_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dlc.engine.embedded.LOCK_SECONDS", 0.2)
-    with (tmp_path / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(EngineError, match="another dlc has been starting the engine"):
-            EmbeddedEngine(tmp_path).start()
+    engine = EmbeddedEngine(tmp_path)
+    with engine.lock(), pytest.raises(EngineError, match="another dlc has been starting or stopping"), engine.lock():
+        pass
+
+
+def test_a_lock_whose_folder_was_removed_meanwhile_is_taken_anew(tmp_path: Path) -> None:
+    engine = EmbeddedEngine(tmp_path / "engine")
+    entered = threading.Event()
+
+    def second() -> None:
+        with engine.lock():
+            assert (engine.folder / "lock").exists()
+            entered.set()
+
+    waiting = threading.Thread(target=second)
+    with engine.lock():
+        waiting.start()
+        shutil.rmtree(engine.folder)
+    assert entered.wait(30)
+    waiting.join()
+
+
+def test_connections_to_a_socket_are_counted_without_the_one_that_listens(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(str(path))
+        listener.listen()
+        assert work.connections(path) == 0
+        client.connect(str(path))
+        accepted, _ = listener.accept()
+        assert work.connections(path) == 1
+        accepted.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlc.build import host
+from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
 from dlc.core.errors import LockError
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
@@ -20,7 +21,7 @@ RUN --mount=type=secret,id=index_url --mount=type=secret,id=netrc \\
 
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for names in (*host.INDEX_VARIABLES.values(), ("UV_FIND_LINKS", "PIP_FIND_LINKS"), host.CA_VARIABLES):
+    for names in (*INDEX_VARIABLES.values(), ("UV_FIND_LINKS", "PIP_FIND_LINKS"), CA_VARIABLES):
         for name in names:
             monkeypatch.delenv(name, raising=False)
     return monkeypatch
@@ -32,21 +33,6 @@ def plan_with_lock(root: Path, lock: str) -> Plan:
     (root / "Dockerfile").write_text(DOCKERFILE)
     target = Target("t", "Dockerfile", "repo:locks", "key", contexts={"wheels": "host:wheels", "ca": "host:ca"})
     return Plan((target,), ("t",))
-
-
-def test_proxies_are_taken_in_both_spellings_and_nothing_else() -> None:
-    found = host.proxies({"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost", "HTTP_PROXY": "", "HOME": "/root"})
-    assert found == {"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost"}
-
-
-def test_secrets_are_places_never_values(tmp_path: Path) -> None:
-    (tmp_path / "netrc").write_text("machine m password hunter2")
-    found = host.secrets({
-        "NETRC": f"{tmp_path}/netrc",
-        "PIP_INDEX_URL": "https://user:hunter2@index/simple",
-        "UV_INDEX_URL": "https://user:hunter2@other/simple",
-    })  # fmt: skip
-    assert found == {"netrc": f"src={tmp_path}/netrc", "index_url": "env=UV_INDEX_URL"}
 
 
 def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_has(

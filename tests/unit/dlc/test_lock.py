@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.wheel_folders import local_wheel_folders
+from dlc.core.environment import local_wheel_folders
 from dlc.locks.python import names, split
 
 LOCK = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.errors import ProcessError
+from dlc.core.errors import Interrupted, ProcessError, ProcessTimeoutError
 from dlc.core.process import run, stream, tail
 
 
@@ -55,6 +56,88 @@ def test_missing_program_is_a_typed_error_with_a_remedy() -> None:
 def test_program_without_an_end_is_killed_at_its_bound() -> None:
     with pytest.raises(ProcessError, match=r"no end within 0\.2 s"):
         run([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
+
+
+# Starts a process of its own that outlives SIGTERM to its parent alone, and says its number.
+FAMILY = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"])
+open(sys.argv[1], "w").write(str(child.pid))
+{then}
+"""
+
+
+@pytest.mark.parametrize("then", ["time.sleep(120)", "sys.exit(0)"], ids=["both run", "only the grandchild runs"])
+def test_at_the_bound_children_of_the_program_end_too(then: str, tmp_path: Path) -> None:
+    with pytest.raises(ProcessTimeoutError):
+        run([sys.executable, "-c", FAMILY.format(then=then), str(tmp_path / "pid")], timeout=3)
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_interrupted_run_ends_the_whole_process_group(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+
+    def interrupt() -> None:
+        while not (file.exists() and file.read_text()):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run([sys.executable, "-c", FAMILY.format(then="time.sleep(120)"), str(file)])
+    assert gone(int(file.read_text()))
+
+
+def test_a_program_has_time_to_clean_up_before_it_is_killed(tmp_path: Path) -> None:
+    script = f"trap 'sleep 0.5; touch {tmp_path}/clean; exit' TERM; while :; do sleep 0.05; done"
+    with pytest.raises(ProcessTimeoutError):
+        run(["sh", "-c", script], timeout=0.5)
+    assert (tmp_path / "clean").exists()
+
+
+def test_a_program_that_ignores_sigterm_is_killed() -> None:
+    started = time.monotonic()
+    with pytest.raises(ProcessTimeoutError):
+        run(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], timeout=0.3, grace=0.3)
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_a_signal_to_dlc_ends_what_it_runs(number: int, tmp_path: Path) -> None:
+    program = (
+        "import sys, dlc.__main__ as m; from dlc.core.process import run;"
+        "m.run = lambda argv: run(argv); sys.exit(m.main(sys.argv[1:]))"
+    )
+    argv = [sys.executable, "-c", program, sys.executable, "-c", FAMILY.format(then="time.sleep(120)")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+    file = tmp_path / "pid"
+    dlc = subprocess.Popen([*argv, str(file)], env=environment, stderr=subprocess.PIPE, text=True)
+    while not (file.exists() and file.read_text()):
+        assert dlc.poll() is None
+        time.sleep(0.05)
+    dlc.send_signal(number)
+    assert dlc.communicate(timeout=60)[1] == "dlc: interrupted\n"
+    assert dlc.returncode == Interrupted.exit_code
+    assert gone(int(file.read_text()))
+
+
+@pytest.mark.parametrize("stdin", [None, "x" * 1_000_000], ids=["nothing to read", "more than a pipe holds"])
+def test_a_program_that_reads_nothing_is_no_error(stdin: str | None) -> None:
+    assert run(["true"], stdin=stdin).returncode == 0
+    assert stream(["true"], print, stdin=stdin) == 0
+
+
+def test_output_that_is_no_text_is_kept_as_far_as_it_is() -> None:
+    lines: list[str] = []
+    argv = ["printf", "a\\377b"]
+    assert run(argv).stdout == "a\ufffdb"
+    assert (stream(argv, lines.append), lines) == (0, ["a\ufffdb"])
+
+
+def test_a_program_that_may_not_be_run_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no program")
+    with pytest.raises(ProcessError, match="cannot be run: Permission denied"):
+        run([str(tmp_path / "data")])
 
 
 def test_environment_is_added_to_the_callers() -> None:

@@ -11,7 +11,7 @@ import pytest
 from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc.cli.push import as_text
-from dlc.core.errors import DiskError, ImageError
+from dlc.core.errors import DiskError, ImageError, RegistryError
 from dlc.engine.connection import Engine
 from dlc.engine.images import KEY_LABEL
 from dlc.plan.plan import make_plan
@@ -90,7 +90,7 @@ def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> 
     torch = plan.target(TORCH_ID).tags[0]
     with pytest.raises(ImageError) as caught:
         orders(plan, {torch: INSPECTED}, {torch: "older"})
-    assert caught.value.exit_code == 76
+    assert caught.value.exit_code == ImageError.exit_code
     assert f"{TORCH_ID}: expected an image built from these sources, found: {torch} was built from older" in str(
         caught.value
     )
@@ -122,7 +122,7 @@ def test_any_difference_from_the_built_image_is_found_and_named(changed: Mapping
 def test_manifest_with_another_number_of_layers_is_no_image_of_this_configuration() -> None:
     with pytest.raises(MismatchError, match="expected a layer for each of 2 diff ids, found 3") as caught:
         require_same(INSPECTED, "team/pytorch", manifest_of(3), json.dumps(CONFIG).encode())
-    assert caught.value.exit_code == 77
+    assert caught.value.exit_code == RegistryError.exit_code
 
 
 def test_export_adds_nothing_to_the_image_and_compresses_every_layer(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_address_is_read_as_docker_reads_it(text: str, host: str, path: str, url
 def test_text_that_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="expected REGISTRY/REPO, such as ") as caught:
         parse(text)
-    assert caught.value.exit_code == 64
+    assert caught.value.exit_code == UsageError.exit_code
 
 
 @pytest.mark.parametrize("host", ["127.1.2.3", "127.0.0.1:1", "localhost:5000", "[::1]", "[::1]:5000"])

@@ -82,7 +82,7 @@ def test_user_without_region_or_credentials_is_told_to_configure_them(
     with pytest.raises(RegistryError, match="ECR get_authorization_token: ") as caught:
         ecr.login()
     assert caught.value.remedy == "aws configure: region and credentials"
-    assert caught.value.exit_code == 77
+    assert caught.value.exit_code == RegistryError.exit_code
 
 
 def test_name_that_ecr_refuses_is_its_error_in_our_words() -> None:

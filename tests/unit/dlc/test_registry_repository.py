@@ -155,7 +155,7 @@ def test_registry_that_stays_away_is_an_error_after_the_last_try() -> None:
     with pytest.raises(TransientError, match="Connection refused") as caught:
         repository(server.url, ME, waited).size(BLOB)
     assert waited == list(DELAYS)
-    assert caught.value.exit_code == 77
+    assert caught.value.exit_code == RegistryError.exit_code
 
 
 @pytest.mark.parametrize("status", [400, 405, 413, 507])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import SourceFile, below, find_root, read_tree, text
-from dlc.core.errors import SpecError
+from dlc.core.errors import SpecError, UsageError
 
 
 @pytest.fixture
@@ -30,8 +30,19 @@ def test_the_root_is_found_from_any_folder_below_it(checkout: Path) -> None:
         assert find_root(start) == checkout
 
 
-def test_outside_any_checkout_the_root_is_the_one_that_dlc_is_in(tmp_path: Path) -> None:
-    assert find_root(tmp_path) == Path(__file__).parents[3]
+def test_outside_any_checkout_no_other_folder_is_taken(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"expected buildspec/defaults\.yml in this folder or one above") as caught:
+        find_root(tmp_path)
+    assert str(tmp_path) in caught.value.message
+    assert "checkout" in caught.value.remedy
+
+
+def test_a_current_folder_that_was_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UsageError, match="was removed"):
+        find_root()
 
 
 def test_what_reaches_an_image_is_read_and_nothing_else(checkout: Path) -> None:

@@ -1,0 +1,22 @@
+"""`dlc packages`: installs Debian packages as dlc installs its own, for scripts of the repository."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "install Debian packages without starting their services; `dlc engine remove` takes them away again"
+EXAMPLE = "dlc packages openssh-server tini"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The names."""
+    parser.add_argument("names", nargs="+", metavar="PACKAGE")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises HostError and PackageIndexError."""
+    from dlc.core.environment import cache_folder
+    from dlc.debian import apt
+
+    apt.install(args.names, cache_folder() / "apt")
+    return 0

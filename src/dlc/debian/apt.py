@@ -1,0 +1,200 @@
+"""Installs Debian packages on this host with apt, remembers which ones it brought, and takes these away again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.core.errors import HostError, PackageIndexError
+from dlc.core.process import run
+
+POLICY = Path("/usr/sbin/policy-rc.d")  # where Debian looks whether a package may start a service
+UNFINISHED = Path("/var/lib/dpkg/updates")
+MARK = "# dlc wrote this file"
+# A shell holds the guard, not dlc: it removes it after apt even when dlc was killed. An administrator's own file stays.
+GUARDED = f"""
+policy=$1; shift
+if [ ! -e "$policy" ] || grep -qs '^{MARK}' "$policy"; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 143' TERM INT HUP
+    printf '#!/bin/sh\\n{MARK}: no package may start a service while dlc installs it.\\nexit 101\\n' >"$policy"
+    chmod 755 "$policy"
+fi
+"$@"
+"""
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+# Without a pseudo-terminal dpkg stays in apt's process group, which a signal to dlc ends as a whole.
+OPTIONS = ("-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120", "-q")
+UPDATE_SECONDS = 300.0
+INSTALL_SECONDS = 900.0
+GRACE_SECONDS = 60.0  # for dpkg to finish the package that it is at
+
+
+@dataclass(frozen=True)
+class Donor:
+    """A later Debian release that gives these packages, and nothing else, to hosts of the release `host`."""
+
+    host: str
+    suite: str
+    packages: tuple[str, ...]
+
+
+def os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
+    """The host's distribution as /etc/os-release states it; empty where there is no such file."""
+    if not path.exists():
+        return {}
+    pairs = re.findall(r'^(\w+)="?([^"\n]*)"?$', path.read_text(errors="replace"), re.MULTILINE)
+    return dict(pairs)
+
+
+def can_install() -> str:
+    """Why packages cannot be installed here, or the empty string."""
+    if os.geteuid() != 0:
+        return "not root"
+    if shutil.which("apt-get") is None:
+        return "no apt-get on this host"
+    return ""
+
+
+def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> None:
+    """Install packages without recommended ones and without starting any service.
+
+    `work` is a folder for apt's lists of the donor release and for the list of what was installed. One dlc at a time.
+    Raises HostError where nothing can be installed, PackageIndexError where apt does not get the packages.
+    """
+    if reason := can_install():
+        raise HostError(f"cannot install {', '.join(names)}: {reason}", f"as root: apt-get install {' '.join(names)}")
+    print(f"installing {', '.join(names)} (Debian packages)", file=sys.stderr, flush=True)
+    with _lock(work):
+        remove_guard()
+        options = _donor_options(work, donor) if donor and _needs(donor, names) else []
+        _apt([*options, "update"], UPDATE_SECONDS)
+        if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):  # an installation was cut short, ours or another's
+            _guarded(["dpkg", "--configure", "-a"])
+        wanted = [*options, "-y", "--no-install-recommends", "install", *names]
+        _remember(work, new_packages(_apt(["--simulate", *wanted], UPDATE_SECONDS)))
+        _guarded(["apt-get", *OPTIONS, *wanted])
+
+
+def brought(work: Path) -> list[str]:
+    """The packages that `install` brought to this host and that are still installed."""
+    recorded = _record(work).read_text().split() if _record(work).exists() else []
+    if not recorded or shutil.which("dpkg-query") is None:
+        return []
+    form = "${Package} ${db:Status-Status}\\n"
+    lines = run(["dpkg-query", "--show", "--showformat", form, *recorded], env=ENVIRONMENT, check=False).stdout
+    present = {line.split()[0] for line in lines.splitlines() if line.split()[1:] not in ([], ["not-installed"])}
+    return sorted(present & set(recorded))
+
+
+def needed_by_others(names: Sequence[str]) -> list[str]:
+    """The packages besides `names` that apt would remove together with them."""
+    return sorted(set(removed_packages(_apt(["--simulate", "purge", *names], UPDATE_SECONDS))) - set(names))
+
+
+def remove(names: Sequence[str], work: Path) -> None:
+    """Remove packages with their configuration. Raises PackageIndexError with apt's words."""
+    with _lock(work):
+        remove_guard()
+        _guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
+        _record(work).unlink(missing_ok=True)
+
+
+def new_packages(simulated: str) -> list[str]:
+    """The packages that `apt-get --simulate install` would add; those that it would only upgrade are not among them."""
+    return re.findall(r"^Inst (\S+) \(", simulated, re.MULTILINE)
+
+
+def removed_packages(simulated: str) -> list[str]:
+    """The packages that `apt-get --simulate purge` would remove."""
+    return re.findall(r"^(?:Remv|Purg) ([^\s:]+)", simulated, re.MULTILINE)
+
+
+def remove_guard() -> None:
+    """Remove a guard that was left behind when even the shell that held it was killed; never an administrator's own."""
+    try:
+        if MARK in POLICY.read_text(errors="replace"):
+            POLICY.unlink()
+    except OSError:
+        return
+
+
+def _guarded(argv: Sequence[str]) -> None:
+    """Run a command that installs or removes, with services kept from starting."""
+    try:
+        _checked(["sh", "-c", GUARDED, "dlc-guard", str(POLICY), *argv], INSTALL_SECONDS)
+    finally:
+        remove_guard()
+
+
+def _apt(words: Sequence[str], seconds: float) -> str:
+    return _checked(["apt-get", *OPTIONS, *words], seconds)
+
+
+def _checked(argv: Sequence[str], seconds: float) -> str:
+    done = run(argv, env=ENVIRONMENT, check=False, timeout=seconds, grace=GRACE_SECONDS)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).splitlines()
+        words = "; ".join([line for line in lines if line.startswith("E:")] or lines[-5:])
+        command = " ".join(argv[argv.index(str(POLICY)) + 1 :] if str(POLICY) in argv else argv)
+        raise PackageIndexError(
+            f"{command}: exit code {done.returncode}: {words}", "check that apt reaches its mirrors"
+        )
+    return done.stdout
+
+
+def _record(work: Path) -> Path:
+    return work / "installed"
+
+
+def _remember(work: Path, names: Sequence[str]) -> None:
+    """Add to the list before anything is installed, so that a killed dlc knows of it too."""
+    known = _record(work).read_text().split() if _record(work).exists() else []
+    _record(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
+
+
+@contextmanager
+def _lock(work: Path) -> Iterator[None]:
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _needs(donor: Donor, names: Sequence[str]) -> bool:
+    return os_release().get("VERSION_CODENAME") == donor.host and any(name in donor.packages for name in names)
+
+
+def _donor_options(work: Path, donor: Donor) -> list[str]:
+    """apt options that add the donor suite, pinned so that only its own packages come from it.
+
+    The files are in `work`: the host's apt set-up is not changed.
+    """
+    known = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]).stdout
+    sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.host]}
+    if not sites:
+        raise HostError(f"apt has no source for Debian {donor.host}", "add one to /etc/apt/sources.list")
+    (work / "sources.list").write_text(
+        "".join(f"deb {site} {suite} main\n" for site in sorted(sites)[:1] for suite in (donor.host, donor.suite))
+    )
+    (work / "preferences").write_text(
+        f"Package: *\nPin: release n={donor.suite}\nPin-Priority: 50\n\n"
+        f"Package: {' '.join(donor.packages)}\nPin: release n={donor.suite}\nPin-Priority: 990\n"
+    )
+    for folder in ("lists/partial", "sources.list.d", "preferences.d"):
+        (work / folder).mkdir(parents=True, exist_ok=True)
+    settings = {
+        "Dir::Etc::SourceList": work / "sources.list",
+        "Dir::Etc::SourceParts": work / "sources.list.d",
+        "Dir::Etc::Preferences": work / "preferences",
+        "Dir::Etc::PreferencesParts": work / "preferences.d",
+        "Dir::State::Lists": work / "lists",
+    }
+    return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]

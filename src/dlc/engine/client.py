@@ -1,0 +1,73 @@
+"""The docker client program: the only place where its command lines begin."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dlc.core.errors import EngineError, ProcessTimeoutError
+from dlc.core.process import GRACE_SECONDS, Completed, run
+from dlc.core.process import stream as stream_program
+
+PROGRAM = "docker"
+
+
+def present() -> bool:
+    """Whether there is a client on PATH."""
+    return shutil.which(PROGRAM) is not None
+
+
+def missing() -> EngineError:
+    """The error for a host without one."""
+    return EngineError(
+        "no docker client: expected the program docker on PATH, found none",
+        "install it with its buildx plug-in (Debian 13: docker-cli and docker-buildx)",
+    )
+
+
+def reach(host: str | None) -> dict[str, str]:
+    """What the client needs in its environment to reach `host`; None is the client's own context."""
+    return {"DOCKER_HOST": host} if host else {}
+
+
+def docker(
+    *words: str,
+    env: Mapping[str, str],
+    check: bool = True,
+    timeout: float | None = 600.0,
+    grace: float = GRACE_SECONDS,
+    show: bool = False,
+    stdin: str | None = None,
+) -> Completed:
+    """Run the client to its end. `env` is added to the environment.
+
+    Raises EngineError where there is no client or no answer within `timeout` seconds, ProcessError when it fails and
+    `check` is true.
+    """
+    if not present():
+        raise missing()
+    try:
+        return run([PROGRAM, *words], env=env, check=check, timeout=timeout, grace=grace, show=show, stdin=stdin)
+    except ProcessTimeoutError:
+        where = env.get("DOCKER_HOST") or "the Docker engine of the current context"
+        raise EngineError(
+            f"{where}: not answering: `docker {' '.join(words[:2])}` got no answer within {timeout:g} s",
+            "see what it is busy with, or restart it (the private one: dlc engine stop --force; dlc engine start)",
+        ) from None
+
+
+def stream(
+    *words: str,
+    on_line: Callable[[str], None],
+    env: Mapping[str, str],
+    stdin: str | None = None,
+    cwd: Path | None = None,
+) -> int:
+    """Run the client, hand each line of its output to `on_line`, return its exit code.
+
+    Raises EngineError where there is no client.
+    """
+    if not present():
+        raise missing()
+    return stream_program([PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd)

@@ -1,0 +1,151 @@
+"""The private engine for real, in a network and folders of its own: started, busy, killed, stopped, removed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc.core.errors import EngineError
+from dlc.engine.embedded import EmbeddedEngine
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+IMAGE = "waits-for-ever:1"
+
+
+class Private:
+    """A user whose engine, cache and docker configuration are in one short folder, in a network of their own."""
+
+    def __init__(self, folder: Path, network: int) -> None:
+        self.folder = folder
+        self.engine = EmbeddedEngine(folder / "e")
+        self._enter = ["nsenter", f"--net=/proc/{network}/ns/net"]
+        variables = {"DLC_ENGINE_DIR": "e", "DLC_CACHE_DIR": "c", "DOCKER_CONFIG": "d"}
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
+        self._environment |= {name: str(folder / value) for name, value in variables.items()}
+        self._environment["PYTHONPATH"] = str(ROOT / "src")
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([*self._enter, *argv], env=self._environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    def dlc(self, *argv: str) -> subprocess.Popen[str]:
+        return self.start(sys.executable, "-m", "dlc", "engine", *argv)
+
+    def done(self, *argv: str, code: int = 0) -> tuple[str, str]:
+        process = self.dlc(*argv)
+        out, err = process.communicate(timeout=180)
+        assert process.returncode == code, err
+        return out, err
+
+    def docker(self, *argv: str, stdin: bytes = b"") -> str:
+        argv = ("docker", "--host", self.engine.host, *argv)
+        done = subprocess.run(
+            [*self._enter, *argv], env=self._environment, input=stdin, capture_output=True, check=True
+        )
+        return done.stdout.decode()
+
+
+@pytest.fixture
+def private(engine: None) -> Iterator[Private]:
+    """`engine`: what a private engine is made of is installed. The folder's name is short enough for a socket."""
+    if os.geteuid() != 0 or not shutil.which("dockerd"):
+        pytest.skip("a private engine needs root and dockerd")
+    folder = Path(tempfile.mkdtemp(prefix="dlc-", dir="/tmp"))
+    with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as network:
+        user = Private(folder, network.pid)
+        yield user
+        user.dlc("remove", "--yes", "--force").communicate(timeout=180)
+        network.kill()
+    shutil.rmtree(folder)
+
+
+def archive_of_a_program_that_waits() -> bytes:
+    """A tar with one file: a static ELF program of nine bytes, which calls pause() for ever."""
+    code = bytes.fromhex("b8220000000f05ebf7")
+    base, start = 0x400000, 64 + 56
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, base + start, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, start + len(code), start + len(code), 0x1000)
+    program = header + segment + code
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        entry = tarfile.TarInfo("wait")
+        entry.size, entry.mode = len(program), 0o755
+        tar.addfile(entry, io.BytesIO(program))
+    return buffer.getvalue()
+
+
+def test_two_starts_at_once_make_one_engine_and_json_is_all_that_they_print(private: Private) -> None:
+    both = [private.dlc("start", "--json") for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=180)
+        assert process.returncode == 0, err
+        assert json.loads(out)["host"] == private.engine.host
+    assert private.done("env")[0] == f"export DOCKER_HOST={private.engine.host}\n"
+
+
+def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> None:
+    private.done("start")
+    private.docker("import", "-", IMAGE, stdin=archive_of_a_program_that_waits())
+    private.docker("run", "--detach", "--network", "none", "--name", "trainer", IMAGE, "/wait")
+    _, err = private.done("stop", code=EngineError.exit_code)
+    assert f"container trainer ({IMAGE})" in err
+    assert "--force" in err
+    _, err = private.done("remove", "--yes", code=EngineError.exit_code)
+    assert "container trainer" in err
+    private.docker("rm", "--force", "trainer")
+    follower = private.start("docker", "--host", private.engine.host, "events")
+    deadline = time.monotonic() + 30
+    while "at work" not in private.dlc("stop").communicate(timeout=60)[1]:
+        assert private.engine.pid(), "stopped while a client was connected"
+        assert time.monotonic() < deadline
+    assert private.engine.pid()
+    assert json.loads(private.done("stop", "--force", "--json")[0])["stopped"] is True
+    assert private.engine.pid() is None
+    follower.communicate(timeout=60)
+
+
+def test_after_kills_the_next_start_has_one_engine_that_answers(private: Private) -> None:
+    starter = private.dlc("start")
+    deadline = time.monotonic() + 60
+    while (first := private.engine.pid()) is None:
+        assert time.monotonic() < deadline
+    starter.kill()
+    starter.communicate()
+    private.done("start")
+    assert private.engine.pid() == first
+    os.kill(first, signal.SIGKILL)
+    while private.engine.pid():
+        assert time.monotonic() < deadline
+    assert json.loads(private.done("status", "--json")[0])["running"] is False
+    private.done("start")
+    assert json.loads(private.done("status", "--json")[0])["running"] is True
+
+
+def test_what_a_killed_engine_left_is_removed_whole(private: Private) -> None:
+    private.done("start")
+    pid = private.engine.pid()
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    while private.engine.pid():
+        time.sleep(0.05)
+    private.done("remove", "--yes")
+    assert not (private.folder / "e").exists()
+    assert not (private.folder / "c").exists()
+    assert str(private.folder) not in Path("/proc/self/mounts").read_text()
+    contexts = private.folder / "d/contexts/meta"
+    assert not contexts.exists() or not any(contexts.iterdir())

@@ -1,0 +1,69 @@
+"""core.environment: folders, proxies, secrets and the platform, read from variables alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dlc.core import environment
+from dlc.core.errors import UsageError
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("DLC_CACHE_DIR", "DLC_ENGINE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_the_cache_is_below_home_unless_a_variable_says_where(bare: pytest.MonkeyPatch) -> None:
+    bare.setenv("HOME", "/home/me")
+    assert environment.cache_folder() == Path("/home/me/.cache/dlc")
+    assert environment.engine_folder() == Path("/home/me/.cache/dlc/engine")
+    bare.setenv("XDG_CACHE_HOME", "/caches")
+    assert environment.cache_folder() == Path("/caches/dlc")
+    bare.setenv("DLC_CACHE_DIR", "/other")
+    assert environment.engine_folder() == Path("/other/engine")
+
+
+@pytest.mark.parametrize("home", [None, ""])
+def test_without_home_the_user_database_says_where(bare: pytest.MonkeyPatch, home: str | None) -> None:
+    if home is None:
+        bare.delenv("HOME")
+    else:
+        bare.setenv("HOME", home)
+    assert environment.cache_folder().is_absolute()
+    assert environment.cache_folder() != Path.cwd() / ".cache/dlc"
+
+
+def test_a_user_without_any_home_is_told_what_to_set(bare: pytest.MonkeyPatch) -> None:
+    bare.delenv("HOME")
+    bare.setattr(os, "getuid", lambda: 987654)
+    with pytest.raises(UsageError, match="HOME: expected the user's home folder") as caught:
+        environment.cache_folder()
+    assert "DLC_CACHE_DIR" in caught.value.remedy
+
+
+def test_proxies_are_taken_in_both_spellings_and_nothing_else() -> None:
+    found = environment.proxies(
+        {"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost", "HTTP_PROXY": "", "HOME": "/root"}
+    )
+    assert found == {"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost"}
+
+
+def test_secrets_are_places_never_values(tmp_path: Path) -> None:
+    (tmp_path / "netrc").write_text("machine m password hunter2")
+    found = environment.secrets({
+        "NETRC": f"{tmp_path}/netrc",
+        "PIP_INDEX_URL": "https://user:hunter2@index/simple",
+        "UV_INDEX_URL": "https://user:hunter2@other/simple",
+    })  # fmt: skip
+    assert found == {"netrc": f"src={tmp_path}/netrc", "index_url": "env=UV_INDEX_URL"}
+
+
+def test_platforms_have_the_names_that_docker_uses() -> None:
+    assert environment.platform("x86_64") == "linux/amd64"
+    assert environment.platform("aarch64") == "linux/arm64"
+    assert environment.platform("riscv64") == "linux/riscv64"

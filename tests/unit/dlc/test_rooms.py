@@ -1,0 +1,124 @@
+"""Rooms of dlc and of the launcher import in one direction only: what a room may import stands here and nowhere else.
+
+Imports inside functions count too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[3] / "src"
+MOST_ENTRIES = 12  # at the top of each
+
+DLC = {
+    "core": (),
+    "debian": ("core",),
+    "engine": ("core", "debian"),
+    "buildspec": ("core", "debian"),
+    "locks": ("core", "debian", "buildspec"),
+    "plan": ("core", "debian", "buildspec"),
+    "build": ("core", "debian", "engine", "buildspec", "plan"),
+    "inspection": ("core", "debian", "engine", "buildspec", "plan", "build"),
+    "push": ("core", "engine", "buildspec", "plan", "build", "inspection"),
+    "cli": ("core", "debian", "engine", "buildspec", "locks", "plan", "build", "inspection", "push"),
+    "__main__": ("core", "cli"),
+}
+LAUNCH = {
+    "signals": (),
+    "base": ("signals",),
+    "discovery": ("signals", "base"),
+    "job": ("signals", "base"),
+    "plan": ("signals", "base", "discovery", "job"),
+    "supervision": ("signals", "base"),
+    "group": ("signals", "base", "discovery", "job", "plan", "supervision"),
+    "run": ("signals", "base", "discovery", "job", "plan", "supervision", "group"),
+    "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
+    "reference": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run", "main"),
+}
+HOUSES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH}
+ROOMS = [(house, room) for house, rooms in HOUSES.items() for room in rooms]
+
+
+def imported(file: Path, package: str) -> Iterator[str]:
+    """The rooms of `package` that a file imports, with the line: "engine at line 12"."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: expected an import by its full name"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            top, _, rest = name.partition(".")
+            if top == package and rest:
+                yield f"{rest.partition('.')[0]} at line {node.lineno}"
+
+
+def files(house: Path, room: str) -> list[Path]:
+    return sorted((house / room).rglob("*.py")) if (house / room).is_dir() else [house / f"{room}.py"]
+
+
+@pytest.mark.parametrize(("house", "room"), ROOMS, ids=[f"{house.name}.{room}" for house, room in ROOMS])
+def test_a_room_imports_only_rooms_below_it(house: Path, room: str) -> None:
+    allowed = {room, *HOUSES[house][room]}
+    found = [
+        f"{file.relative_to(SOURCES)} imports {name}"
+        for file in files(house, room)
+        for name in imported(file, house.name)
+        if name.split()[0] not in allowed
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("house", HOUSES, ids=lambda house: house.name)
+def test_every_room_is_in_the_table_and_they_are_few(house: Path) -> None:
+    entries = {path.stem for path in house.iterdir() if path.name != "__pycache__"}
+    assert entries == {*HOUSES[house], "__init__"}
+    assert len(entries) <= MOST_ENTRIES
+
+
+@pytest.mark.parametrize("house", HOUSES, ids=lambda house: house.name)
+def test_the_tables_own_rooms_are_below_each_other(house: Path) -> None:
+    """Each room may import only rooms that stand before it: so there is no circle."""
+    names = list(HOUSES[house])
+    assert all(names.index(other) < names.index(room) for room in names for other in HOUSES[house][room])
+
+
+@pytest.mark.parametrize(("house", "room"), [(h, r) for h, r in ROOMS if (h / r).is_dir()], ids=lambda x: str(x)[-20:])
+def test_a_room_says_in_its_first_line_what_it_is_for_and_what_it_may_import(house: Path, room: str) -> None:
+    text = ast.get_docstring(ast.parse((house / room / "__init__.py").read_text())) or ""
+    assert "mport" in text.partition("\n")[0] or room == "cli", text
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted((SOURCES / "dlc").rglob("*.py")):
+        yield file.relative_to(SOURCES).as_posix(), ast.parse(file.read_text())
+
+
+def test_only_the_engine_room_writes_command_lines_of_docker() -> None:
+    """No list or tuple anywhere begins with the word: `Engine.docker` puts it there."""
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.List, ast.Tuple)) and node.elts
+        if isinstance(node.elts[0], ast.Constant) and node.elts[0].value == "docker"
+    ]
+    assert found == []
+
+
+def test_only_one_module_runs_programs() -> None:
+    modules = {"subprocess", "multiprocessing", "pty"}
+    found = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Import) and modules & {alias.name for alias in node.names})
+        or (isinstance(node, ast.ImportFrom) and node.module in modules)
+    }
+    # The probe runs inside images, where dlc is not.
+    assert found - {"dlc/inspection/probe.py"} == {"dlc/core/process.py"}

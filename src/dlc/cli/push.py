@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 from dlc.build import host
 from dlc.cli.arguments import add_json, add_set, print_json
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
         help="the framework's name is added: registry.example/team/pytorch; ecr: the AWS account's own registry",
     )  # fmt: skip
-    parser.add_argument("--compression", choices=COMPRESSIONS, default=COMPRESSIONS[0], help="of layers (%(default)s)")
+    parser.add_argument("--compression", choices=COMPRESSIONS, default="gzip", help="of layers (%(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be pushed where, and push nothing")
     add_set(parser)
     add_json(parser)
@@ -45,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
     refs = pushing.refs_of(plan)
     keys = images.keys(engine, refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
-    ca = host.secrets(os.environ).get("ca", "").removeprefix("src=")
-    destination = open_destination(args.to, Path(ca) if ca else None)
+    destination = open_destination(args.to, host.ca_bundle(os.environ))
     rows = []
     for order in orders:
         row = _intended(order, destination) if args.dry_run else _push(order, destination, engine, args.compression)

@@ -6,8 +6,11 @@ import argparse
 import os
 import sys
 from dataclasses import asdict
+from datetime import date
 
 from dlc.build import host
+from dlc.buildspec.lifecycle import warnings
+from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, add_set, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
@@ -38,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """One image after the other; the first error ends it, and what was pushed before stays."""
-    plan = make_plan(read_tree(find_root()), args.glob, args.sets)
+    tree = read_tree(find_root())
+    plan = make_plan(tree, args.glob, args.sets)
+    for warning in warnings(load_variants(tree, args.glob, args.sets), date.today()):
+        print(f"dlc: warning: {warning}", file=sys.stderr)
     engine = connect()
     engine.require_containerd_store()
     refs = pushing.refs_of(plan)

@@ -1,8 +1,8 @@
 """Compresses layers with gzip on all cores: equal layers become equal bytes, with any number of threads.
 
-Every engine reads gzip; of SageMaker's hosts and of old engines nobody knows whether they read zstd. The bytes, and so the digest of what is pushed,
-depend on the version of the library (isal), the level and the block size, and on nothing else: the header has
-neither a time nor a name.
+gzip, because every engine reads it; of SageMaker's hosts and of old engines nobody knows whether they read zstd. The
+bytes, and so the digest of what is pushed, depend on the version of the library (isal), the level and the block size,
+and on nothing else: the header has neither a time nor a name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""scan and advisories: what counts, what is excepted until when, and that silence is never a clean image."""
+"""scan and advisories: what counts, what is excepted until when, and that no answer is never a clean image."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_pip_audits_findings_are_read_and_packages_it_does_not_know_are_named() 
     answer = python_answer(done(AUDIT, code=1), 3)
     assert answer.findings == (FOUND,)
     assert answer.unknown == ("mine",)
-    assert answer.silence == ""
+    assert answer.unanswered == ""
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_pip_audits_findings_are_read_and_packages_it_does_not_know_are_named() 
         done(json.dumps({"dependencies": [{"name": "six", "skip_reason": "not found"}], "fixes": []})),
     ],
 )
-def test_an_index_that_cannot_be_asked_is_silence_and_no_clean_image(completed: Completed) -> None:
+def test_an_index_that_cannot_be_asked_is_no_clean_image(completed: Completed) -> None:
     answer = python_answer(completed, 1)
-    assert answer.silence
+    assert answer.unanswered
     with pytest.raises(ProcessError, match="could not be asked"):
         _require_clean("image", [answer], judge([], [], TODAY))
     assert "NOT ASKED" in as_text("image", [answer], judge([], [], TODAY))
@@ -81,8 +81,8 @@ def test_security_updates_count_and_other_updates_do_not() -> None:
     assert answer.findings == (Finding("libssl3", "3.0.1-1", "libssl3-update", (), "3.0.2-1"),)
 
 
-def test_apt_without_network_is_silence() -> None:
-    assert "Temporary failure" in debian_answer(done(stderr="Err\nTemporary failure resolving", code=100), 2).silence
+def test_apt_without_network_gives_no_answer() -> None:
+    assert "Temporary failure" in debian_answer(done(stderr="Err\nTemporary failure resolving", code=100), 2).unanswered
 
 
 @pytest.mark.parametrize("exceptions", [[], [exception(days=-1)]])

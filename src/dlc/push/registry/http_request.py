@@ -51,7 +51,7 @@ class Answer:
         """The body as a JSON object. Raises RegistryError, which says what was `expected` and never shows the body."""
         try:
             found = json.loads(self.body)
-        except ValueError:  # UnicodeDecodeError is one
+        except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
             found = None
         if not isinstance(found, dict):
             what = f"{len(self.body)} bytes of {self.headers.get_content_type()}"
@@ -174,5 +174,5 @@ def _said(body: bytes) -> str:
     try:
         errors = json.loads(body)["errors"]
         return "".join(f", {error.get('code', '')}: {error.get('message', '')}" for error in errors)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return ""

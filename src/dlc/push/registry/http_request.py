@@ -81,12 +81,21 @@ def opener_for(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects as urllib does, but never from TLS to plain HTTP: that one is an answer like any other."""
 
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> urllib.request.Request | None:
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """The next request, None for the answer as it stands."""
         if req.type == "https" and not newurl.startswith("https:"):
             return None
-        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """Follow one; urllib leaves the connection open where its Location is no address."""
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def request(

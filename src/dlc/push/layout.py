@@ -20,6 +20,8 @@ from dlc.push.registry.repository import KINDS, Manifest
 # Of layers in a registry -> in the layout. BuildKit's gzip runs on one core, so gzip is left to `dlc.push.compress`.
 COMPRESSIONS = {"gzip": "uncompressed", "zstd": "zstd"}
 
+EXPORT = "org.dlc.export"  # an annotation of exported manifests, which is not pushed
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -60,6 +62,8 @@ def bake_file(ref: str, created: int, compression: str, folder: Path) -> Mapping
     output = (
         f"type=oci,tar=false,dest={folder / 'image'},compression={COMPRESSIONS[compression]},force-compression=true"
     )
+    # BuildKit deletes a manifest when its export ends, under another export of the same one, so each has its own.
+    output += f",annotation.{EXPORT}={folder.name}"
     target = {
         "context": str(folder / "context"),
         "contexts": {"built": f"docker-image://{ref}"},

@@ -105,7 +105,7 @@ def _there_already(order: Order, repository: Repository, compression: str) -> Ma
 
 def _upload(layout: Layout, repository: Repository, say: Say) -> tuple[Manifest, int]:
     """Send the blobs that the repository lacks, then the manifest by its digest; that one, and the bytes sent."""
-    content = layout.manifest.content
+    content = {key: value for key, value in layout.manifest.content.items() if key != "annotations"}
     uploads = Uploads(repository, say)
     layers = []
     for exported in content["layers"]:

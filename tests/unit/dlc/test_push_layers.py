@@ -80,11 +80,13 @@ def test_manifest_names_the_compressed_layers_in_their_order_and_the_same_config
     made = [layer(blobs, content(size)) for size in (4000, 10)]
     config = layer(blobs, b'{"rootfs": {}}')
     described = [{"mediaType": TAR, "digest": f"sha256:{path.name}", "size": 1} for path in made]
-    exported = {"schemaVersion": 2, "layers": described, "config": {"digest": f"sha256:{config.name}", "size": 14}}
+    exported = {"schemaVersion": 2, "layers": described, "config": {"digest": f"sha256:{config.name}", "size": 14},
+                "annotations": {"org.dlc.export": "dlc-push-x"}}  # fmt: skip
     layout = Layout(tmp_path, Manifest(json.dumps(exported).encode(), KINDS[0]))
     with serving(registry) as server:
         manifest, sent = _upload(layout, Repository(Session(server.url, "toy"), "toy"), quiet)
     put = {asked.path.rpartition("sha256")[2][3:]: asked.body for asked in server.asked if "digest=" in asked.path}
+    assert "annotations" not in manifest.content
     assert manifest.content["config"] == exported["config"]
     assert [found["mediaType"] for found in manifest.content["layers"]] == [f"{TAR}+gzip"] * 2
     bodies = [put[found["digest"].removeprefix("sha256:")] for found in manifest.content["layers"]]

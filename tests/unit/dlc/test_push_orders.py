@@ -132,8 +132,12 @@ def test_export_adds_nothing_to_the_image_and_leaves_gzip_to_us(tmp_path: Path) 
     assert target["dockerfile-inline"] == "FROM built\n"
     assert target["contexts"] == {"built": "docker-image://dlc/pytorch:x"}
     assert target["args"] == {"SOURCE_DATE_EPOCH": "1795176000"}
-    assert target["output"][0].endswith("compression=uncompressed,force-compression=true")
-    assert kinds["zstd"]["output"][0].endswith("compression=zstd,force-compression=true")
+    assert target["output"][0].endswith(
+        "compression=uncompressed,force-compression=true,annotation.org.dlc.export=" + tmp_path.name
+    )
+    assert kinds["zstd"]["output"][0].endswith(
+        "compression=zstd,force-compression=true,annotation.org.dlc.export=" + tmp_path.name
+    )
 
 
 @pytest.mark.parametrize(("place", "words"), [("{folder}/image", "TMPDIR"), ("/engine/data", "docker system df")])

@@ -52,7 +52,7 @@ def python_answer(done: Completed, asked: int) -> Answer:
     """What pip-audit's JSON says; its exit code is 1 both for findings and for failure. Pure."""
     source = "the package index's advisories (pip-audit)"
     try:
-        rows = json.loads(done.stdout)["dependencies"]
+        rows = list(json.loads(done.stdout)["dependencies"])
     except (ValueError, KeyError, TypeError):
         return Answer(source, (), asked, (), tail(done.stderr, 1) or "pip-audit printed nothing")
     unknown = tuple(sorted(row["name"] for row in rows if "skip_reason" in row))

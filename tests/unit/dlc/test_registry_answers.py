@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from authority import Authority
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
@@ -19,6 +18,7 @@ from dlc.push.registry.credentials import Credentials
 from dlc.push.registry.http_request import ANSWER_LIMIT, SilentError
 from dlc.push.registry.repository import KINDS, Repository, digest_of
 from dlc.push.registry.session import Session
+from harness.authority import Authority
 
 ME = Credentials("me", "hunter2")
 BLOB = digest_of(b"blob")

@@ -107,15 +107,18 @@ def _upload(layout: Layout, repository: Repository, say: Say) -> tuple[Manifest,
     """Send the blobs that the repository lacks, then the manifest by its digest; that one, and the bytes sent."""
     content = {key: value for key, value in layout.manifest.content.items() if key != "annotations"}
     uploads = Uploads(repository, say)
-    layers = []
+    layers: dict[str, Mapping[str, Any]] = {}
     for exported in content["layers"]:
-        layer = _compressed(layout, exported)
+        if exported["digest"] in layers:
+            continue  # two steps can leave equal layers, such as empty ones
+        layer = layers[exported["digest"]] = _compressed(layout, exported)
         uploads.add(layer["digest"], layout.blob(layer["digest"]))
-        layers.append(layer)
     config = content["config"]["digest"]
     uploads.add(config, layout.blob(config))
     uploads.finish()
-    data = json.dumps({**content, "layers": layers}, separators=(",", ":")).encode()
+    data = json.dumps(
+        {**content, "layers": [layers[exported["digest"]] for exported in content["layers"]]}, separators=(",", ":")
+    ).encode()
     manifest = Manifest(data, layout.manifest.kind)
     repository.put_manifest(manifest.digest, manifest)
     return manifest, uploads.sent

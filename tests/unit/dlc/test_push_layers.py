@@ -80,6 +80,7 @@ def test_manifest_names_the_compressed_layers_in_their_order_and_the_same_config
     made = [layer(blobs, content(size)) for size in (4000, 10)]
     config = layer(blobs, b'{"rootfs": {}}')
     described = [{"mediaType": TAR, "digest": f"sha256:{path.name}", "size": 1} for path in made]
+    described.append(described[0])  # two steps can leave equal layers
     exported = {"schemaVersion": 2, "layers": described, "config": {"digest": f"sha256:{config.name}", "size": 14},
                 "annotations": {"org.dlc.export": "dlc-push-x"}}  # fmt: skip
     layout = Layout(tmp_path, Manifest(json.dumps(exported).encode(), KINDS[0]))
@@ -88,9 +89,9 @@ def test_manifest_names_the_compressed_layers_in_their_order_and_the_same_config
     put = {asked.path.rpartition("sha256")[2][3:]: asked.body for asked in server.asked if "digest=" in asked.path}
     assert "annotations" not in manifest.content
     assert manifest.content["config"] == exported["config"]
-    assert [found["mediaType"] for found in manifest.content["layers"]] == [f"{TAR}+gzip"] * 2
+    assert [found["mediaType"] for found in manifest.content["layers"]] == [f"{TAR}+gzip"] * 3
     bodies = [put[found["digest"].removeprefix("sha256:")] for found in manifest.content["layers"]]
-    assert [reference.decompress(body) for body in bodies] == [content(4000), content(10)]
+    assert [reference.decompress(body) for body in bodies] == [content(4000), content(10), content(4000)]
     assert [found["size"] for found in manifest.content["layers"]] == [len(body) for body in bodies]
     assert sent == sum(map(len, put.values()))
 
@@ -130,6 +131,15 @@ def test_what_the_repository_has_is_not_sent(tmp_path: Path) -> None:
         uploads.finish()
     assert uploads.sent == 0
     assert [asked.method for asked in server.asked] == ["HEAD"]
+
+
+def test_file_that_is_gone_is_told_at_once_and_not_as_a_broken_connection(tmp_path: Path) -> None:
+    path = layer(tmp_path, b"layer")
+    with serving(registry) as server:
+        client = Repository(Session(server.url, "toy"), "toy", sleep=lambda _: pytest.fail("it is tried again"))
+        path.unlink()
+        with pytest.raises(FileNotFoundError):
+            client.upload(path, f"sha256:{path.name}")
 
 
 def test_first_failure_ends_the_push_while_another_blob_still_hangs(tmp_path: Path) -> None:

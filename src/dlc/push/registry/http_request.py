@@ -109,10 +109,12 @@ def request(
     where = f"{method} {without_query(url)}"
     seconds = UPLOAD_SECONDS if isinstance(body, Path) else ANSWER_SECONDS
     with ExitStack() as stack:
+        # Opened before the request, so that a file that is gone is no broken connection.
+        data = stack.enter_context(body.open("rb")) if isinstance(body, Path) else body
         try:
             asked = urllib.request.Request(url, headers=dict(headers or {}), method=method)  # noqa: S310 (see Session)
             if body is not None:
-                asked.data = stack.enter_context(body.open("rb")) if isinstance(body, Path) else body
+                asked.data = data
                 size = body.stat().st_size if isinstance(body, Path) else len(body)
                 asked.add_header("Content-Length", str(size))
                 if not asked.has_header("Content-type"):

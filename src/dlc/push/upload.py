@@ -20,7 +20,7 @@ class Uploads:
         self.sent = 0  # bytes that the repository did not have
         self._repository = repository
         self._say = say
-        self._waiting: queue.SimpleQueue[tuple[str, Path]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[str, Path] | None] = queue.SimpleQueue()
         self._open = 0
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -39,18 +39,19 @@ class Uploads:
         with self._changed:
             self._changed.wait_for(lambda: self._failure or not self._open)
             self._raise()
+        for _ in range(AT_A_TIME):
+            self._waiting.put(None)  # each thread ends
 
     def _raise(self) -> None:
         if self._failure:
             raise self._failure
 
     def _work(self) -> None:
-        while not self._failure:
-            digest, path = self._waiting.get()
+        while not self._failure and (item := self._waiting.get()):
             failure: BaseException | None = None
             size = 0
             try:
-                size = self._send(digest, path)
+                size = self._send(*item)
             except BaseException as error:  # raised again where the push waits
                 failure = error
             with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import socket
@@ -14,6 +15,7 @@ import pytest
 from dlc.core.environment import cache_folder
 from dlc.core.process import run
 from dlc.debian.apt import can_install, install
+from harness.authority import Authority
 
 PROGRAMS = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils"}
 USER, PASSWORD = "pusher", "correct-horse"
@@ -23,24 +25,31 @@ START_SECONDS = 30.0
 class Registry:
     """Starts and ends with the test; its data stays in the folder, so that it can be started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1", authority: Authority | None = None) -> None:
+        """With an `authority` it speaks TLS and has a certificate of it for `address`."""
         _require_programs()
         self.folder = folder
-        self.host = f"127.0.0.1:{_free_port()}"
+        self.host = f"{address}:{_free_port(address)}"
+        self.readonly = False
+        self._certificate = authority.certificate(f"IP:{address}") if authority else None
         self._process: subprocess.Popen[bytes] | None = None
         self.set_password(PASSWORD)
-        (folder / "registry.json").write_text(json.dumps(self._configuration()))  # JSON is YAML
 
     def _configuration(self) -> dict[str, object]:
+        http: dict[str, object] = {"addr": self.host}
+        if self._certificate:
+            http["tls"] = dict(zip(("certificate", "key"), map(str, self._certificate), strict=True))
+        maintenance = {"readonly": {"enabled": self.readonly}}
         return {
             "version": "0.1",
-            "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}},
-            "http": {"addr": self.host},
+            "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}, "maintenance": maintenance},
+            "http": http,
             "auth": {"htpasswd": {"realm": "test", "path": str(self.folder / "htpasswd")}},
         }
 
     def start(self) -> None:
         """Start it and wait until it listens."""
+        (self.folder / "registry.json").write_text(json.dumps(self._configuration()))  # JSON is YAML
         with (self.folder / "registry.log").open("ab") as log:
             argv = ["docker-registry", "serve", str(self.folder / "registry.json")]
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -57,11 +66,11 @@ class Registry:
             self._process.wait()
 
     def login(self, folder: Path) -> dict[str, str]:
-        """What `docker login` leaves in a configuration folder of its own, as the environment that names it."""
-        environment = {"DOCKER_CONFIG": str(folder)}
-        argv = ["docker", "login", "--username", USER, "--password-stdin", self.host]
-        run(argv, env=environment, stdin=PASSWORD)
-        return environment
+        """What `docker login` would leave in a configuration folder, as the environment that names it."""
+        folder.mkdir(exist_ok=True)
+        known = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        (folder / "config.json").write_text(json.dumps({"auths": {self.host: {"auth": known}}}))
+        return {"DOCKER_CONFIG": str(folder)}
 
     def set_password(self, password: str) -> None:
         """From now on this one is right; the registry reads the file again when it changes."""
@@ -96,8 +105,8 @@ def _require_programs() -> None:
         install(missing, cache_folder() / "apt")
 
 
-def _free_port() -> int:
+def _free_port(address: str) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((address, 0))
         port: int = probe.getsockname()[1]
         return port

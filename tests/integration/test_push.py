@@ -15,6 +15,7 @@ import pytest
 
 from dlc.core.errors import ImageError, RegistryError
 from harness import toy
+from harness.authority import Authority
 from harness.engine import docker
 from harness.registry import PASSWORD, Registry
 from harness.toy import command, dlc, environment, make_checkout
@@ -158,6 +159,59 @@ def test_wrong_password_is_one_message_without_it(built: Path, tmp_path: Path) -
     assert f"docker login {registry.host}" in done.stderr
     assert "Traceback" not in done.stderr
     assert PASSWORD not in done.stdout + done.stderr
+
+
+def test_registry_of_a_private_authority_takes_a_push_that_names_its_bundle(built: Path, tmp_path: Path) -> None:
+    form = "{{(index .IPAM.Config 0).Gateway}}"
+    address = docker("network", "inspect", "bridge", "--format", form).stdout.strip()  # this host's, and not loopback
+    authority = Authority(tmp_path)
+    registry = Registry(tmp_path, address, authority)
+    registry.start()
+    try:
+        login = registry.login(tmp_path / "docker")
+        refused = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
+        row = push(built, registry, "team", {**login, "DLC_CA_BUNDLE": str(authority.bundle)})
+    finally:
+        registry.kill()
+    assert refused.returncode == 77
+    assert "name the CA bundle in DLC_CA_BUNDLE" in refused.stderr
+    assert registry.tags("team/toy") == sorted(row["tags"])
+
+
+def test_registry_that_is_read_only_is_told_before_the_image_is_exported(built: Path, tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.readonly = True
+    registry.start()
+    try:
+        login = registry.login(tmp_path / "docker")
+        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
+    finally:
+        registry.kill()
+    assert done.returncode == 77
+    assert "status 405" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_pushes_at_once_end_with_one_image(
+    built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
+) -> None:
+    argv = command("push", "toy-*", "--to", f"{registry.host}/twice", "--json")
+    outputs = [tmp_path / name for name in ("one", "two")]
+    running = []
+    for path in outputs:
+        with path.open("wb") as out, path.with_suffix(".err").open("wb") as said:
+            running.append(subprocess.Popen(argv, cwd=built, env=environment(**login), stdout=out, stderr=said))
+    for process, path in zip(running, outputs, strict=True):
+        assert process.wait(HANG_SECONDS) == 0, path.with_suffix(".err").read_text()
+    digests = {row["digest"] for path in outputs for row in json.loads(path.read_text())}
+    assert digests == {tag_digest(registry, "twice/toy", STEM)}
+
+
+def test_same_image_has_the_same_digest_in_every_repository(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    digests = {push(built, registry, path, login)["digest"] for path in ("here", "there")}
+    assert len(digests) == 1
 
 
 def test_registry_that_goes_away_during_the_push_is_waited_for(

@@ -1,60 +1,48 @@
-"""`dlc docs`: writes the documentation of images anew from those that are built."""
+"""`dlc docs`: writes the README's table of images anew."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 
-from dlc.buildspec.selector import select
-from dlc.cli.arguments import add_globs
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import SpecError
 from dlc.engine import images
-from dlc.engine.connection import Engine, connect
-from dlc.inspection import facts
-from dlc.inspection import pages as docs
+from dlc.engine.connection import connect
+from dlc.inspection import pages
 from dlc.plan.plan import Plan, make_plan
 
-HELP = "write the README's table of images and docs/images.md from the images that are built and up to date"
-EXAMPLE = "dlc docs 'pytorch-*-cpu-*' --check"
+HELP = "write the README's table of images from buildspec and locks, with the sizes of those that are built"
+EXAMPLE = "dlc docs --check"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --check."""
-    add_globs(parser)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is not what images say")
+    """--check."""
+    parser.add_argument(
+        "--check", action="store_true",
+        help="write nothing and ask no engine; fail where the table is not what the buildspec says",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe the built ones of the images that are selected; what the files say of the others stays.
-
-    With --check, raise SpecError with the names of stale files.
-    """
+    """Sizes are of the images that the engine has from these very sources. Raises SpecError for a stale table."""
     root = find_root()
     plan = make_plan(read_tree(root))
-    engine = connect()
-    chosen = select(args.globs, plan.selected)
-    built = [identifier for identifier in _built(plan, engine) if identifier in chosen]
-    if left := [identifier for identifier in chosen if identifier not in built]:
-        print(f"not built from these sources, left as they stand: {', '.join(left)}", file=sys.stderr)
+    path = root / pages.README
+    before = path.read_text()
     targets = [plan.target(identifier) for identifier in plan.selected]
-    captured = [facts.capture(engine, plan.target(identifier).tags[0]) for identifier in built]
-    page = root / docs.PAGE
-    written = {docs.README: (root / docs.README).read_text(), docs.PAGE: page.read_text() if page.exists() else ""}
-    fresh = {
-        docs.README: docs.readme(written[docs.README], targets, captured),
-        docs.PAGE: docs.page(written[docs.PAGE], targets, captured),
-    }
-    stale = [path for path in fresh if fresh[path] != written[path]]
-    if args.check and stale:
-        raise SpecError("\n".join(f"{path}: not what the built images say" for path in stale), "dlc docs")
-    for path in stale:
-        (root / path).write_text(fresh[path])
-        print(path)
+    fresh = pages.readme(before, targets, {} if args.check else _sizes(plan))
+    if fresh == before:
+        return 0
+    if args.check:
+        raise SpecError(f"{pages.README}: the table of images is not what the buildspec says", "dlc docs")
+    path.write_text(fresh)
+    print(pages.README)
     return 0
 
 
-def _built(plan: Plan, engine: Engine) -> list[str]:
-    """Ids of the images that the engine has from the same content."""
+def _sizes(plan: Plan) -> dict[str, int]:
+    """Bytes, unpacked, of the selected images that are built and up to date, by id."""
+    engine = connect()
     existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
-    return [d.id for d in plan.decisions(existing) if d.id in plan.selected and not d.build]
+    built = [d.id for d in plan.decisions(existing) if d.id in plan.selected and not d.build]
+    return {identifier: images.size(engine, plan.target(identifier).tags[0]) for identifier in built}

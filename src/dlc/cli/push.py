@@ -6,8 +6,10 @@ import argparse
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
+from datetime import date
 
+from dlc.buildspec.lifecycle import warnings
+from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, add_set, print_json
 from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
         help="the framework's name is added: registry.example/team/pytorch; ecr: the AWS account's own registry",
     )  # fmt: skip
-    parser.add_argument("--compression", choices=COMPRESSIONS, default=COMPRESSIONS[0], help="of layers (%(default)s)")
+    parser.add_argument("--compression", choices=COMPRESSIONS, default="gzip", help="of layers (%(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be pushed where, and push nothing")
     add_set(parser)
     add_json(parser)
@@ -39,14 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """One image after the other; the first error ends it, and what was pushed before stays."""
-    plan = make_plan(read_tree(find_root()), args.glob, args.sets)
+    tree = read_tree(find_root())
+    plan = make_plan(tree, args.glob, args.sets)
+    for warning in warnings(load_variants(tree, args.glob, args.sets), date.today()):
+        print(f"dlc: warning: {warning}", file=sys.stderr)
     engine = connect()
     engine.require_containerd_store()
     refs = pushing.refs_of(plan)
     keys = images.keys(engine, refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
-    ca = environment.secrets(os.environ).get("ca", "").removeprefix("src=")
-    destination = open_destination(args.to, Path(ca) if ca else None)
+    destination = open_destination(args.to, environment.ca_bundle(os.environ))
     rows = []
     for order in orders:
         row = _intended(order, destination) if args.dry_run else _push(order, destination, engine, args.compression)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
-from pathlib import Path
 
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
@@ -36,10 +35,10 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     engine = connect()
     found = facts.capture(engine, ref)
-    ca = environment.secrets(os.environ).get("ca", "").removeprefix("src=")
+    ca = environment.ca_bundle(os.environ)
     answers = [
-        advisories.of_python(found),
-        advisories.of_debian(engine, found, environment.proxies(os.environ), Path(ca) if ca else None),
+        advisories.of_python(found, ca),
+        advisories.of_debian(engine, found, environment.proxies(os.environ), ca),
     ]
     findings = [finding for answer in answers for finding in answer.findings]
     verdict = judge(findings, exceptions, date.today())
@@ -69,7 +68,7 @@ def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
     lines = [ref]
     for answer in answers:
         known = answer.asked - len(answer.unknown)
-        state = f"NOT ASKED: {answer.silence}" if answer.silence else f"{known} of {answer.asked} packages known"
+        state = f"NOT ASKED: {answer.unanswered}" if answer.unanswered else f"{known} of {answer.asked} packages known"
         lines.append(f"  {answer.source}: {state}")
     lines += [f"  open      {_line(finding)}" for finding in verdict.open]
     lines += [
@@ -92,8 +91,8 @@ def _require_clean(ref: str, answers: Sequence[Answer], verdict: Verdict) -> Non
             "exception has expired",
             f"dlc lock GLOB with newer pins, or an exception with reason, owner and expiry in {EXCEPTIONS}",
         )
-    if silent := [answer for answer in answers if answer.silence]:
+    if unanswered := [answer for answer in answers if answer.unanswered]:
         raise ProcessError(
-            "\n".join(f"{answer.source}: could not be asked: {answer.silence}" for answer in silent),
+            "\n".join(f"{answer.source}: could not be asked: {answer.unanswered}" for answer in unanswered),
             "scan where the package index and Debian's security archive can be reached",
         )

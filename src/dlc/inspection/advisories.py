@@ -23,14 +23,17 @@ APT_SECONDS = 600.0
 LOCAL_VERSION = re.compile(r"\+.*")
 # `Inst libssl3 [3.0.1-1] (3.0.2-1 Debian-Security:12/stable-security [amd64])`
 PENDING = re.compile(r"^Inst (\S+) \[([^\]]+)\] \((\S+) ([^)]*)\)", re.MULTILINE)
+# The bundle of private authorities comes on stdin, because the engine can be on another host; it may be empty.
 APT_SCRIPT = """set -e
-apt-get -qq -o Acquire::Retries=3 ${CA:+-o Acquire::https::CAInfo=$CA} update >&2
+cat > /run/dlc-ca.pem
+if [ -s /run/dlc-ca.pem ]; then ca='-o Acquire::https::CAInfo=/run/dlc-ca.pem'; fi
+apt-get -qq -o Acquire::Retries=3 $ca update >&2
 apt-get -qq --simulate upgrade
 """
 
 
-def of_python(facts: Facts) -> Answer:
-    """Advisories of the package index. What cannot be asked is silence, not a clean image."""
+def of_python(facts: Facts, ca: Path | None) -> Answer:
+    """Advisories of the package index. An index that does not answer is `unanswered`, not a clean image."""
     if importlib.util.find_spec("pip_audit") is None:
         raise UsageError("dlc scan needs pip-audit, which this Python does not have", "make setup")
     packages = {p.name: LOCAL_VERSION.sub("", p.version) for p in facts.of_kind("python")}
@@ -39,36 +42,38 @@ def of_python(facts: Facts) -> Answer:
         listed.write_text("".join(f"{name}=={version}\n" for name, version in packages.items()))
         argv = [sys.executable, "-m", "pip_audit", "--requirement", str(listed), "--no-deps", "--disable-pip",
                 "--format", "json", "--desc", "off", "--progress-spinner", "off"]  # fmt: skip
-        done = run(argv, check=False, timeout=PIP_AUDIT_SECONDS)
+        # pip-audit asks through requests, which reads this variable alone.
+        environment = {"REQUESTS_CA_BUNDLE": str(ca)} if ca else None
+        done = run(argv, env=environment, check=False, timeout=PIP_AUDIT_SECONDS)
     return python_answer(done, len(packages))
 
 
 def python_answer(done: Completed, asked: int) -> Answer:
     """What pip-audit's JSON says; its exit code is 1 both for findings and for failure. Pure."""
     source = "the package index's advisories (pip-audit)"
-    if not done.stdout.lstrip().startswith("{"):
+    try:
+        rows = list(json.loads(done.stdout)["dependencies"])
+    except (ValueError, KeyError, TypeError):
         return Answer(source, (), asked, (), tail(done.stderr, 1) or "pip-audit printed nothing")
-    rows = json.loads(done.stdout)["dependencies"]
     unknown = tuple(sorted(row["name"] for row in rows if "skip_reason" in row))
     findings = tuple(
         Finding(normal_name(row["name"]), row["version"], found["id"], tuple(found.get("aliases", ())),
                 ", ".join(found["fix_versions"]))
         for row in rows for found in row.get("vulns", ())
     )  # fmt: skip
-    silence = (
+    unanswered = (
         "the index answered for none of the packages: offline, or without advisories" if len(unknown) == asked else ""
     )
-    return Answer(source, findings, asked, unknown, silence)
+    return Answer(source, findings, asked, unknown, unanswered)
 
 
 def of_debian(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
     """Security updates that the image's own Debian sources have and it has not; asked in a container of it."""
-    words = ["run", "--rm", "--user", "root", "--entrypoint", "/bin/sh"]
+    words = ["run", "--rm", "--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
         words += ["--env", name]  # the value is in the client's environment and in no argv
-    if ca:
-        words += ["--volume", f"{ca}:/run/ca.pem:ro", "--env", "CA=/run/ca.pem"]
-    done = engine.docker(*words, facts.ref, "-c", APT_SCRIPT, env=proxies, check=False, timeout=APT_SECONDS)
+    done = engine.docker(*words, facts.ref, "-c", APT_SCRIPT, env=proxies, check=False,
+                         stdin=ca.read_text() if ca else "", timeout=APT_SECONDS)  # fmt: skip
     return debian_answer(done, len(facts.of_kind("debian")))
 
 

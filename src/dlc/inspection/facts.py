@@ -27,7 +27,6 @@ class Package:
     architecture: str  # Debian's; empty for Python
     source: str  # Debian source package; empty for Python
     source_version: str
-    supplier: str
     homepage: str
     licences: tuple[str, ...]  # as the package names them, not yet SPDX
     requires: tuple[str, ...]  # names, of which some may not be installed

@@ -58,7 +58,6 @@ def debian_package(fields: dict[str, str], root: str = "/") -> dict[str, object]
         "architecture": architecture,
         "source": source,
         "source_version": source_version.strip("()") or fields["Version"],
-        "supplier": fields.get("Maintainer", ""),
         "homepage": fields.get("Homepage", ""),
         "licences": copyright_licences(read(copyright_file)) if os.path.exists(copyright_file) else [],
         "requires": sorted(set(re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)", depends))),
@@ -86,7 +85,6 @@ def python_package(distribution: importlib.metadata.Distribution) -> dict[str, o
     return {
         "name": about["Name"],
         "version": about["Version"],
-        "supplier": (values("Author") + values("Author-email") + [""])[0],
         "homepage": homepage(values("Home-page"), values("Project-URL")),
         "licences": python_licences(values("License-Expression"), values("License"), values("Classifier")),
         "requires": sorted({match[0] for text in distribution.requires or [] if (match := named(text))}),

@@ -29,13 +29,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one source of advisories said. `silence`: why it could not be asked; then nothing is known."""
+    """What one source of advisories said. `unanswered`: why it gave no answer; then nothing is known."""
 
     source: str
     findings: tuple[Finding, ...]
     asked: int  # packages that were asked about
     unknown: tuple[str, ...]  # packages among them that the source does not know
-    silence: str = ""
+    unanswered: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Takes a built image out of the engine as an OCI layout with compressed layers, by BuildKit and without a change.
+"""Takes a built image out of the engine as an OCI layout, a folder of blobs, by BuildKit and without a change.
 
 A recipe of one line, `FROM` the image, adds no layer and keeps the configuration byte for byte: its digest stays.
 """
@@ -6,7 +6,7 @@ A recipe of one line, `FROM` the image, adds no layer and keeps the configuratio
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
 from dlc.push.registry.repository import KINDS, Manifest
 
-COMPRESSIONS = ("gzip", "zstd")
+# Of layers in a registry -> in the layout. BuildKit's gzip runs on one core, so gzip is left to `dlc.push.compress`.
+COMPRESSIONS = {"gzip": "uncompressed", "zstd": "zstd"}
+
+EXPORT = "org.dlc.export"  # an annotation of exported manifests, which is not pushed
 
 
 @dataclass(frozen=True)
@@ -27,27 +30,22 @@ class Layout:
     folder: Path
     manifest: Manifest
 
-    def blobs(self) -> Iterator[tuple[str, Path]]:
-        """Digest and file of each layer, and of the configuration last."""
-        content = self.manifest.content
-        for descriptor in (*content["layers"], content["config"]):
-            yield descriptor["digest"], self._path(descriptor["digest"])
+    def blob(self, digest: str) -> Path:
+        """The file of a layer or of the configuration."""
+        return self.folder / "blobs" / digest.replace(":", "/")
 
     def config(self) -> bytes:
         """The configuration's bytes."""
-        return self._path(self.manifest.content["config"]["digest"]).read_bytes()
-
-    def _path(self, digest: str) -> Path:
-        return self.folder / "blobs" / digest.replace(":", "/")
+        return self.blob(self.manifest.content["config"]["digest"]).read_bytes()
 
 
 def export(
     engine: Engine, ref: str, created: int, compression: str, folder: Path, log: Path,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Layout:  # fmt: skip
-    """Write the image into an empty folder, which takes its compressed size. `created` is its time in seconds.
+    """Write the image into an empty folder. `created` is its time in seconds; layers are as COMPRESSIONS has it.
 
-    BuildKit keeps the compressed layers too, so a second time only copies. Raises as `dlc.build.run.build` does.
+    Raises as `dlc.build.run.build` does.
     """
     (folder / "context").mkdir()
     try:
@@ -61,7 +59,11 @@ def export(
 
 def bake_file(ref: str, created: int, compression: str, folder: Path) -> Mapping[str, Any]:
     """The bake file of such an export. Pure."""
-    output = f"type=oci,tar=false,dest={folder / 'image'},compression={compression},force-compression=true"
+    output = (
+        f"type=oci,tar=false,dest={folder / 'image'},compression={COMPRESSIONS[compression]},force-compression=true"
+    )
+    # BuildKit deletes a manifest when its export ends, under another export of the same one, so each has its own.
+    output += f",annotation.{EXPORT}={folder.name}"
     target = {
         "context": str(folder / "context"),
         "contexts": {"built": f"docker-image://{ref}"},

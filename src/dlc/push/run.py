@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from typing import Any
 
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
 from dlc.push import layout as oci_layout
+from dlc.push.compress import gzip
+from dlc.push.layout import Layout
 from dlc.push.registry.repository import Manifest, Repository
 from dlc.push.tags import tags
+from dlc.push.upload import Uploads
 from dlc.push.verify import Inspected, MismatchError, require_same, verify
+from dlc.push.workspace import workspace
 
 Say = Callable[[str], None]
 
@@ -76,12 +80,13 @@ def push(order: Order, repository: Repository, engine: Engine, compression: str,
     uploaded = 0
     manifest = _there_already(order, repository, compression)
     if manifest is None:
-        with tempfile.TemporaryDirectory(prefix="dlc-push-") as folder:
+        repository.require_writable()
+        with workspace(order.inspected["Size"]) as folder:
             log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-push.log"
-            layout = oci_layout.export(engine, order.ref, order.created, compression, Path(folder), log)
+            layout = oci_layout.export(engine, order.ref, order.created, compression, folder, log)
             require_same(order.inspected, f"{order.ref} as exported", layout.manifest, layout.config())
-            uploaded = _upload(layout, repository, say)
-        manifest = verify(order.inspected, repository, layout.manifest.digest)
+            manifest, uploaded = _upload(layout, repository, say)
+        verify(order.inspected, repository, manifest.digest)
     for tag in order.tags:
         _move(repository, tag, manifest)
     seconds = time.monotonic() - start
@@ -98,19 +103,34 @@ def _there_already(order: Order, repository: Repository, compression: str) -> Ma
     return None
 
 
-def _upload(layout: oci_layout.Layout, repository: Repository, say: Say) -> int:
-    """Send the blobs that the repository lacks, then the manifest by its digest; bytes sent."""
-    sent = 0
-    for digest, path in layout.blobs():
-        size = path.stat().st_size
-        if repository.size(digest) == size:
-            continue
-        start = time.monotonic()
-        repository.upload(path, digest)
-        say(f"{time.monotonic() - start:.1f} s  {size / 1e6:.1f} MB  {digest}")
-        sent += size
-    repository.put_manifest(layout.manifest.digest, layout.manifest)
-    return sent
+def _upload(layout: Layout, repository: Repository, say: Say) -> tuple[Manifest, int]:
+    """Send the blobs that the repository lacks, then the manifest by its digest; that one, and the bytes sent."""
+    content = {key: value for key, value in layout.manifest.content.items() if key != "annotations"}
+    uploads = Uploads(repository, say)
+    layers: dict[str, Mapping[str, Any]] = {}
+    for exported in content["layers"]:
+        if exported["digest"] in layers:
+            continue  # two steps can leave equal layers, such as empty ones
+        layer = layers[exported["digest"]] = _compressed(layout, exported)
+        uploads.add(layer["digest"], layout.blob(layer["digest"]))
+    config = content["config"]["digest"]
+    uploads.add(config, layout.blob(config))
+    uploads.finish()
+    data = json.dumps(
+        {**content, "layers": [layers[exported["digest"]] for exported in content["layers"]]}, separators=(",", ":")
+    ).encode()
+    manifest = Manifest(data, layout.manifest.kind)
+    repository.put_manifest(manifest.digest, manifest)
+    return manifest, uploads.sent
+
+
+def _compressed(layout: Layout, layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The descriptor of a layer of the layout after it was compressed there, if it was not already."""
+    if not layer["mediaType"].endswith(".tar"):
+        return layer
+    path = layout.blob(layer["digest"])
+    made = gzip(path, path.parent)
+    return {"mediaType": f"{layer['mediaType']}+gzip", "digest": f"sha256:{made.name}", "size": made.stat().st_size}
 
 
 def _move(repository: Repository, tag: str, manifest: Manifest) -> None:

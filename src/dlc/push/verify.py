@@ -46,11 +46,15 @@ def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifes
 
 def require_same(inspected: Inspected, where: str, manifest: Manifest, config: bytes) -> None:
     """Raise MismatchError where a manifest with this configuration is not the built image."""
-    content = json.loads(config)
+    try:
+        content = json.loads(config)
+        what = difference(inspected, content)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise MismatchError(where, "the built image's configuration", "what is no configuration of an image") from None
     layers, diff_ids = len(manifest.content["layers"]), len(content["rootfs"]["diff_ids"])
     if layers != diff_ids:
         raise MismatchError(where, f"a layer for each of {diff_ids} diff ids", str(layers))
-    if what := difference(inspected, content):
+    if what:
         raise MismatchError(where, "the built image", f"one that differs in {what}")
 
 

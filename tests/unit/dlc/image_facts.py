@@ -21,7 +21,7 @@ HISTORY = [
 ]
 LIBC: dict[str, Any] = {
     "name": "libc6", "version": "2.36-9", "architecture": "amd64", "source": "glibc", "source_version": "2.36-9",
-    "supplier": "GNU Libc Maintainers <glibc@example.invalid>", "homepage": "https://glibc.example.invalid",
+    "homepage": "https://glibc.example.invalid",
     "licences": ["LGPL-2.1", "Unheard-of"], "requires": [], "provides": ["libc6-abi"], "files": 3, "bytes": 700,
     "verification": "a" * 40,
 }  # fmt: skip
@@ -30,7 +30,7 @@ TINI: dict[str, Any] = {
     "requires": ["libc6-abi", "not-installed"], "provides": [], "bytes": 50, "verification": "",
 }  # fmt: skip
 SIX: dict[str, Any] = {
-    "name": "six", "version": "1.17.0", "supplier": "Benjamin", "homepage": "", "licences": ["MIT License"],
+    "name": "six", "version": "1.17.0", "homepage": "", "licences": ["MIT License"],
     "requires": [], "provides": [], "files": 2, "bytes": 90, "verification": "b" * 40,
 }  # fmt: skip
 PROBED: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,16 +35,24 @@ class Server:
 
     host: str
     asked: list[Asked]
+    scheme: str
 
     @property
     def url(self) -> str:
         """Its root."""
-        return f"http://{self.host}"
+        return f"{self.scheme}://{self.host}"
+
+
+class QuietServer(ThreadingHTTPServer):
+    """Says nothing of clients that go away."""
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing on stderr."""
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
-    """Run the server until the end of the block."""
+def serving(answer: Callable[[Asked], Reply], tls: ssl.SSLContext | None = None) -> Iterator[Server]:
+    """Run the server until the end of the block; with `tls` over that."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,16 +71,19 @@ def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
             if self.command != "HEAD":
                 self.wfile.write(reply.body)
 
-        do_GET = do_HEAD = do_POST = do_PUT = handle_any  # noqa: N815 (http.server's names)
+        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 (http.server's names)
 
         def log_message(self, *_: object) -> None:
             """Nothing on stderr."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = QuietServer(("127.0.0.1", 0), Handler)
+    if tls:
+        # The handshake is the handler's: one that fails ends its connection and nothing else.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield Server(f"127.0.0.1:{server.server_address[1]}", asked)
+        yield Server(f"127.0.0.1:{server.server_address[1]}", asked, "https" if tls else "http")
     finally:
         server.shutdown()
         thread.join()

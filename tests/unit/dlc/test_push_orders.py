@@ -125,12 +125,19 @@ def test_manifest_with_another_number_of_layers_is_no_image_of_this_configuratio
     assert caught.value.exit_code == RegistryError.exit_code
 
 
-def test_export_adds_nothing_to_the_image_and_compresses_every_layer(tmp_path: Path) -> None:
-    [target] = oci_layout.bake_file("dlc/pytorch:x", 1795176000, "zstd", tmp_path)["target"].values()
+def test_export_adds_nothing_to_the_image_and_leaves_gzip_to_us(tmp_path: Path) -> None:
+    kinds = {kind: oci_layout.bake_file("dlc/pytorch:x", 1795176000, kind, tmp_path)["target"]["image"]
+             for kind in oci_layout.COMPRESSIONS}  # fmt: skip
+    target = kinds["gzip"]
     assert target["dockerfile-inline"] == "FROM built\n"
     assert target["contexts"] == {"built": "docker-image://dlc/pytorch:x"}
     assert target["args"] == {"SOURCE_DATE_EPOCH": "1795176000"}
-    assert target["output"][0].endswith("compression=zstd,force-compression=true")
+    assert target["output"][0].endswith(
+        "compression=uncompressed,force-compression=true,annotation.org.dlc.export=" + tmp_path.name
+    )
+    assert kinds["zstd"]["output"][0].endswith(
+        "compression=zstd,force-compression=true,annotation.org.dlc.export=" + tmp_path.name
+    )
 
 
 @pytest.mark.parametrize(("place", "words"), [("{folder}/image", "TMPDIR"), ("/engine/data", "docker system df")])
@@ -146,10 +153,9 @@ def test_full_disk_is_told_with_what_to_free(
     assert words in caught.value.remedy
 
 
-def test_layout_gives_its_layers_before_the_configuration_that_lists_them(tmp_path: Path) -> None:
-    digests = [f"sha256:{digit * 64}" for digit in "abc"]
-    layers = [{"digest": digest} for digest in digests[:2]]
-    data = json.dumps({"layers": layers, "config": {"digest": digests[2]}}).encode()
+def test_layout_finds_its_manifest_layers_and_configuration(tmp_path: Path) -> None:
+    digests = [f"sha256:{digit * 64}" for digit in "ac"]
+    data = json.dumps({"layers": [{"digest": digests[0]}], "config": {"digest": digests[1]}}).encode()
     manifest = Manifest(data, KINDS[0])
     folder = tmp_path / "blobs/sha256"
     folder.mkdir(parents=True)
@@ -158,8 +164,15 @@ def test_layout_gives_its_layers_before_the_configuration_that_lists_them(tmp_pa
     index = {"manifests": [{"mediaType": KINDS[0], "digest": manifest.digest}]}
     (tmp_path / "index.json").write_text(json.dumps(index))
     layout = oci_layout.read(tmp_path)
-    assert [digest for digest, _ in layout.blobs()] == digests
+    assert layout.manifest == manifest
+    assert layout.blob(digests[0]) == folder / ("a" * 64)
     assert layout.config() == b"{}"
+
+
+@pytest.mark.parametrize("config", [b"[]", b"{}", b"<html>", b'{"rootfs": null}', b'{"rootfs": {"diff_ids": []}}'])
+def test_configuration_that_is_none_is_not_the_built_image(config: bytes) -> None:
+    with pytest.raises(MismatchError):
+        require_same(INSPECTED, "team/pytorch", manifest_of(2), config)
 
 
 def test_report_names_the_digest_and_every_tag_with_the_registry() -> None:

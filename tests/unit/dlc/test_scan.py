@@ -1,19 +1,24 @@
-"""scan and advisories: what counts, what is excepted until when, and that silence is never a clean image."""
+"""scan and advisories: what counts, what is excepted until when, and that no answer is never a clean image."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
+from image_facts import specimen_facts
 from specimen import changed, specimen
 
 from dlc.buildspec.models import ScanException
 from dlc.cli.scan import _require_clean, as_dict, as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
-from dlc.inspection.advisories import debian_answer, python_answer
+from dlc.inspection.advisories import debian_answer, of_python, python_answer
 from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, judge, read_exceptions
+from harness.authority import Authority
+from harness.inspecting_proxy import inspecting
 
 TODAY = date(2026, 11, 20)
 FOUND = Finding("requests", "2.19.0", "PYSEC-2018-28", ("CVE-2018-18074",), "2.20.0")
@@ -58,7 +63,7 @@ def test_pip_audits_findings_are_read_and_packages_it_does_not_know_are_named() 
     answer = python_answer(done(AUDIT, code=1), 3)
     assert answer.findings == (FOUND,)
     assert answer.unknown == ("mine",)
-    assert answer.silence == ""
+    assert answer.unanswered == ""
 
 
 @pytest.mark.parametrize(
@@ -68,12 +73,37 @@ def test_pip_audits_findings_are_read_and_packages_it_does_not_know_are_named() 
         done(json.dumps({"dependencies": [{"name": "six", "skip_reason": "not found"}], "fixes": []})),
     ],
 )
-def test_an_index_that_cannot_be_asked_is_silence_and_no_clean_image(completed: Completed) -> None:
+def test_an_index_that_cannot_be_asked_is_no_clean_image(completed: Completed) -> None:
     answer = python_answer(completed, 1)
-    assert answer.silence
+    assert answer.unanswered
     with pytest.raises(ProcessError, match="could not be asked"):
         _require_clean("image", [answer], judge([], [], TODAY))
     assert "NOT ASKED" in as_text("image", [answer], judge([], [], TODAY))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", "", '{"dependencies": null}'])
+def test_answer_of_pip_audit_that_is_cut_off_is_no_clean_image(text: str) -> None:
+    assert python_answer(done(text), 1).unanswered
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_index_behind_a_proxy_that_inspects_tls_is_asked_once_its_authority_is_named(
+    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # its cache
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    authority = Authority(tmp_path)
+    toy = replace(specimen_facts().packages[-1], name="dlc-toy", version="1.0")
+    facts = replace(specimen_facts(), packages=(toy,))
+    found = {"id": "PYSEC-1", "aliases": [], "fixed_in": ["1.1"], "details": "", "summary": "", "withdrawn": None}
+    body = json.dumps({"info": {}, "vulnerabilities": [found]})
+    with inspecting(authority.context("DNS:pypi.org"), body.encode()) as (proxy, asked):
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        monkeypatch.setenv("https_proxy", proxy)
+        answer = of_python(facts, authority.bundle if trusted else None)
+    assert [finding.advisory for finding in answer.findings] == (["PYSEC-1"] if trusted else []), answer.unanswered
+    assert bool(answer.unanswered) != trusted
+    assert bool(asked) == trusted
 
 
 def test_security_updates_count_and_other_updates_do_not() -> None:
@@ -81,8 +111,8 @@ def test_security_updates_count_and_other_updates_do_not() -> None:
     assert answer.findings == (Finding("libssl3", "3.0.1-1", "libssl3-update", (), "3.0.2-1"),)
 
 
-def test_apt_without_network_is_silence() -> None:
-    assert "Temporary failure" in debian_answer(done(stderr="Err\nTemporary failure resolving", code=100), 2).silence
+def test_apt_without_network_gives_no_answer() -> None:
+    assert "Temporary failure" in debian_answer(done(stderr="Err\nTemporary failure resolving", code=100), 2).unanswered
 
 
 @pytest.mark.parametrize("exceptions", [[], [exception(days=-1)]])

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -13,37 +14,88 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
+from typing import IO, Any
 
 from dlc.core.errors import RegistryError
 from dlc.push.registry.address import is_loopback
 
-TIMEOUT_SECONDS = 300.0  # of one read or write: a registry hashes a layer of gigabytes before it answers
+ANSWER_SECONDS = 30.0  # of one read or write, and for a whole answer
+UPLOAD_SECONDS = 300.0  # the same for a file: a registry hashes and moves gigabytes before it answers
 ANSWER_LIMIT = 16 << 20  # bytes; manifests and configurations are some kilobytes
+BLOCK = 64 << 10
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-KEEP_TRYING = "see whether the registry runs, and try again: what was uploaded is kept"
+NO_REGISTRY = "see whether a container registry answers there, and not a proxy or a login page"
+KEEP_TRYING = "see whether the registry runs, and push again: what it has by then is not sent twice"
+WRONG_NAME = (62, 64)  # OpenSSL's codes for a certificate of another host name or address
+EXPIRED = 10
 
 
 class TransientError(RegistryError):
     """It may work in a moment: the connection broke, or the registry is busy or restarting."""
 
 
+class SilentError(TransientError):
+    """Nothing came within the time that there is for it: a second try is worth it, many are not."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers and body; no body where the request was HEAD."""
+    """Status, headers and body; no body where the request was HEAD. `where` says for messages what was asked."""
 
     status: int
     headers: Message
     body: bytes
+    where: str
+
+    def json(self, expected: str) -> dict[str, Any]:
+        """The body as a JSON object. Raises RegistryError, which says what was `expected` and never shows the body."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+            found = None
+        if not isinstance(found, dict):
+            what = f"{len(self.body)} bytes of {self.headers.get_content_type()}"
+            raise RegistryError(f"{self.where}: expected {expected} as a JSON object, found {what}", NO_REGISTRY)
+        return found
 
 
 def opener_for(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
-    """What opens connections to a registry: certificates checked, proxies as the environment names them."""
-    if is_loopback(host):
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy reaches our own interface
+    """What opens connections to a registry: certificates checked, proxies as the environment names them.
+
+    Raises RegistryError for a CA bundle that cannot be read.
+    """
     context = ssl.create_default_context()
     if ca:
-        context.load_verify_locations(ca)
-    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+        try:
+            context.load_verify_locations(ca)
+        except OSError as error:  # ssl.SSLError is one
+            raise RegistryError(
+                f"{ca}: expected certificates in PEM, found: {error}", "name a CA bundle in DLC_CA_BUNDLE"
+            ) from None
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), _Redirects()]
+    if is_loopback(host):
+        handlers.append(urllib.request.ProxyHandler({}))  # no proxy reaches our own interface
+    return urllib.request.build_opener(*handlers)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects as urllib does, but never from TLS to plain HTTP: that one is an answer like any other."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """The next request, None for the answer as it stands."""
+        if req.type == "https" and not newurl.startswith("https:"):
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """Follow one; urllib leaves the connection open where its Location is no address."""
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def request(
@@ -54,31 +106,50 @@ def request(
 
     Raises TransientError where the connection failed, RegistryError where it would fail again.
     """
-    asked = urllib.request.Request(url, headers=dict(headers or {}), method=method)  # noqa: S310 (http and https only)
+    where = f"{method} {without_query(url)}"
+    seconds = UPLOAD_SECONDS if isinstance(body, Path) else ANSWER_SECONDS
     with ExitStack() as stack:
-        if body is not None:
-            asked.data = stack.enter_context(body.open("rb")) if isinstance(body, Path) else body
-            size = body.stat().st_size if isinstance(body, Path) else len(body)
-            asked.add_header("Content-Length", str(size))
-            if not asked.has_header("Content-type"):
-                asked.add_header("Content-Type", "application/octet-stream")
-        if authorization:
-            # Not to be sent where a redirect leads: blobs are often served by a storage service.
-            asked.add_unredirected_header("Authorization", authorization)
+        # Opened before the request, so that a file that is gone is no broken connection.
+        data = stack.enter_context(body.open("rb")) if isinstance(body, Path) else body
         try:
+            asked = urllib.request.Request(url, headers=dict(headers or {}), method=method)  # noqa: S310 (see Session)
+            if body is not None:
+                asked.data = data
+                size = body.stat().st_size if isinstance(body, Path) else len(body)
+                asked.add_header("Content-Length", str(size))
+                if not asked.has_header("Content-type"):
+                    asked.add_header("Content-Type", "application/octet-stream")
+            if authorization:
+                # Not to be sent where a redirect leads: blobs are often served by a storage service.
+                asked.add_unredirected_header("Authorization", authorization)
             try:
-                response = stack.enter_context(opener.open(asked, timeout=TIMEOUT_SECONDS))
+                response = stack.enter_context(opener.open(asked, timeout=seconds))
             except urllib.error.HTTPError as error:
                 response = stack.enter_context(error)
-            content = b"" if method == "HEAD" else response.read(ANSWER_LIMIT)
-            return Answer(response.status, response.headers, content)
+            content = b"" if method == "HEAD" else _read(response, where)
+            return Answer(response.status, response.headers, content, where)
         except (OSError, http.client.HTTPException) as error:
-            raise _broken(f"{method} {without_query(url)}", error) from None
+            raise _broken(where, error, seconds) from None
+        except ValueError as error:  # an address in a Location or a realm that is none
+            raise RegistryError(f"{where}: a broken address: {error}", NO_REGISTRY) from None
 
 
-def refusal(method: str, url: str, answer: Answer) -> RegistryError:
+def _read(response: IO[bytes], where: str) -> bytes:
+    """The whole body, within ANSWER_LIMIT bytes and ANSWER_SECONDS however slowly it drips."""
+    end = time.monotonic() + ANSWER_SECONDS
+    found = bytearray()
+    while block := response.read1(BLOCK):  # type: ignore[attr-defined]
+        found += block
+        if len(found) > ANSWER_LIMIT:
+            raise RegistryError(f"{where}: expected at most {ANSWER_LIMIT >> 20} MiB, found more", NO_REGISTRY)
+        if time.monotonic() > end:
+            raise SilentError(f"{where}: no whole answer within {ANSWER_SECONDS:g} s", KEEP_TRYING)
+    return bytes(found)
+
+
+def refusal(answer: Answer) -> RegistryError:
     """The error for a status that was not hoped for."""
-    text = f"{method} {without_query(url)}: status {answer.status}{_said(answer.body)}"
+    text = f"{answer.where}: status {answer.status}{_said(answer.body)}"
     if answer.status in TRANSIENT:
         return TransientError(text, KEEP_TRYING)
     return RegistryError(text, "see what the registry allows: its name, path, size or tag rules")
@@ -89,14 +160,24 @@ def without_query(url: str) -> str:
     return url.partition("?")[0]
 
 
-def _broken(where: str, error: Exception) -> RegistryError:
+def _broken(where: str, error: Exception, seconds: float) -> RegistryError:
     """The error that a failed connection is reported as; what cannot mend itself is not transient."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return RegistryError(f"{where}: {cause.verify_message}", "name the CA bundle in DLC_CA_BUNDLE")
+        return RegistryError(f"{where}: {cause.verify_message}", _certificate_remedy(cause.verify_code))
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return RegistryError(f"{where}: no TLS: {cause.reason}", "see whether a registry with TLS listens there")
     if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
         return RegistryError(f"{where}: no host has this name", "see the address after --to")
+    if isinstance(cause, TimeoutError):
+        return SilentError(f"{where}: no answer within {seconds:g} s", KEEP_TRYING)
     return TransientError(f"{where}: {cause or type(cause).__name__}", KEEP_TRYING)
+
+
+def _certificate_remedy(code: int) -> str:
+    if code in WRONG_NAME:
+        return "push to the name that the registry's certificate has"
+    return "renew the registry's certificate" if code == EXPIRED else "name the CA bundle in DLC_CA_BUNDLE"
 
 
 def _said(body: bytes) -> str:
@@ -104,5 +185,5 @@ def _said(body: bytes) -> str:
     try:
         errors = json.loads(body)["errors"]
         return "".join(f", {error.get('code', '')}: {error.get('message', '')}" for error in errors)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return ""

@@ -7,15 +7,23 @@ import json
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.http_request import TransientError
+from dlc.push.registry.http_request import NO_REGISTRY, SilentError, TransientError
 from dlc.push.registry.session import Session
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+OTHER_KINDS = (  # what a tag can mean besides one image: several platforms, or an image of 2014's format
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v1+prettyjws",
+)
+SILENT_TRIES = 2
 DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; within a minute a registry that is restarted is back
 
 T = TypeVar("T")
@@ -62,7 +70,13 @@ class Repository:
             lambda: self._session.send("GET", self._path("manifests", reference), headers=headers, accept=(200, 404))
         )
         kind = answer.headers.get_content_type()
-        return Manifest(answer.body, kind) if answer.status == 200 and kind in KINDS else None
+        if answer.status == 404 or kind in OTHER_KINDS:
+            return None
+        if kind not in KINDS:
+            raise RegistryError(f"{answer.where}: expected a manifest, found {kind}", NO_REGISTRY)
+        if not _is_image(answer.json("a manifest")):
+            raise RegistryError(f"{answer.where}: expected a manifest with configuration and layers", NO_REGISTRY)
+        return Manifest(answer.body, kind)
 
     def put_manifest(self, reference: str, manifest: Manifest) -> None:
         """Store a manifest by its digest, or make a tag mean it."""
@@ -78,29 +92,45 @@ class Repository:
     def size(self, digest: str) -> int | None:
         """Bytes of a blob that the repository has, else None."""
         answer = self._retry(lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, 404)))
-        return int(answer.headers.get("Content-Length", "-1")) if answer.status == 200 else None
+        length = answer.headers.get("Content-Length", "")
+        return (int(length) if length.isdecimal() else -1) if answer.status == 200 else None
+
+    def require_writable(self) -> None:
+        """Open an upload and cancel it: a user who may not push is told before the image is exported."""
+        location = self._retry(self._open_upload)
+        with suppress(RegistryError):  # a registry forgets it in time
+            self._session.send("DELETE", location, accept=(200, 202, 204))
 
     def upload(self, path: Path, digest: str) -> None:
         """Store a file as a blob. A try that broke begins anew: the registry may have forgotten the first half."""
         self._retry(lambda: self._upload(path, digest))
 
     def _upload(self, path: Path, digest: str) -> None:
+        location = self._open_upload()
+        joint = "&" if "?" in location else "?"
+        url = f"{location}{joint}{urllib.parse.urlencode({'digest': digest})}"
+        self._session.send("PUT", url, body=path, accept=(201, 202, 204))
+
+    def _open_upload(self) -> str:
+        """Where the registry wants the blob."""
         opened = self._session.send("POST", self._path("blobs", "uploads/"), body=b"", accept=(202,))
         location = opened.headers.get("Location")
         if not location:
-            raise RegistryError(f"{self.name}: expected a Location for the upload, found none")
-        joint = "&" if urllib.parse.urlsplit(location).query else "?"
-        url = f"{location}{joint}{urllib.parse.urlencode({'digest': digest})}"
-        self._session.send("PUT", url, body=path, accept=(201, 202, 204))
+            raise RegistryError(f"{opened.where}: expected a Location for the upload, found none", NO_REGISTRY)
+        return location
 
     def _path(self, kind: str, reference: str) -> str:
         return f"/v2/{self.name}/{kind}/{reference}"
 
     def _retry(self, operation: Callable[[], T]) -> T:
+        silent = 0
         for delay in DELAYS:
             try:
                 return operation()
             except TransientError as error:
+                silent += isinstance(error, SilentError)
+                if silent == SILENT_TRIES:
+                    raise
                 self._say(f"{error.message}; again in {delay:g} s")
                 self._sleep(delay)
         return operation()
@@ -109,3 +139,13 @@ class Repository:
 def digest_of(data: bytes) -> str:
     """`sha256:...`, as registries name content."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _is_image(content: Mapping[str, Any]) -> bool:
+    """Whether a manifest says all that is read of one: a configuration's digest; media type, digest, size of layers."""
+    config, layers = content.get("config"), content.get("layers")
+    if not (isinstance(config, dict) and isinstance(config.get("digest"), str) and isinstance(layers, list)):
+        return False
+    wanted = {"mediaType": str, "digest": str, "size": int}
+    return all(isinstance(layer, dict) and all(isinstance(layer.get(key), kind) for key, kind in wanted.items())
+               for layer in layers)  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -11,9 +10,10 @@ from pathlib import Path
 from dlc.core.errors import RegistryError
 from dlc.push.registry.address import is_loopback
 from dlc.push.registry.credentials import Credentials
-from dlc.push.registry.http_request import Answer, opener_for, refusal, request
+from dlc.push.registry.http_request import NO_REGISTRY, Answer, opener_for, refusal, request, without_query
 
 PARAMETER = re.compile(r'(\w+)="([^"]*)"')  # of a challenge
+TOKEN = re.compile(r"[\x21-\x7e]+")  # it becomes a header
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -36,7 +36,7 @@ class Session:
 
         Raises TransientError, and RegistryError for what will fail again.
         """
-        url = urllib.parse.urljoin(self.url, path)
+        url = self._absolute(path)
         # The location of an upload can be another host's, signed by itself.
         ours = urllib.parse.urlsplit(url)[:2] == urllib.parse.urlsplit(self.url)[:2]
         answer = request(self._opener, method, url, body, headers, self._authorization if ours else "")
@@ -46,8 +46,22 @@ class Session:
         if answer.status in (401, 403):
             raise self._unauthorized()
         if answer.status not in accept:
-            raise refusal(method, url, answer)
+            raise refusal(answer)
         return answer
+
+    def _absolute(self, path: str) -> str:
+        """A path of this registry, or an address that it named. Raises RegistryError for what no client may follow."""
+        try:
+            url = urllib.parse.urljoin(self.url, path)
+            parts = urllib.parse.urlsplit(url)
+            usable = bool(parts.hostname) and parts.scheme in ("https", urllib.parse.urlsplit(self.url).scheme)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise RegistryError(
+                f"{self.host}: expected an address with https, found {without_query(path)!r}", NO_REGISTRY
+            )
+        return url
 
     def _authorize(self, challenges: list[str]) -> str:
         """The header that satisfies one of the registry's challenges. Raises RegistryError where none can be met."""
@@ -62,7 +76,7 @@ class Session:
     def _token(self, challenge: Mapping[str, str]) -> str:
         """A token for pull and push, from the service that the registry names."""
         realm = challenge.get("realm", "")
-        if not (realm.startswith("https://") or is_loopback(urllib.parse.urlsplit(realm).netloc)):
+        if not _is_safe(realm):
             raise RegistryError(f"{self.host}: expected a token service with https, found {realm or 'none'}")
         asked = {"service": challenge.get("service", ""), "scope": f"repository:{self._repository}:pull,push"}
         known = self._credentials
@@ -75,9 +89,12 @@ class Session:
         if answer.status in (400, 401, 403):
             raise self._unauthorized()
         if answer.status != 200:
-            raise refusal("GET", realm, answer)
-        found = json.loads(answer.body)
-        return str(found.get("token") or found["access_token"])
+            raise refusal(answer)
+        found = answer.json("a token")
+        token = found.get("token") or found.get("access_token")
+        if not (isinstance(token, str) and TOKEN.fullmatch(token)):
+            raise RegistryError(f"{answer.where}: expected a token, found none in the answer", NO_REGISTRY)
+        return token
 
     def _unauthorized(self) -> RegistryError:
         if self._credentials is None:
@@ -90,3 +107,12 @@ class Session:
             f"{self.host}: expected user {user} to be let push to {self._repository}, found it refused",
             f"docker login {self.host}, as a user who may push there",
         )
+
+
+def _is_safe(realm: str) -> bool:
+    """Whether credentials may be sent to a token service: TLS, or this host itself."""
+    try:
+        parts = urllib.parse.urlsplit(realm)
+    except ValueError:
+        return False
+    return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc)))

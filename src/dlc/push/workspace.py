@@ -1,0 +1,41 @@
+"""The folder in TMPDIR in which a push exports and compresses an image: room for it first, gone afterwards."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dlc.core.errors import DiskError
+
+PREFIX = "dlc-push-"
+LOCK = "lock"
+
+
+@contextmanager
+def workspace(size: int) -> Iterator[Path]:
+    """An empty folder for an image of `size` bytes. Raises DiskError where the disk has too little for it."""
+    root = Path(tempfile.gettempdir())
+    remove_forsaken(root)
+    # The layers lie there uncompressed; each is removed once it is compressed, the largest may be half of the image.
+    needed, free = size + size // 2, shutil.disk_usage(root).free
+    if free < needed:
+        raise DiskError(
+            f"{root}: expected {needed / 1e9:.1f} GB of free space for the layers, found {free / 1e9:.1f} GB",
+            "free space there, or name another folder in TMPDIR",
+        )
+    made = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+    with made as name, Path(name, LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(name)
+
+
+def remove_forsaken(root: Path) -> None:
+    """Remove the folders of pushes that were killed: nobody holds their lock any more."""
+    for folder in root.glob(f"{PREFIX}*"):
+        with suppress(OSError), (folder / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,206 @@
+"""registry: TLS with a private authority, and answers that no registry gives: each one clear error, at once."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from scripted_server import Asked, Reply, serving
+
+from dlc.core.errors import RegistryError
+from dlc.push.registry import http_request
+from dlc.push.registry.credentials import Credentials
+from dlc.push.registry.http_request import ANSWER_LIMIT, SilentError
+from dlc.push.registry.repository import KINDS, Repository, digest_of
+from dlc.push.registry.session import Session
+from harness.authority import Authority
+
+ME = Credentials("me", "hunter2")
+BLOB = digest_of(b"blob")
+HTML = {"Content-Type": "text/html"}
+MANIFEST = {"Content-Type": KINDS[0]}
+NOT_JSON = [b"<html>log in</html>", b"[]", b"null", b"\xff\xfe", b"", b'{"a":', b'"text"', b"[" * 100_000]
+
+
+def repository(url: str, ca: Path | None = None, waited: list[float] | None = None) -> Repository:
+    """A client that does not wait."""
+    waits = [] if waited is None else waited
+    return Repository(Session(url, "team/toy", ME, ca), "team/toy", sleep=waits.append)
+
+
+def with_token(token: Reply) -> Callable[[Asked], Reply]:
+    """A registry that names a token service, which gives this answer."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.startswith("/token"):
+            return token
+        return Reply(401, {"WWW-Authenticate": f'Bearer realm="http://{asked.headers["Host"]}/token"'})
+
+    return answer
+
+
+def refused(answer: Callable[[Asked], Reply], ask: Callable[[Repository], object]) -> str:
+    """What a RegistryError says that came at once: nothing was tried again, and the secret is not in it."""
+    waited: list[float] = []
+    with serving(answer) as server, pytest.raises(RegistryError) as caught:
+        ask(repository(server.url, waited=waited))
+    assert waited == []
+    assert "hunter2" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def test_registry_of_a_private_authority_is_trusted_once_its_bundle_is_named(authority: Authority) -> None:
+    with serving(lambda _: Reply(200, {"Content-Length": "4"}), authority.context("IP:127.0.0.1")) as server:
+        assert repository(server.url, authority.bundle).size(BLOB) == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "trusted", "words"),
+    [
+        ("IP:127.0.0.1", False, "name the CA bundle in DLC_CA_BUNDLE"),
+        ("DNS:other.example", True, "name that the registry"),
+    ],
+)
+def test_certificate_that_does_not_hold_is_told_at_once_with_what_to_do(
+    authority: Authority, names: str, trusted: bool, words: str
+) -> None:
+    waited: list[float] = []
+    with serving(lambda _: Reply(404), authority.context(names)) as server, pytest.raises(RegistryError) as caught:
+        repository(server.url, authority.bundle if trusted else None, waited).size(BLOB)
+    assert words in caught.value.remedy
+    assert waited == []
+
+
+def test_registry_without_tls_at_an_address_with_https_is_told_at_once() -> None:
+    waited: list[float] = []
+    with serving(lambda _: Reply(404)) as server, pytest.raises(RegistryError, match="no TLS") as caught:
+        repository(server.url.replace("http:", "https:"), waited=waited).size(BLOB)
+    assert "TLS" in caught.value.remedy
+    assert waited == []
+
+
+@pytest.mark.parametrize("content", ["no certificate\n", None])
+def test_bundle_that_cannot_be_read_is_named(tmp_path: Path, content: str | None) -> None:
+    bundle = tmp_path / "bundle.pem"
+    if content:
+        bundle.write_text(content)
+    with pytest.raises(RegistryError, match=r"bundle\.pem: expected certificates in PEM"):
+        repository("https://registry.example", bundle)
+
+
+@pytest.mark.parametrize("body", [*NOT_JSON, b"{}", b'{"token": 1}', b'{"token": ""}', b'{"token": "a\\r\\nb"}'])
+def test_token_service_that_gives_no_token_is_one_error(body: bytes) -> None:
+    assert "/token: expected a token" in refused(with_token(Reply(200, HTML, body)), lambda to: to.size(BLOB))
+
+
+def test_token_service_that_sends_megabytes_is_not_read_to_the_end() -> None:
+    text = refused(with_token(Reply(200, HTML, b" " * (ANSWER_LIMIT + 1))), lambda to: to.size(BLOB))
+    assert "expected at most 16 MiB" in text
+
+
+@pytest.mark.parametrize("place", ["/token", "ftp://x/", "http://[bad", "file:///etc/passwd", "http://a..b/"])
+def test_token_service_that_leads_nowhere_is_one_error(place: str) -> None:
+    assert "/token" in refused(with_token(Reply(302, {"Location": place})), lambda to: to.size(BLOB))
+
+
+@pytest.mark.parametrize("realm", ["", "file:///etc/passwd", "http://[bad", "https:///token", "http://tokens.example/"])
+def test_realm_that_is_no_safe_address_gets_no_credentials(realm: str) -> None:
+    text = refused(lambda _: Reply(401, {"WWW-Authenticate": f'Bearer realm="{realm}"'}), lambda to: to.size(BLOB))
+    assert "expected a token service with https" in text
+
+
+@pytest.mark.parametrize(
+    "body", [*NOT_JSON, b"{}", b'{"layers": []}', b'{"config": {"digest": "d"}, "layers": [{"size": "1"}]}']
+)
+def test_manifest_that_is_none_is_one_error(body: bytes) -> None:
+    assert "manifests/tag: expected a manifest" in refused(
+        lambda _: Reply(200, MANIFEST, body), lambda to: to.manifest("tag")
+    )
+
+
+def test_page_of_a_web_server_is_no_manifest_and_no_missing_one() -> None:
+    assert "found text/html" in refused(lambda _: Reply(200, HTML, b"<html>"), lambda to: to.manifest("tag"))
+
+
+@pytest.mark.parametrize("place", ["", "ftp://x/up", "http://[bad", "file:///etc/passwd", "//["])
+def test_location_of_an_upload_that_is_no_address_is_one_error(place: str, tmp_path: Path) -> None:
+    path = tmp_path / "blob"
+    path.write_bytes(b"blob")
+    text = refused(lambda _: Reply(202, {"Location": place}), lambda to: to.upload(path, BLOB))
+    assert "expected a" in text
+
+
+def test_upload_is_not_led_from_tls_to_plain_http(authority: Authority, tmp_path: Path) -> None:
+    path = tmp_path / "blob"
+    path.write_bytes(b"blob")
+    with (
+        serving(
+            lambda _: Reply(202, {"Location": "http://127.0.0.1:1/up"}), authority.context("IP:127.0.0.1")
+        ) as server,
+        pytest.raises(RegistryError, match="expected an address with https"),
+    ):
+        repository(server.url, authority.bundle).upload(path, BLOB)
+
+
+@pytest.mark.parametrize("length", ["x", "-5", "", "99999999999999999999"])
+def test_length_of_a_blob_that_is_no_number_is_not_the_length_of_the_blob(length: str) -> None:
+    with serving(lambda _: Reply(200, {"Content-Length": length})) as server:
+        assert repository(server.url).size(BLOB) != 4
+
+
+def test_user_who_may_not_push_is_told_when_an_upload_is_opened() -> None:
+    body = json.dumps({"errors": [{"code": "UNSUPPORTED", "message": "The operation is unsupported."}]}).encode()
+    assert "status 405, UNSUPPORTED" in refused(lambda _: Reply(405, body=body), lambda to: to.require_writable())
+
+
+def test_upload_that_was_opened_to_ask_is_cancelled() -> None:
+    def answer(asked: Asked) -> Reply:
+        return Reply(202, {"Location": "/up/1?_state=s"}) if asked.method == "POST" else Reply(405)
+
+    with serving(answer) as server:
+        repository(server.url).require_writable()
+    assert [(asked.method, asked.path) for asked in server.asked][1:] == [("DELETE", "/up/1?_state=s")]
+
+
+@contextmanager
+def silent(first: bytes) -> Iterator[str]:
+    """The address of a server that accepts every connection, sends `first` and nothing more."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    kept = []
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            kept.append(connection)
+            connection.sendall(first)
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for connection in kept:
+            connection.close()
+
+
+@pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+def test_registry_that_accepts_and_never_answers_is_tried_twice(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_request, "ANSWER_SECONDS", 0.2)
+    waited: list[float] = []
+    with silent(first) as url, pytest.raises(SilentError, match=r"no answer within 0\.2 s"):
+        repository(url, waited=waited).blob(BLOB)
+    assert len(waited) == 1

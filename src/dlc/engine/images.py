@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dlc.core.process import run
@@ -36,10 +37,8 @@ def find(engine: Engine, refs: Iterable[str]) -> dict[str, Image]:
 def keys(engine: Engine, refs: Iterable[str]) -> dict[str, str]:
     """Content key of each of `refs` that the engine has and dlc built."""
     wanted = sorted(set(refs))
-    form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY_LABEL + '"}}'
-    done = run(["docker", "image", "inspect", "--format", form, *wanted], env=engine.environment, check=False)
-    rows = [line.rpartition("|") for line in done.stdout.splitlines()]
-    return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
+    found = _inspect(engine, wanted, '{{index .Config.Labels "' + KEY_LABEL + '"}}')
+    return {tag: key for tags, key in found if key for tag in tags if tag in wanted}
 
 
 def size(engine: Engine, ref: str) -> int:
@@ -48,10 +47,29 @@ def size(engine: Engine, ref: str) -> int:
     return sum(int(line) for line in done.stdout.split())
 
 
-def remove_dangling(engine: Engine) -> None:
-    """Remove images of ours that a rebuild took the name from; never one of another's."""
-    argv = ["docker", "image", "prune", "--force", "--filter", f"label={KEY_LABEL}"]
-    run(argv, env=engine.environment, check=False)
+@contextmanager
+def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
+    """After the block, remove the images that `refs` named before it and that have no name now.
+
+    Others without a name stay: another build may be about to use them. So does what a container uses.
+    """
+    before = [identifier for _, identifier in _inspect(engine, sorted(set(refs)), "{{.Id}}")]
+    try:
+        yield
+    finally:
+        nameless = [identifier for tags, identifier in _inspect(engine, before, "{{.Id}}") if not tags]
+        if nameless:
+            run(["docker", "image", "rm", *nameless], env=engine.environment, check=False)
+
+
+def _inspect(engine: Engine, names: Sequence[str], field: str) -> list[tuple[list[str], str]]:
+    """Tags and one field of each image that is there."""
+    argv = ["docker", "image", "inspect", "--format", "{{range .RepoTags}}{{.}} {{end}}|" + field, *names]
+    if not names:
+        return []
+    done = run(argv, env=engine.environment, check=False)
+    rows = [line.rpartition("|") for line in done.stdout.splitlines()]
+    return [(tags.split(), value) for tags, _, value in rows]
 
 
 def _image(engine: Engine, ref: str, entry: dict[str, object]) -> Image:

@@ -24,7 +24,7 @@ SHOWN_WIDTH = 80
 PERIOD = 30.0
 SHORT_SECONDS = 1.0  # what ends sooner is not shown while it runs
 NARROW_COLUMNS = 80  # below: without the target's name, which is the same in every line
-REFRESH_PER_SECOND = 4
+REFRESH_PER_SECOND = 2
 
 
 class Display:
@@ -123,8 +123,8 @@ class Screen(Display):
     def _render(self) -> Text:
         from rich.text import Text
 
-        width = self._console.width
-        rows = [row(step, time.monotonic(), width) for step in _longer_than(SHORT_SECONDS, self._running)]
+        now = time.monotonic()
+        rows = [row(step, now, self._console.width) for step in _longer_than(SHORT_SECONDS, self._running)]
         return Text("\n".join(rows), style="bold", no_wrap=True, overflow="crop")
 
 
@@ -138,8 +138,8 @@ def row(step: Running, now: float, width: int) -> str:
     """A running step in one line of a terminal that has `width` columns."""
     name = step.name.partition(" ")[2] if width < NARROW_COLUMNS else ""
     text = f"  {now - step.started:6.0f} s  {name or step.name}  {short(step.command)}"
-    # The last column stays free: a terminal that has become narrower would break the line there.
-    return text if len(text) < width else text[: max(width - 4, 0)] + "..."
+    room = max(width - 3, 0)  # for the ^C that a terminal writes behind it
+    return text if len(text) <= room else text[: max(room - 3, 0)] + "..."[:room]
 
 
 def short(command: str) -> str:

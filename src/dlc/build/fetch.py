@@ -17,8 +17,8 @@ from dlc.core.file_lock import exclusive
 from dlc.plan import contexts as pinned
 
 SECONDS = 60.0  # without a byte
-OTHER_SECONDS = 3600.0  # while another process fetches the same file
-CHUNK = 1 << 20
+OTHER_SECONDS = 3600.0  # while another process fetches
+CHUNK = 1 << 16  # what a kill loses at most
 FILE = "file"  # what a downloaded file is called in its folder, wherever it came from
 
 
@@ -64,7 +64,7 @@ def _downloaded(sha256: str, url: str, cache: Path, ca: Path | None) -> Path:
     """A file of the right hash is never fetched again; one that broke off is continued, by one process at a time."""
     target = cache / "pinned" / sha256
     target.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive(target.with_suffix(".lock"), OTHER_SECONDS):
+    with exclusive(target.parent, OTHER_SECONDS):
         if not (target / FILE).is_file():
             part = target.with_suffix(".part")
             _fetch(url, part, ca)

@@ -14,7 +14,7 @@ from uv import find_uv_bin
 from dlc.build import fetch
 from dlc.build.inputs import HostInputs
 from dlc.buildspec.variant import normal_name
-from dlc.core.drafts import draft_folder, writing
+from dlc.core.drafts import draft_folder
 from dlc.core.errors import LockError
 from dlc.core.wheel_folders import local_wheel_folders
 from dlc.debian import recorded as debian
@@ -34,13 +34,8 @@ INDEX_VARIABLES = {
 def collect(plan: Plan, root: Path, cache: Path) -> HostInputs:
     """Everything that the targets of a plan take from the host; makes base file systems that are missing.
 
-    Raises BaseImageError, LockError, and what `drafts.writing` raises for a cache that cannot be written.
+    Raises BaseImageError and LockError.
     """
-    with writing(cache), draft_folder(cache) as draft:
-        return _collected(plan, root, cache, draft)
-
-
-def _collected(plan: Plan, root: Path, cache: Path, draft: Path) -> HostInputs:
     wanted = {value for target in plan.targets for value in (target.context, *target.contexts.values())}
     contexts: dict[str, Path] = {}
     for name in sorted(value.removeprefix("host:") for value in wanted if value.startswith("host:")):
@@ -48,17 +43,17 @@ def _collected(plan: Plan, root: Path, cache: Path, draft: Path) -> HostInputs:
             suite = name.removeprefix("rootfs-")
             contexts[name] = rootfs.make(suite, debian.versions((root / debian.path(suite)).read_text()), cache)
         elif name == "tools":
-            contexts[name] = _tools(cache, draft)
+            contexts[name] = _tools(cache)
         elif name == "ca":
-            contexts[name] = _authorities(cache, draft)
+            contexts[name] = _authorities(cache)
         elif name == "nothing":
             contexts[name] = _nothing(cache)
         else:
-            contexts[name] = _wheels(plan, root, cache, draft)
+            contexts[name] = _wheels(plan, root, cache)
     for value in sorted(value for value in wanted if value.startswith("pinned:")):
         contexts[value] = fetch.folder(value, root, cache, ca_bundle(os.environ))
     known = secrets(os.environ)
-    recipes = {target.dockerfile: _recipe(root / target.dockerfile, known, cache, draft)
+    recipes = {target.dockerfile: _recipe(root / target.dockerfile, known, cache)
                for target in plan.targets if not target.inline}  # fmt: skip
     return HostInputs(root, contexts, proxies(os.environ), known, recipes)
 
@@ -89,20 +84,20 @@ def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     return next((path for path in named if path.is_file()), None)
 
 
-def _recipe(path: Path, known: Mapping[str, str], cache: Path, draft: Path) -> Path:
+def _recipe(path: Path, known: Mapping[str, str], cache: Path) -> Path:
     """The Dockerfile without mounts of secrets that this host does not have.
 
     BuildKit (0.13 of Docker Engine 26.1) reads the whole parent of a step that mounts a secret, there or not, for a key
     of its cache: 12 s for a CUDA framework.
     """
     text = without_secrets(path.read_text(), known)
-    return _kept(cache / "recipes", text.encode(), "Dockerfile", draft)
+    return _kept(cache / "recipes", text.encode(), "Dockerfile")
 
 
-def _authorities(cache: Path, draft: Path) -> Path:
+def _authorities(cache: Path) -> Path:
     """A folder with the certificate authorities that this host trusts as ca.pem, or with nothing."""
     bundle = ca_bundle(os.environ)
-    return _kept(cache / "ca", bundle.read_bytes(), "ca.pem", draft).parent if bundle else _nothing(cache)
+    return _kept(cache / "ca", bundle.read_bytes(), "ca.pem").parent if bundle else _nothing(cache)
 
 
 def _nothing(cache: Path) -> Path:
@@ -111,48 +106,51 @@ def _nothing(cache: Path) -> Path:
     return folder
 
 
-def _kept(folder: Path, content: bytes, name: str, draft: Path) -> Path:
+def _kept(folder: Path, content: bytes, name: str) -> Path:
     """A file of this name and content, in a folder of its own below `folder`."""
     path = folder / hashlib.sha256(content).hexdigest()[:12] / name
     if not path.exists():
-        (draft / name).write_bytes(content)
-        _move(draft / name, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft_folder(folder.parent) as drafts:
+            (drafts / name).write_bytes(content)
+            (drafts / name).replace(path)
     return path
 
 
-def _tools(cache: Path, draft: Path) -> Path:
+def _tools(cache: Path) -> Path:
     """A folder that holds the uv binary and nothing else."""
     source = Path(find_uv_bin())
     folder = cache / "tools" / _digest(source)[:12]
     if not (folder / "uv").exists():
-        shutil.copy2(source, draft / "uv")
-        _move(draft / "uv", folder / "uv")
+        folder.mkdir(parents=True, exist_ok=True)
+        with draft_folder(cache) as drafts:
+            shutil.copy2(source, drafts / "uv")
+            (drafts / "uv").replace(folder / "uv")
     return folder
 
 
-def _wheels(plan: Plan, root: Path, cache: Path, draft: Path) -> Path:
+def _wheels(plan: Plan, root: Path, cache: Path) -> Path:
     """A folder with those wheels of the user's local wheel folders that a lock names, each checked by its hash.
 
     A lock may pin a local version (torch==2.13.0+cpu) that no public index has: found nowhere, it is an error now.
     """
-    locks = [root / t.context.removeprefix("repo:") for t in plan.targets if "wheels" in t.contexts]
-    text = "".join(path.read_text() for folder in locks for path in sorted(folder.glob("*.txt")))
-    target = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
-    target.mkdir(parents=True, exist_ok=True)
+    folders = [root / t.context.removeprefix("repo:") for t in plan.targets if "wheels" in t.contexts]
+    text = "".join(path.read_text() for folder in folders for path in sorted(folder.glob("*.txt")))
+    house = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
+    house.mkdir(parents=True, exist_ok=True)
     known = set(re.findall(r"sha256:([0-9a-f]{64})", text))
     have = {_wheel_name(path): path for folder in local_wheel_folders() for path in sorted(folder.glob("*.whl"))}
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE):
         wheel = have.get((normal_name(name), version))
         if wheel is None:
             _require_index(name, version)
-        elif not (target / wheel.name).exists():
+        elif not (house / wheel.name).exists():
             if _digest(wheel) not in known:
                 raise LockError(
                     f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
                 )
-            _link(wheel, draft / wheel.name)
-            _move(draft / wheel.name, target / wheel.name)
-    return target
+            _link(wheel, house / wheel.name)
+    return house
 
 
 def _require_index(name: str, version: str) -> None:
@@ -170,17 +168,14 @@ def _wheel_name(path: Path) -> tuple[str, str]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Hard link where the file system allows, else a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-
-
-def _move(draft: Path, path: Path) -> None:
-    """Put a finished file in its place, whatever another process put there meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft.replace(path)
+    """Hard link where the file system allows, else a copy; whole, whatever another build does at the same time."""
+    with draft_folder(target.parent.parent) as drafts:
+        draft = drafts / target.name
+        try:
+            os.link(source, draft)
+        except OSError:
+            shutil.copy2(source, draft)
+        draft.replace(target)
 
 
 def _digest(path: Path) -> str:

@@ -20,6 +20,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.cache import cache_folder
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.drafts import writing
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.plan.plan import Plan, plan_of
@@ -68,10 +69,11 @@ def _build(
             missing = [variant for variant in variants if variant.id in remaining.selected]
             disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
         revision, epoch = build.revision_and_epoch(root)
-        with display.during("this host", "base file system, locked wheels, downloads"):
-            inputs = host.collect(remaining, root, cache_folder())
+        cache = cache_folder()
+        with display.during("this host", "base file system, locked wheels, downloads"), writing(cache):
+            inputs = host.collect(remaining, root, cache)
         seconds = build.build(
-            remaining, engine, inputs, build.new_log(cache_folder(), "build"), epoch=epoch, revision=revision,
+            remaining, engine, inputs, build.new_log(cache, "build"), epoch=epoch, revision=revision,
             on_step=display.finished, on_running=display.running,
         )  # fmt: skip
     return build.results(plan, engine, seconds, set(remaining.selected))

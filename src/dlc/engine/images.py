@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,8 +37,10 @@ def find(engine: Engine, refs: Iterable[str]) -> dict[str, Image]:
 def keys(engine: Engine, refs: Iterable[str]) -> dict[str, str]:
     """Content key of each of `refs` that the engine has and dlc built."""
     wanted = sorted(set(refs))
-    found = _inspect(engine, wanted, '{{index .Config.Labels "' + KEY_LABEL + '"}}')
-    return {tag: key for tags, key in found if key for tag in tags if tag in wanted}
+    form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY_LABEL + '"}}'
+    done = run(["docker", "image", "inspect", "--format", form, *wanted], env=engine.environment, check=False)
+    rows = [line.rpartition("|") for line in done.stdout.splitlines()]
+    return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
 
 
 def size(engine: Engine, ref: str) -> int:
@@ -53,23 +55,19 @@ def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
 
     Others without a name stay: another build may be about to use them. So does what a container uses.
     """
-    before = [identifier for _, identifier in _inspect(engine, sorted(set(refs)), "{{.Id}}")]
+    before = _tags(engine, refs)
     try:
         yield
     finally:
-        nameless = [identifier for tags, identifier in _inspect(engine, before, "{{.Id}}") if not tags]
-        if nameless:
+        if nameless := [identifier for identifier, tags in _tags(engine, before).items() if not tags]:
             run(["docker", "image", "rm", *nameless], env=engine.environment, check=False)
 
 
-def _inspect(engine: Engine, names: Sequence[str], field: str) -> list[tuple[list[str], str]]:
-    """Tags and one field of each image that is there."""
-    argv = ["docker", "image", "inspect", "--format", "{{range .RepoTags}}{{.}} {{end}}|" + field, *names]
-    if not names:
-        return []
+def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
+    """The id of each image that is there, with all its tags."""
+    argv = ["docker", "image", "inspect", "--format", "{{.Id}} {{range .RepoTags}}{{.}} {{end}}", *sorted(names)]
     done = run(argv, env=engine.environment, check=False)
-    rows = [line.rpartition("|") for line in done.stdout.splitlines()]
-    return [(tags.split(), value) for tags, _, value in rows]
+    return {identifier: tags for identifier, *tags in map(str.split, done.stdout.splitlines())}
 
 
 def _image(engine: Engine, ref: str, entry: dict[str, object]) -> Image:

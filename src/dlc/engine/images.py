@@ -67,7 +67,8 @@ def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
     """The id of each image that is there, with all its tags."""
     argv = ["docker", "image", "inspect", "--format", "{{.Id}} {{range .RepoTags}}{{.}} {{end}}", *sorted(names)]
     done = run(argv, env=engine.environment, check=False)
-    return {identifier: tags for identifier, *tags in map(str.split, done.stdout.splitlines())}
+    rows = [line.split() for line in done.stdout.splitlines() if line]  # none found is an empty line
+    return {identifier: tags for identifier, *tags in rows}
 
 
 def _image(engine: Engine, ref: str, entry: dict[str, object]) -> Image:

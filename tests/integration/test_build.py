@@ -16,6 +16,7 @@ import pytest
 
 from dlc.core.cache import cache_folder
 from dlc.core.checkout import read_tree
+from dlc.core.errors import UsageError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from harness import toy
@@ -254,7 +255,7 @@ def test_a_log_that_cannot_be_written_is_one_error_that_names_its_folder(built: 
         (tmp_path / name).symlink_to(cache_folder() / name)
     (tmp_path / "logs").write_text("a file in the way")
     done = dlc(built, "build", "toy-*", DLC_CACHE_DIR=str(tmp_path), **connect().environment)
-    assert done.returncode == 64
+    assert done.returncode == UsageError.exit_code
     assert f"{tmp_path}/logs: expected a folder that dlc can write" in done.stderr
     assert "Traceback" not in done.stderr
 

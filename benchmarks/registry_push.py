@@ -21,7 +21,7 @@ sys.path.append(str(ROOT / "tests"))
 from harness.registry import Registry  # noqa: E402 (the tests' registry, from Debian's packages)
 
 CHUNK = 1 << 20
-LEVEL = 1
+LEVEL = 2  # of `dlc push`
 
 
 def measure(identifier: str, ref: str, engine: dict[str, str]) -> tuple[float, float]:

@@ -1,6 +1,8 @@
 """Times dlc's own verbs and builds, each against a floor measured in the same run; prints a table and writes JSON.
 
-usage: python benchmarks/build.py [--image GLOB] [--cold] [--cuda [ID]] [--json FILE]
+usage: python benchmarks/build.py [--image ID] [--push] [--cold] [--cuda [ID]] [--json FILE]
+
+`--push` also pushes the image to a registry on this host, against compressing its layers once (`registry_push.py`).
 
 `--cold` also builds the image on a private engine with empty caches, in a temporary folder, and takes the build apart
 into its steps: the export must not be the longest one. `--cuda` also builds the layers of a CUDA image (or of ID) from
@@ -30,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DLC = [sys.executable, "-m", "dlc"]
 CUDA_IMAGE = "pytorch-2.15-training-cu132-py313"
 CUDA_GOAL = 1.3  # times its floor
+PUSH_GOAL = 40.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,14 @@ def cold_steps(glob: str) -> list[tuple[float, str]]:
     return [(total, "all, from an empty cache and no engine"), *sorted((s for s in steps if s[0] >= 1.0), reverse=True)]
 
 
+def push_row(identifier: str, ref: str, engine: dict[str, str]) -> Row:
+    """A push to an empty registry on this host."""
+    import registry_push  # needs what tests need, which the other figures do not
+
+    seconds, floor = registry_push.measure(identifier, ref, engine)
+    return Row("push to a registry on this host", seconds, "igzip on all cores", floor, PUSH_GOAL, 1)
+
+
 def warm_row(warm: warm_cache.WarmBuild) -> Row:
     """The layers of an image from a warm package cache; its goal is a multiple of the floor."""
     goal = CUDA_GOAL * warm.floor_seconds
@@ -155,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", default="pytorch-2.13-training-cpu-py311", help="id of the image to build")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--push", action="store_true", help="to a registry on this host")
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--cuda", nargs="?", const=CUDA_IMAGE, metavar="ID", help=f"by default {CUDA_IMAGE}")
     parser.add_argument("--json", type=Path, help="write the figures there")
@@ -167,6 +179,7 @@ def main() -> None:
         unchanged_row(args.image, [ref], args.runs, engine),
         launcher_row(args.image, ref, args.runs, engine),
     ]
+    rows += [push_row(args.image, ref, engine)] if args.push else []
     steps = cold_steps(args.image) if args.cold else []
     warm = warm_cache.measure(args.cuda) if args.cuda else None
     rows += [warm_row(warm)] if warm else []

@@ -128,6 +128,7 @@ def rebuild(
     build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
     image["output"] = output
     packages = image["args"]["OS_PACKAGES"]
+    refs = plan.target(identifier).tags
     try:
         for attempt in range(2):
             image["args"]["OS_PACKAGES"] = packages + blanks(time.time_ns())
@@ -135,15 +136,15 @@ def rebuild(
             log = folder / f"build-{attempt}.log"
             empty_page_cache()
             start = time.perf_counter()
-            build.run_bake(json.dumps(file), engine, log, steps.append)
+            with images.replaced_removed(engine, refs):
+                build.run_bake(json.dumps(file), engine, log, steps.append)
             built = time.perf_counter()
             os.sync()
             seconds = time.perf_counter() - start
             if not FETCHED.search(log.read_text()) and not any(map(was_cold, steps)):
                 break
     finally:
-        run(["docker", "image", "rm", "--force", *plan.target(identifier).tags], env=engine.environment, check=False)
-        images.remove_dangling(engine)
+        run(["docker", "image", "rm", "--force", *refs], env=engine.environment, check=False)
     return seconds, (*shown(steps, log.read_text()), (start + seconds - built, "sync"))
 
 

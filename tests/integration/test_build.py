@@ -16,11 +16,11 @@ import pytest
 
 from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
-from dlc.core.errors import BaseImageError, BuildError
+from dlc.core.errors import BaseImageError, BuildError, UsageError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from harness import toy
-from harness.engine import docker
+from harness.engine import connect, docker
 from harness.toy import command, dlc, environment, make_checkout
 
 pytestmark = pytest.mark.integration
@@ -182,3 +182,90 @@ def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
         assert ran.stdout == "ok\n"
     finally:
         docker("image", "rm", "--force", "dlc-toy-base:1", named, check=False)
+
+
+def start(root: Path, *words: str, **more: str) -> subprocess.Popen[str]:
+    """dlc, running."""
+    return subprocess.Popen(
+        command(*words), cwd=root, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def with_step(root: Path, seconds: int) -> None:
+    """One more step of the image, which no former run has in its cache."""
+    recipe = root / "docker/toy/Dockerfile"
+    recipe.write_text(recipe.read_text() + f"RUN sleep {seconds}.{time.time_ns() % 10**6:06d}\n")
+
+
+def test_with_an_empty_cache_json_is_all_that_stdout_gets(built: Path, tmp_path: Path) -> None:
+    with_step(built, 0)
+    done = dlc(built, "build", "toy-*", "--json", DLC_CACHE_DIR=str(tmp_path), **connect().environment)
+    [result] = json.loads(done.stdout)
+    assert result["built"], done.stderr
+    assert "base file system" in done.stderr
+    assert not any((tmp_path / "drafts").iterdir())
+
+
+def test_two_builds_of_one_image_at_once_both_end_with_it(built: Path) -> None:
+    before = inspect()["Id"]
+    with_step(built, 3)
+    builds = [start(built, "build", "toy-*", "--json") for _ in range(2)]
+    ended = [(*build.communicate(timeout=120), build.returncode) for build in builds]
+    assert [code for _, _, code in ended] == [0, 0], ended
+    assert {json.loads(output)[0]["digest"] for output, _, _ in ended} == {inspect()["Id"]}
+    assert inspect()["Id"] != before
+    assert docker("image", "inspect", before, check=False).returncode  # nobody has it by name
+
+
+def test_a_nameless_image_of_another_build_stays(built: Path) -> None:
+    docker("tag", REF, "dlc-toy-other:1")
+    with_step(built, 0)
+    assert dlc(built, "build", "toy-*").returncode == 0
+    other = json.loads(docker("image", "inspect", "dlc-toy-other:1").stdout)[0]["Id"]
+    docker("tag", REF, "dlc-toy-other:1")  # takes the name from it, as a rebuild somewhere else does
+    with_step(built, 0)
+    assert dlc(built, "build", "toy-*").returncode == 0
+    try:
+        assert docker("image", "inspect", other, check=False).returncode == 0
+    finally:
+        docker("image", "rm", "--force", other, "dlc-toy-other:1", check=False)
+
+
+def test_a_killed_build_leaves_nothing_that_the_next_one_does_not_clean_up(built: Path, tmp_path: Path) -> None:
+    with_step(built, 5)
+    killed = start(built, "build", "toy-*")
+    drafts = cache_folder() / "logs/drafts"
+    deadline = time.monotonic() + 120
+    while not processes(built.joinpath("docker/toy/Dockerfile").read_text().split()[-1]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.1)
+    left = set(drafts.iterdir())
+    assert left
+    killed.kill()
+    killed.communicate()
+    done = dlc(built, "build", "toy-*")
+    assert done.returncode == 0, done.stderr
+    assert not left & set(drafts.iterdir())
+
+
+def test_a_log_that_cannot_be_written_is_one_error_that_names_its_folder(built: Path, tmp_path: Path) -> None:
+    with_step(built, 0)
+    for name in ("rootfs", "tools"):
+        (tmp_path / name).symlink_to(cache_folder() / name)
+    (tmp_path / "logs").write_text("a file in the way")
+    done = dlc(built, "build", "toy-*", DLC_CACHE_DIR=str(tmp_path), **connect().environment)
+    assert done.returncode == UsageError.exit_code
+    assert f"{tmp_path}/logs: expected a folder that dlc can write" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_has_enough_of_the_progress_does_not_end_the_build(built: Path) -> None:
+    with_step(built, 1)
+    build = start(built, "build", "toy-*", "--json")
+    assert build.stderr
+    assert build.stdout
+    build.stderr.close()
+    assert json.loads(build.stdout.read())[0]["built"]
+    build.stdout.close()
+    assert build.wait(60) == 0

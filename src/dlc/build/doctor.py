@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.build.disk import GB, data_folder, predict
+from dlc.build.disk import GB, WORK, data_folder, need
+from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders
 from dlc.core.errors import DlcError, EngineError
@@ -110,11 +111,12 @@ def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
     found = f"{free / GB:.0f} GB free at {folder}"
     if missing is None:
         return Finding("disk", "note", f"{found}; what images take is not known: no checkout that can be planned")
-    prediction = predict(missing, tree, (), containerd_store=engine is None or engine.containerd_store)
-    wanted = f"the {len(prediction.images)} images that are not built take {prediction.total / GB:.0f} GB"
-    if free >= prediction.total:
+    variants = [variant for variant in load_variants(tree) if variant.id in missing.selected]
+    needed = need(variants, (), containerd_store=engine is None or engine.containerd_store)
+    wanted = f"the {len(needed.images)} images that are not built take up to {needed.total / GB:.0f} GB"
+    if free >= needed.total:
         return Finding("disk", "ok", f"{found}; {wanted}")
-    smallest = min(prediction.images.values()) + prediction.work
+    smallest = min(needed.images.values()) + WORK
     remedy = "build some of them, free space (docker builder prune), or set DLC_ENGINE_DIR to a roomier disk"
     return Finding("disk", "bad" if free < smallest else "note", f"{found}; {wanted}", remedy)
 

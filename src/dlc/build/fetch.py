@@ -9,12 +9,16 @@ import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
+from dlc.core.drafts import writing
 from dlc.core.errors import LockError
+from dlc.core.file_lock import exclusive
 from dlc.plan import contexts as pinned
 
 SECONDS = 60.0  # without a byte
-CHUNK = 1 << 20
+OTHER_SECONDS = 3600.0  # while another process fetches
+CHUNK = 1 << 16  # what a kill loses at most
 FILE = "file"  # what a downloaded file is called in its folder, wherever it came from
 
 
@@ -57,13 +61,20 @@ def _local(sha256: str, folder: Path) -> Path:
 
 
 def _downloaded(sha256: str, url: str, cache: Path, ca: Path | None) -> Path:
-    """A file of the right hash is never fetched again; one that broke off is continued."""
-    house = cache / "pinned" / sha256
-    if (house / FILE).is_file():
-        return house
-    part = cache / "pinned" / f"{sha256}.part"
-    part.parent.mkdir(parents=True, exist_ok=True)
-    _fetch(url, part, ca)
+    """A file of the right hash is never fetched again; one that broke off is continued, by one process at a time."""
+    target = cache / "pinned" / sha256
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive(target.parent, OTHER_SECONDS):
+        if not (target / FILE).is_file():
+            part = target.with_suffix(".part")
+            _fetch(url, part, ca)
+            _require_hash(sha256, url, part)
+            target.mkdir(exist_ok=True)
+            part.replace(target / FILE)
+    return target
+
+
+def _require_hash(sha256: str, url: str, part: Path) -> None:
     with part.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256:
@@ -72,9 +83,6 @@ def _downloaded(sha256: str, url: str, cache: Path, ca: Path | None) -> Path:
             f"{url}: expected sha256 {sha256}, found {found}; it was not unpacked",
             "compare with the hash that its publisher states: the address or the hash in the buildspec is wrong",
         )
-    house.mkdir(exist_ok=True)
-    part.rename(house / FILE)
-    return house
 
 
 def _fetch(url: str, part: Path, ca: Path | None) -> None:
@@ -85,11 +93,7 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
     try:
         with urllib.request.urlopen(request, timeout=SECONDS, context=context) as answer:  # noqa: S310
             continued = getattr(answer, "status", None) == http.client.PARTIAL_CONTENT
-            with part.open("ab" if continued else "wb") as file:
-                while chunk := answer.read(CHUNK):
-                    file.write(chunk)
-            if getattr(answer, "length", 0):  # bytes that were promised and did not come
-                raise http.client.IncompleteRead(b"", answer.length)
+            _receive(answer, part, "ab" if continued else "wb")
     except urllib.error.HTTPError as error:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # all of it is there
@@ -97,3 +101,18 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise LockError(f"{url}: {reason}", "run again where it can be reached: what came is kept") from None
+
+
+def _receive(answer: Any, part: Path, mode: str) -> None:
+    """Append an answer's bytes. Raises IncompleteRead when fewer came than were promised."""
+    with writing(part.parent):
+        file = part.open(mode)
+    try:
+        while chunk := answer.read(CHUNK):
+            with writing(part.parent):
+                file.write(chunk)
+    finally:
+        with writing(part.parent):
+            file.close()
+    if getattr(answer, "length", 0):
+        raise http.client.IncompleteRead(b"", answer.length)

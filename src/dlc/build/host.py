@@ -14,6 +14,7 @@ from uv import find_uv_bin
 from dlc.build import fetch
 from dlc.build.inputs import HostInputs
 from dlc.buildspec.variant import normal_name
+from dlc.core.drafts import draft_folder
 from dlc.core.environment import INDEX_VARIABLES, ca_bundle, local_wheel_folders, proxies, secrets
 from dlc.core.errors import LockError
 from dlc.debian import recorded as debian
@@ -76,9 +77,9 @@ def _kept(folder: Path, content: bytes, name: str) -> Path:
     path = folder / hashlib.sha256(content).hexdigest()[:12] / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{name}.{os.getpid()}")
-        draft.write_bytes(content)
-        draft.rename(path)
+        with draft_folder(folder.parent) as drafts:
+            (drafts / name).write_bytes(content)
+            (drafts / name).replace(path)
     return path
 
 
@@ -88,9 +89,9 @@ def _tools(cache: Path) -> Path:
     folder = cache / "tools" / _digest(source)[:12]
     if not (folder / "uv").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".uv.{os.getpid()}"
-        shutil.copy2(source, draft)
-        draft.rename(folder / "uv")
+        with draft_folder(cache) as drafts:
+            shutil.copy2(source, drafts / "uv")
+            (drafts / "uv").replace(folder / "uv")
     return folder
 
 
@@ -133,11 +134,14 @@ def _wheel_name(path: Path) -> tuple[str, str]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Hard link where the file system allows, else a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
+    """Hard link where the file system allows, else a copy; whole, whatever another build does at the same time."""
+    with draft_folder(target.parent.parent) as drafts:
+        draft = drafts / target.name
+        try:
+            os.link(source, draft)
+        except OSError:
+            shutil.copy2(source, draft)
+        draft.replace(target)
 
 
 def _digest(path: Path) -> str:

@@ -1,16 +1,18 @@
-"""Reads BuildKit's plain progress line by line: which step of which target ran, how long, and what failed."""
+"""Reads BuildKit's plain progress line by line: which step of which target runs or ran, how long, and what failed."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from dataclasses import dataclass, field
 
 STEP = re.compile(r"^#(\d+) \[(.+?)\] (.*)")
 DONE = re.compile(r"^#(\d+) DONE ([\d.]+)s")
 CACHED = re.compile(r"^#(\d+) CACHED")
+CANCELED = re.compile(r"^#(\d+) CANCELED")
 FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
-OUTPUT = re.compile(r"^#(\d+) [\d.]+ (.*)")
+OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
 KEEP_LINES = 30
 
 
@@ -24,33 +26,47 @@ class Step:
     cached: bool
 
 
+@dataclass(frozen=True)
+class Running:
+    """One step that has not ended. `started` is its time on the monotonic clock, in seconds."""
+
+    name: str
+    command: str
+    started: float
+
+
 @dataclass
 class Progress:
     """What has been read so far."""
 
     steps: list[Step] = field(default_factory=list)
-    running: dict[str, str] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
     failed: str = ""
     _names: dict[str, tuple[str, str]] = field(default_factory=dict)
     _output: dict[str, deque[str]] = field(default_factory=dict)
     _errors: dict[str, str] = field(default_factory=dict)
     _last: deque[str] = field(default_factory=lambda: deque(maxlen=KEEP_LINES))
 
-    def feed(self, line: str) -> Step | None:
-        """Take one line; returns the step that it ends, if any."""
+    def feed(self, line: str, now: float | None = None) -> Step | None:
+        """Take one line, read at `now` on the monotonic clock; returns the step that it ends, if any."""
+        now = time.monotonic() if now is None else now
         self._last.append(line)
         if match := STEP.match(line):
+            # BuildKit writes the heading again each time that it comes back to a step.
             self._names[match[1]] = (match[2], match[3])
-            self.running[match[1]] = match[2]
+            self.running.setdefault(match[1], Running(match[2], match[3], now))
         elif match := FAILED.match(line):
+            self.running.pop(match[1], None)
             self.failed = self.failed or match[1]
             self._errors.setdefault(match[1], match[2])
         elif match := OUTPUT.match(line):
-            self._output.setdefault(match[1], deque(maxlen=KEEP_LINES)).append(match[2])
+            self._printed(match[1], float(match[2]), match[3], now)
         elif match := DONE.match(line):
             return self._end(match[1], float(match[2]), cached=False)
         elif match := CACHED.match(line):
             return self._end(match[1], 0.0, cached=True)
+        elif match := CANCELED.match(line):
+            self.running.pop(match[1], None)
         return None
 
     def failure(self) -> tuple[str, str, str]:
@@ -58,6 +74,13 @@ class Progress:
         name, command = self._names.get(self.failed, ("the build", ""))
         printed = "\n".join(self._output.get(self.failed, ()))
         return name, command, printed or self._errors.get(self.failed) or "\n".join(self._last)
+
+    def _printed(self, number: str, seconds: float, text: str, now: float) -> None:
+        """Keep what a step printed `seconds` after its start, which may be long before its heading was written."""
+        self._output.setdefault(number, deque(maxlen=KEEP_LINES)).append(text)
+        step = self.running.get(number)
+        if step and now - seconds < step.started:
+            self.running[number] = Running(step.name, step.command, now - seconds)
 
     def _end(self, number: str, seconds: float, *, cached: bool) -> Step | None:
         self.running.pop(number, None)

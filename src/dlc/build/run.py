@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from dlc.build import bake
 from dlc.build.failure import failure
 from dlc.build.inputs import HostInputs
-from dlc.build.progress import Progress, Step
+from dlc.build.progress import Progress, Running, Step
+from dlc.core.drafts import draft_folder, writing
 from dlc.core.errors import BuildError
 from dlc.core.process import run
 from dlc.engine import images
@@ -32,6 +35,7 @@ NO_IMAGES_OF_PARENTS = {"BUILDX_NO_DEFAULT_LOAD": "1"}
 # collects it although it was just found. Everything is cached by then, so the build is simply run again.
 LOST_SNAPSHOT = r"parent snapshot \S+ does not exist"
 ATTEMPTS = 3
+OnRunning = Callable[[Sequence[Running]], None]
 # A Debian package that is not there in its recorded version.
 NOTE = re.compile(r"^#\d+ [\d.]+ (debian: .*)")
 
@@ -57,52 +61,87 @@ def build(
     epoch: int,
     revision: str,
     on_step: Callable[[Step], None] = lambda _: None,
+    on_running: OnRunning = lambda _: None,
 ) -> float:
     """Build every target of the plan; return the seconds it took. The log keeps all that BuildKit printed.
 
-    Raises BuildError with the failing step's last lines, or what `build_failure` knows them to mean. What was finished
-    stays cached.
+    Raises BuildError with the failing step's last lines, or what `failure` knows them to mean. What was finished stays
+    cached.
     """
     output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
     text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
+    refs = [tag for identifier in plan.selected for tag in plan.target(identifier).tags]
     start = time.monotonic()
-    try:
-        run_bake(text, engine, log, on_step)
-    finally:
-        images.remove_dangling(engine)
+    with images.replaced_removed(engine, refs):
+        run_bake(text, engine, log, on_step, on_running)
     return time.monotonic() - start
 
 
-def run_bake(text: str, engine: Engine, log: Path, on_step: Callable[[Step], None]) -> None:
+def run_bake(
+    text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
+) -> None:
     """Run a bake file, again where the engine lost a snapshot meanwhile. Raises as `build` does."""
     for attempt in range(ATTEMPTS):
         progress = Progress()
-        code = _bake(text, engine, log, progress, on_step)
+
+        def line(text: str, progress: Progress = progress) -> None:
+            if step := progress.feed(text):
+                on_step(step)
+            on_running(tuple(progress.running.values()))
+
+        code = _bake(text, engine, log, line)
         if not (code and attempt + 1 < ATTEMPTS and re.search(LOST_SNAPSHOT, progress.failure()[2])):
             break
     if code:
         raise failure(progress, log)
 
 
-def _bake(text: str, engine: Engine, log: Path, progress: Progress, on_step: Callable[[Step], None]) -> int:
+def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None]) -> int:
     """One run of bake; its exit code."""
-    log.parent.mkdir(parents=True, exist_ok=True)
     noted: set[str] = set()
     # buildx leaves a folder behind for each recipe that is written in the bake file: in one that goes with the build.
-    with log.open("a") as handle, tempfile.TemporaryDirectory(prefix="dlc-bake-") as folder:
+    with open_log(log) as handle, draft_folder(log.parent) as folder:
 
         def line(text: str) -> None:
-            handle.write(text + "\n")
+            with writing(log.parent):
+                handle.write(text + "\n")
             # Each stage with Debian packages says it again.
             if (note := NOTE.match(text)) and note[1] not in noted:
                 noted.add(note[1])
                 print(note[1], file=sys.stderr, flush=True)
-            if step := progress.feed(text):
-                on_step(step)
+            on_line(text)
 
         # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
         words = ("buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false")
-        return engine.docker_lines(*words, on_line=line, env={**NO_IMAGES_OF_PARENTS, "TMPDIR": folder}, stdin=text)
+        return engine.docker_lines(
+            *words, on_line=line, env={**NO_IMAGES_OF_PARENTS, "TMPDIR": str(folder)}, stdin=text
+        )
+
+
+def new_log(cache: Path, kind: str) -> Path:
+    """An empty log file in the cache whose name no other build has. Raises as `drafts.writing` does."""
+    folder = cache / "logs"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(os.getpid()):
+            path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{kind}.log"
+            with suppress(FileExistsError):  # a process in another container may have our pid
+                path.touch(exist_ok=False)
+                return path
+    raise AssertionError  # the numbers do not end
+
+
+@contextmanager
+def open_log(log: Path) -> Iterator[TextIO]:
+    """The log, to append lines that are written at once. Raises as `drafts.writing` does."""
+    with writing(log.parent):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        handle = log.open("a", buffering=1, errors="replace")
+    try:
+        yield handle
+    finally:
+        with writing(log.parent):
+            handle.close()
 
 
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:

@@ -7,24 +7,26 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 
 from dlc.build import disk, host
 from dlc.build import run as build
-from dlc.build.progress import Step
+from dlc.build.display import Display, open_display
+from dlc.buildspec import lifecycle
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.drafts import writing
 from dlc.core.environment import cache_folder
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.plan.plan import make_plan
+from dlc.plan.plan import Plan, plan_of
 
 HELP = "build the images a selector names, and the parents they need"
 EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
-
-SHOWN_COMMANDS = ("RUN", "COPY", "ADD", "exporting")
-SHOWN_WIDTH = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,23 +41,14 @@ def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
     root = find_root()
     tree = read_tree(root)
-    plan = make_plan(tree, args.glob, args.set)
-    engine = connect()
-    existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
-    decisions = plan.decisions(existing)
-    skipped = [d.id for d in decisions if d.id in plan.selected and not d.build]
-    remaining = plan.without(skipped)
-    seconds = 0.0
-    if remaining.selected:
-        if not args.no_disk_check and (folder := disk.data_folder(engine)):
-            disk.require_room(disk.predict(remaining, tree, existing, containerd_store=engine.containerd_store), folder)
-        revision, epoch = build.revision_and_epoch(root)
-        inputs = host.collect(remaining, root, cache_folder())
-        log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-build.log"
-        seconds = build.build(
-            remaining, engine, inputs, log, epoch=epoch, revision=revision, on_step=_show
-        )  # fmt: skip
-    results = build.results(plan, engine, seconds, set(remaining.selected))
+    variants = load_variants(tree, args.glob, args.set)
+    plan = plan_of(variants, tree, args.glob, args.set)
+    for warning in lifecycle.warnings(variants, datetime.now(UTC).date()):
+        print(f"dlc: warning: {warning}", file=sys.stderr)
+    with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display:
+        with display.during("Docker engine", "find it, or start one"):
+            engine = connect()
+        results = _build(plan, variants, engine, root, display, disk_check=not args.no_disk_check)
     if args.json:
         print(json.dumps([asdict(result) for result in results], indent=1))
     else:
@@ -63,16 +56,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(step: Step) -> None:
-    """One line per step that did something."""
-    if not step.cached and step.command.startswith(SHOWN_COMMANDS):
-        print(f"  {step.seconds:6.1f} s  {step.name}  {_short(step.command)}", file=sys.stderr, flush=True)
-
-
-def _short(command: str) -> str:
-    """The script that a long RUN line comes down to."""
-    text = " ".join(word for word in command.split() if not word.startswith("--"))
-    return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 3] + "..."
+def _build(
+    plan: Plan, variants: Sequence[Variant], engine: Engine, root: Path, display: Display, *, disk_check: bool
+) -> list[build.Result]:
+    """What the engine has of the selected images after those were built that it lacked."""
+    existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
+    current = [decision.id for decision in plan.decisions(existing) if not decision.build]
+    remaining = plan.without(current)
+    seconds = 0.0
+    if remaining.selected:
+        if disk_check and (folder := disk.data_folder(engine)):
+            missing = [variant for variant in variants if variant.id in remaining.selected]
+            disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
+        revision, epoch = build.revision_and_epoch(root)
+        cache = cache_folder()
+        with display.during("this host", "base file system, locked wheels, downloads"), writing(cache):
+            inputs = host.collect(remaining, root, cache)
+        seconds = build.build(
+            remaining, engine, inputs, build.new_log(cache, "build"), epoch=epoch, revision=revision,
+            on_step=display.finished, on_running=display.running,
+        )  # fmt: skip
+    return build.results(plan, engine, seconds, set(remaining.selected))
 
 
 def _report(results: Sequence[build.Result], engine: Engine) -> None:

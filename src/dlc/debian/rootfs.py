@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.core.errors import BaseImageError
+from dlc.core.drafts import draft_folder
+from dlc.core.errors import BaseImageError, DiskError
+from dlc.core.file_lock import exclusive
 from dlc.core.process import run
 from dlc.debian import apt
 from dlc.debian.mmdebstrap import EPOCH, arguments, holding, recipe
@@ -31,7 +32,8 @@ def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     """Return the folder holding `rootfs.tar` for a Debian suite, making it where it is missing.
 
-    `recorded`: package -> version that is preferred. Raises BaseImageError when Debian's packages cannot be had.
+    `recorded`: package -> version that is preferred. Raises BaseImageError when Debian's packages cannot be had and
+    DiskError where there is no room for them.
     """
     target = folder(suite, recorded, cache)
     if (target / "rootfs.tar").exists():
@@ -39,10 +41,11 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     if shutil.which("mmdebstrap") is None:
         apt.install(["mmdebstrap"], cache / "apt")
     target.mkdir(parents=True, exist_ok=True)
-    print(f"making the {suite} base file system from Debian packages", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(dir=target, prefix=".draft-") as draft:
-        _make(suite, recorded, Path(draft))
-        (Path(draft) / "rootfs.tar").rename(target / "rootfs.tar")
+    with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
+        if not (target / "rootfs.tar").exists():  # another build may have made it meanwhile
+            print(f"making the {suite} base file system from Debian packages", file=sys.stderr, flush=True)
+            _make(suite, recorded, draft)
+            (draft / "rootfs.tar").replace(target / "rootfs.tar")
     return target
 
 
@@ -55,4 +58,6 @@ def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
         words = "; ".join(errors or done.stderr.splitlines()[-5:])
+        if "No space left on device" in done.stderr:
+            raise DiskError(f"mmdebstrap {suite}: {words}", "free space in the cache folder and in TMPDIR")
         raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dlc.core.errors import EngineError
@@ -57,9 +58,26 @@ def size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
     return sum(int(line) for line in done.stdout.split())
 
 
-def remove_dangling(engine: Engine) -> None:
-    """Remove images of ours that a rebuild took the name from; never one of another's."""
-    engine.docker("image", "prune", "--force", "--filter", f"label={KEY_LABEL}", check=False)
+@contextmanager
+def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
+    """After the block, remove the images that `refs` named before it and that have no name now.
+
+    Others without a name stay: another build may be about to use them. So does what a container uses.
+    """
+    before = _tags(engine, refs)
+    try:
+        yield
+    finally:
+        if nameless := [identifier for identifier, tags in _tags(engine, before).items() if not tags]:
+            engine.docker("image", "rm", *nameless, check=False)
+
+
+def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
+    """The id of each image that is there, with all its tags."""
+    form = "{{.Id}} {{range .RepoTags}}{{.}} {{end}}"
+    done = engine.docker("image", "inspect", "--format", form, *sorted(names), check=False)
+    rows = [line.split() for line in done.stdout.splitlines() if line]  # none found is an empty line
+    return {identifier: tags for identifier, *tags in rows}
 
 
 def _image(engine: Engine, ref: str, entry: dict[str, object], seconds: float) -> Image:

@@ -13,7 +13,6 @@ from dlc.build import bake, host
 from dlc.build.inputs import HostInputs
 from dlc.build.progress import Step
 from dlc.build.run import run_bake
-from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.inspection.archive import Archive, Entry, read
 from dlc.plan.plan import Plan
@@ -47,10 +46,7 @@ def build_from_nothing(
         folder = Path(name)
         inputs = host.collect(plan, root, folder)
         text = bake_file(plan, inputs, folder / "image.tar", epoch=epoch, revision=revision, cached=cached)
-        try:
-            run_bake(text, engine, log, on_step)
-        finally:
-            images.remove_dangling(engine)
+        run_bake(text, engine, log, on_step)
         return read(folder / "image.tar")
 
 

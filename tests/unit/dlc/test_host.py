@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,15 @@ def test_local_version_that_no_folder_and_no_index_has_is_said_before_the_build(
         host.collect(plan, tmp_path, tmp_path / "cache")
     clean.setenv("UV_INDEX", "https://index/cpu")
     assert host.collect(plan, tmp_path, tmp_path / "cache").contexts["wheels"].is_dir()
+
+
+def test_builds_at_the_same_time_put_the_same_wheel_in_place_whole(tmp_path: Path) -> None:
+    wheel, target = tmp_path / "my_pkg-1.0-py3-none-any.whl", tmp_path / "wheels/locked/my_pkg-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"wheel" * 10_000)
+    target.parent.mkdir(parents=True)
+    with ThreadPoolExecutor(8) as pool:  # a second link to the same file is no error
+        for done in [pool.submit(host._link, wheel, target) for _ in range(40)]:
+            done.result()
+    assert target.read_bytes() == wheel.read_bytes()
+    assert [path.name for path in target.parent.iterdir()] == [wheel.name]
+    assert not any((tmp_path / "wheels/drafts").iterdir())

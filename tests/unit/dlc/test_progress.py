@@ -61,6 +61,29 @@ def test_failure_is_the_step_that_failed_with_its_own_last_lines() -> None:
     )
 
 
+def test_a_step_runs_from_its_heading_until_it_is_done_cached_canceled_or_failed() -> None:
+    heading = "#7 [pt framework 1/2] RUN install"
+    assert [step.name for step in read(heading).running.values()] == ["pt framework 1/2"]
+    for end in ("DONE 26.8s", "CACHED", "CANCELED", "ERROR: exit code: 1"):
+        assert not read(f"{heading}\n#7 {end}").running
+
+
+def test_a_step_that_buildkit_comes_back_to_keeps_its_start() -> None:
+    progress = Progress()
+    progress.feed("#7 [pt framework 1/2] RUN install", 100.0)
+    progress.feed("#7 ...", 105.0)
+    progress.feed("#7 [pt framework 1/2] RUN install", 160.0)
+    assert progress.running["7"].started == 100.0
+
+
+def test_a_step_whose_heading_came_late_counts_from_the_time_that_it_prints_itself() -> None:
+    progress = Progress()
+    progress.feed("#7 [pt horovod 1/1] RUN install", 160.0)
+    progress.feed("#7 55.5 compiling", 160.5)
+    progress.feed("#7 56.5 compiling", 162.0)
+    assert progress.running["7"].started == 105.0
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

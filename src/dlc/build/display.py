@@ -1,0 +1,157 @@
+"""Shows a build on stderr: each step that ended, and on a terminal those that run, with their seconds counting.
+
+Where no terminal is, or none that can move its cursor, what runs is said every PERIOD seconds instead. Nothing that
+goes wrong with showing ends a build: when the reader is gone, nothing more is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+
+from dlc.build.progress import Running, Step
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+SHOWN_COMMANDS = ("RUN", "COPY", "ADD", "exporting")
+SHOWN_WIDTH = 80
+PERIOD = 30.0
+SHORT_SECONDS = 1.0  # what ends sooner is not shown while it runs
+NARROW_COLUMNS = 80  # below: without the target's name, which is the same in every line
+REFRESH_PER_SECOND = 2
+
+
+class Display:
+    """Plain lines on a stream; a context manager, because it has a thread that counts."""
+
+    def __init__(self, stream: TextIO, period: float = PERIOD) -> None:
+        self._stream = stream
+        self._period = period
+        self._running: Sequence[Running] = ()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._count, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._running = ()
+        self._stop()
+
+    def running(self, steps: Sequence[Running]) -> None:
+        """From now on these steps run."""
+        self._running = steps
+
+    def finished(self, step: Step) -> None:
+        """One line for a step that did something."""
+        if not step.cached and step.command.startswith(SHOWN_COMMANDS):
+            self._line(_finished(step))
+
+    @contextmanager
+    def during(self, name: str, what: str) -> Iterator[None]:
+        """A step of dlc's own, shown where it takes long."""
+        start = time.monotonic()
+        self._running = (Running(name, what, start),)
+        try:
+            yield
+        finally:
+            self._running = ()
+        if (seconds := time.monotonic() - start) >= SHORT_SECONDS:
+            self._line(_finished(Step(name, what, seconds, cached=False)))
+
+    def _start(self) -> None:
+        self._thread.start()
+
+    def _stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _line(self, text: str) -> None:
+        try:
+            print(text, file=self._stream, flush=True)
+        except (OSError, ValueError):
+            self._mute()
+
+    def _mute(self) -> None:
+        """The reader is gone: what is written there from now on goes nowhere, and fails nobody."""
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
+
+    def _count(self) -> None:
+        while not self._over.wait(self._period):
+            for step in _longer_than(self._period, self._running):
+                seconds = time.monotonic() - step.started
+                self._line(f"  {seconds:6.0f} s so far  {step.name}  {short(step.command)}")
+
+
+class Screen(Display):
+    """A terminal: below the lines of what ended stand the steps that run."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        super().__init__(stream)
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        self._live = Live(
+            console=self._console, get_renderable=self._render, refresh_per_second=REFRESH_PER_SECOND, transient=True
+        )  # fmt: skip
+
+    def _start(self) -> None:
+        self._live.start()
+        self._console.show_cursor(True)  # a kill would leave the terminal without one
+
+    def _stop(self) -> None:
+        self._live.stop()
+
+    def _line(self, text: str) -> None:
+        try:
+            self._console.print(text, soft_wrap=True)
+        except (OSError, ValueError):
+            self._mute()
+
+    def _render(self) -> Text:
+        from rich.text import Text
+
+        now = time.monotonic()
+        rows = [row(step, now, self._console.width) for step in _longer_than(SHORT_SECONDS, self._running)]
+        return Text("\n".join(rows), style="bold", no_wrap=True, overflow="crop")
+
+
+def open_display(*, plain: bool, stream: TextIO, environment: Mapping[str, str]) -> Display:
+    """The display that fits the stream: `plain` lines for whoever asks for them, and where no person watches."""
+    wants_lines = any(environment.get(name) for name in ("CI", "NO_COLOR")) or environment.get("TERM", "dumb") == "dumb"
+    return Display(stream) if plain or wants_lines or not stream.isatty() else Screen(stream)
+
+
+def row(step: Running, now: float, width: int) -> str:
+    """A running step in one line of a terminal that has `width` columns."""
+    name = step.name.partition(" ")[2] if width < NARROW_COLUMNS else ""
+    text = f"  {now - step.started:6.0f} s  {name or step.name}  {short(step.command)}"
+    room = max(width - 3, 0)  # for the ^C that a terminal writes behind it
+    return text if len(text) <= room else text[: max(room - 3, 0)] + "..."[:room]
+
+
+def short(command: str) -> str:
+    """The script that a long RUN line comes down to."""
+    text = " ".join(word for word in command.split() if not word.startswith("--"))
+    return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 3] + "..."
+
+
+def _finished(step: Step) -> str:
+    return f"  {step.seconds:6.1f} s  {step.name}  {short(step.command)}"
+
+
+def _longer_than(seconds: float, steps: Sequence[Running]) -> list[Running]:
+    now = time.monotonic()
+    return [step for step in steps if now - step.started >= seconds]

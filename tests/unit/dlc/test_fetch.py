@@ -1,0 +1,112 @@
+"""build.fetch: builds at the same time share one download, and what a disk refuses is not blamed on the network."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from dlc.build import fetch
+from dlc.core.errors import DiskError
+from dlc.plan import contexts as pinned
+
+CONTENT = bytes(range(256)) * 4096
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PIECES = 16
+FETCH = """
+import sys
+from pathlib import Path
+from dlc.build import fetch
+from dlc.plan import contexts
+folder = fetch.folder(contexts.value(sys.argv[1], sys.argv[2]), Path("/"), Path(sys.argv[3]), None)
+print(len((folder / fetch.FILE).read_bytes()))
+"""
+
+
+class SlowServer(http.server.ThreadingHTTPServer):
+    """Serves CONTENT in pieces, with a pause after each, and knows how ranges were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.sent = 0
+        self.pause = 0.05
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: SlowServer
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range", "")
+        self.server.asked.append(wanted)
+        first = int(wanted.removeprefix("bytes=").rstrip("-") or 0)
+        self.send_response(206 if first else 200)
+        self.send_header("Content-Length", str(len(CONTENT) - first))
+        self.end_headers()
+        size = len(CONTENT) // PIECES
+        for start in range(first, len(CONTENT), size):
+            self.wfile.write(CONTENT[start : start + size])
+            self.server.sent += size
+            time.sleep(self.server.pause)
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowServer]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    serving = SlowServer()
+    threading.Thread(target=partial(serving.serve_forever, 0.01), daemon=True).start()
+    yield serving
+    serving.shutdown()
+    serving.server_close()
+
+
+def start(server: SlowServer, cache: Path) -> subprocess.Popen[str]:
+    url = f"http://127.0.0.1:{server.server_port}/installer.tar.gz"
+    argv = [sys.executable, "-c", FETCH, SHA256, url, str(cache)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_builds_at_the_same_time_fetch_a_file_once(server: SlowServer, tmp_path: Path) -> None:
+    builds = [start(server, tmp_path) for _ in range(3)]
+    outputs = [build.communicate(timeout=60) for build in builds]
+    assert [output for output, _ in outputs] == [f"{len(CONTENT)}\n"] * 3, outputs
+    assert server.asked == [""]
+    assert not (tmp_path / "pinned" / f"{SHA256}.part").exists()
+
+
+def test_a_killed_download_is_continued_by_the_one_that_waited_for_it(server: SlowServer, tmp_path: Path) -> None:
+    server.pause = 0.3
+    first = start(server, tmp_path)
+    part = tmp_path / "pinned" / f"{SHA256}.part"
+    deadline = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    second = start(server, tmp_path)
+    assert second.stderr
+    assert "waiting for another dlc" in second.stderr.readline()
+    first.kill()
+    server.pause = 0.0
+    output, errors = second.communicate(timeout=60)
+    first.communicate()
+    assert output == f"{len(CONTENT)}\n", errors
+    assert server.asked[0] == ""
+    assert server.asked[1].startswith("bytes=")
+
+
+def test_a_full_disk_is_not_said_to_be_the_networks_fault(server: SlowServer, tmp_path: Path) -> None:
+    (tmp_path / "pinned").mkdir()
+    (tmp_path / "pinned" / f"{SHA256}.part").symlink_to("/dev/full")
+    url = f"http://127.0.0.1:{server.server_port}/installer.tar.gz"
+    with pytest.raises(DiskError, match=f"{tmp_path / 'pinned'}: the disk is full"):
+        fetch.folder(pinned.value(SHA256, url), tmp_path, tmp_path, None)

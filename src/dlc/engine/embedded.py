@@ -117,7 +117,7 @@ class EmbeddedEngine:
         path = self.folder / "lock"
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._make_folder()
             with path.open("w") as handle:
                 if not _wait(lambda: _locked(handle), deadline - time.monotonic()):
                     raise EngineError(
@@ -137,6 +137,15 @@ class EmbeddedEngine:
                 f"{self.folder}: the path is too long for a socket ({longest} > {SOCKET_PATH_LIMIT} bytes)",
                 "set DLC_ENGINE_DIR to a shorter folder",
             )
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise EngineError(
+                f"{self.folder}: expected a folder that dlc can make and write, found: {error.strerror}",
+                "set DLC_ENGINE_DIR or DLC_CACHE_DIR to another folder",
+            ) from None
 
     def _require_alone(self) -> None:
         """Two engines in one network would share a bridge and delete each other's firewall rules."""

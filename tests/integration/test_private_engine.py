@@ -30,7 +30,7 @@ class Private:
     """A user whose engine, cache and docker configuration are in one short folder, in a network of their own."""
 
     def __init__(self, folder: Path, network: int) -> None:
-        self.folder = folder
+        self.folder, self.network = folder, network
         self.engine = EmbeddedEngine(folder / "e")
         self._enter = ["nsenter", f"--net=/proc/{network}/ns/net"]
         variables = {"DLC_ENGINE_DIR": "e", "DLC_CACHE_DIR": "c", "DOCKER_CONFIG": "d"}
@@ -66,6 +66,9 @@ def private(engine: None) -> Iterator[Private]:
         pytest.skip("a private engine needs root and dockerd")
     folder = Path(tempfile.mkdtemp(prefix="dlc-", dir="/tmp"))
     with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as network:
+        while Path(f"/proc/{network.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
+            assert network.poll() is None
+            time.sleep(0.01)
         user = Private(folder, network.pid)
         yield user
         user.dlc("remove", "--yes", "--force").communicate(timeout=180)
@@ -96,6 +99,14 @@ def test_two_starts_at_once_make_one_engine_and_json_is_all_that_they_print(priv
         assert process.returncode == 0, err
         assert json.loads(out)["host"] == private.engine.host
     assert private.done("env")[0] == f"export DOCKER_HOST={private.engine.host}\n"
+
+
+def test_a_second_engine_in_the_same_network_is_refused(private: Private) -> None:
+    private.done("start")
+    other = Private(private.folder / "2", private.network)
+    _, err = other.done("start", code=EngineError.exit_code)
+    assert f"another dockerd runs on this host (pid {private.engine.pid()})" in err
+    assert "DOCKER_HOST" in err
 
 
 def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> None:

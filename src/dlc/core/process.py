@@ -81,12 +81,17 @@ def stream(
         return child.wait()
 
 
+_daemons: list[subprocess.Popen[bytes]] = []  # Python warns of one that it forgets while it runs
+
+
 def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a program that outlives dlc, its shell and their Ctrl-C; its output goes to `log`."""
     with log.open("wb") as output:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             list(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
+    _daemons.append(child)
+    return child
 
 
 @contextmanager

@@ -64,10 +64,8 @@ class EmbeddedEngine:
             number = int((self.folder / "docker.pid").read_text())
         except (OSError, ValueError):
             number = 0
-        if number > 0 and self._is_ours(number):
-            return number
-        others = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        return next((other for other in others if self._is_ours(other)), None)
+        ours = {other for other, command in _daemons() if str(self.folder / "data") in command}
+        return number if number in ours else next(iter(ours), None)
 
     def answers(self) -> bool:
         """Whether a client gets an answer over the socket."""
@@ -86,6 +84,7 @@ class EmbeddedEngine:
             if self.pid():
                 self._await()  # another dlc started it and ended before it answered
                 return False
+            self._require_alone()
             if not _installed():
                 packages.install()
             self._spawn()
@@ -118,7 +117,7 @@ class EmbeddedEngine:
         path = self.folder / "lock"
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._make_folder()
             with path.open("w") as handle:
                 if not _wait(lambda: _locked(handle), deadline - time.monotonic()):
                     raise EngineError(
@@ -129,13 +128,6 @@ class EmbeddedEngine:
                     yield
                     return
 
-    def _is_ours(self, number: int) -> bool:
-        try:
-            command = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            return False
-        return Path(os.fsdecode(command[0])).name == "dockerd" and os.fsencode(self.folder / "data") in command
-
     def _check(self) -> None:
         if os.geteuid() != 0:
             raise EngineError("the private engine needs root", packages.MANUAL_REMEDY)
@@ -145,6 +137,29 @@ class EmbeddedEngine:
                 f"{self.folder}: the path is too long for a socket ({longest} > {SOCKET_PATH_LIMIT} bytes)",
                 "set DLC_ENGINE_DIR to a shorter folder",
             )
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise EngineError(
+                f"{self.folder}: expected a folder that dlc can make and write, found: {error.strerror}",
+                "set DLC_ENGINE_DIR or DLC_CACHE_DIR to another folder",
+            ) from None
+
+    def _require_alone(self) -> None:
+        """Two engines in one network would share a bridge and delete each other's firewall rules."""
+        network = Path("/proc/self/ns/net").readlink()
+        for number, command in _daemons():
+            try:
+                same = Path(f"/proc/{number}/ns/net").readlink() == network
+            except OSError:
+                continue
+            if same:
+                raise EngineError(
+                    f"another dockerd runs on this host (pid {number}): {' '.join(command)[:200]}",
+                    "set DOCKER_HOST to its socket, or stop it first",
+                )
 
     def _require_idle(self) -> None:
         if busy := work.describe(self.host, self.socket):
@@ -185,6 +200,17 @@ class EmbeddedEngine:
         else:
             raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
         (self.folder / "docker.pid").unlink(missing_ok=True)
+
+
+def _daemons() -> Iterator[tuple[int, list[str]]]:
+    """Pid and command line of each dockerd on this host."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = os.fsdecode(path.read_bytes()).split("\0")
+        except OSError:
+            continue
+        if Path(command[0]).name == "dockerd":
+            yield int(path.parent.name), command
 
 
 def _installed() -> bool:

@@ -52,6 +52,12 @@ def test_no_service_starts_while_packages_are_installed_and_the_guard_goes(host:
     assert not apt.POLICY.exists()
 
 
+def test_stdout_stays_free_for_what_was_asked_for(host: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    apt.install(["tool"], host / "work")
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "installing tool (Debian packages)\n")
+
+
 def test_an_administrators_own_policy_is_used_and_kept(host: Path) -> None:
     apt.POLICY.write_text(ADMINISTRATORS)
     apt.install(["tool"], host / "work")

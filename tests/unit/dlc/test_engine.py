@@ -78,6 +78,14 @@ def test_who_waits_for_the_lock_gives_up_at_a_bound_and_says_who_holds_it(
         pass
 
 
+def test_a_folder_that_cannot_be_made_is_named_with_the_variable_that_names_another(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineError, match="file/engine: expected a folder that dlc can make") as caught:
+        with EmbeddedEngine(tmp_path / "file/engine").lock():
+            pass
+    assert "DLC_ENGINE_DIR" in caught.value.remedy
+
+
 def test_a_lock_whose_folder_was_removed_meanwhile_is_taken_anew(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path / "engine")
     entered = threading.Event()

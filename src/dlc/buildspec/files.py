@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
 
+from packaging.version import Version
 from pydantic import BaseModel
 
 from dlc.buildspec.models import Compat, Header, Pins, Settings
 from dlc.buildspec.problems import Mark, Problem
 from dlc.buildspec.validate import describe, validate
-from dlc.buildspec.versions import release
+from dlc.buildspec.versions import number
 from dlc.buildspec.yaml_marks import Node, parse
 from dlc.core.checkout import Tree, text
 from dlc.core.errors import SpecError
@@ -63,10 +64,10 @@ def read_buildspec(tree: Tree) -> Buildspec:
     return Buildspec(defaults, pins, compat, compat_node, tuple(images), tuple(problems))
 
 
-def _by_version(path: str) -> tuple[str, tuple[int, ...], str]:
+def _by_version(path: str) -> tuple[str, Version, str]:
     """2.9 before 2.13."""
     folder, _, name = path.rpartition("/")
-    return folder, release(name), name
+    return folder, number(name), name
 
 
 def _node(tree: Tree, path: str, problems: list[Problem]) -> Node | None:

@@ -21,11 +21,15 @@ from dlc.core.checkout import Tree
 
 @dataclass(frozen=True)
 class Candidate:
-    """The merged settings of one variant before they are checked; `mark` is where the variant is written."""
+    """The merged settings of one variant before they are checked; `mark` is where the variant is written.
+
+    `plain` is the variant without --set, where there is one.
+    """
 
     image: ImageFile
     node: Node
     mark: Mark
+    plain: Variant | None = None
 
 
 def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
@@ -41,10 +45,14 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
     if not sets or buildspec.defaults is None:
         return tuple(variant for _, variant in pairs)
-    overrides = [override(text, buildspec.defaults) for text in sets]
-    layers = [layer for layer, _ in overrides]
-    changed = [Candidate(c.image, merge_all([c.node, *layers]), layers[-1].mark) for c, _ in pairs]
-    return _checked(changed, buildspec, tree, [problem for _, found in overrides for problem in found])
+    problems: list[Problem] = []
+    changed = []
+    for candidate, plain in pairs:
+        overrides = [override(text, candidate.node) for text in sets]
+        problems += [problem for _, found in overrides for problem in found]
+        node = merge_all([candidate.node, *(layer for layer, _ in overrides)])
+        changed.append(Candidate(candidate.image, node, Mark(f"--set {sets[-1]}"), plain))
+    return _checked(changed, buildspec, tree, problems)
 
 
 def _candidates(buildspec: Buildspec) -> list[Candidate]:
@@ -64,7 +72,7 @@ def _checked(
     """One variant per candidate; raises the report of `problems` and of those found here."""
     variants: dict[str, Variant] = {}
     for candidate in candidates:
-        variant, found = resolve(candidate.image, candidate.node, buildspec, tree)
+        variant, found = resolve(candidate, buildspec, tree)
         problems.extend(found)
         if variant and variant.id in variants:
             problems.append(Problem(candidate.mark, "variants", "each image once", f"{variant.id} twice"))
@@ -74,8 +82,9 @@ def _checked(
     return tuple(variants.values())
 
 
-def resolve(image: ImageFile, node: Node, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
+def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
     """The variant of one merged layer, or None and why not."""
+    image, node = candidate.image, candidate.node
     settings, problems = validate(Settings, node)
     if settings is None:
         return None, problems
@@ -84,7 +93,7 @@ def resolve(image: ImageFile, node: Node, buildspec: Buildspec, tree: Tree) -> t
     training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)
     if problems or image.header is None:
         return None, problems
-    variant = Variant(image.header, settings, node, framework, training)
+    variant = Variant(image.header, settings, node, framework, training, candidate.plain)
     if buildspec.compat:
         problems = broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
     return variant, problems

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 from dlc.buildspec.problems import did_you_mean
-from dlc.buildspec.versions import release
+from dlc.buildspec.versions import number
 from dlc.core.errors import SelectorError
 
 
@@ -25,7 +25,7 @@ def select(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
 
 def _hint(glob: str, known: Sequence[str]) -> str:
     framework, _, rest = glob.partition("-")
-    versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework}, key=release)
+    versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework}, key=number)
     version = rest.partition("-")[0]
     if versions and version and not fnmatch.filter(versions, version):
         return f"; known versions of {framework}: {', '.join(versions)}"

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.version import Version
+
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
 from dlc.buildspec.locked import versions
 from dlc.buildspec.models import Compat
 from dlc.buildspec.problems import Mark
 from dlc.buildspec.variant import Variant, normal_name
-from dlc.buildspec.versions import is_range, release
+from dlc.buildspec.versions import is_range, newer
 from dlc.buildspec.yaml_marks import parse
 from dlc.core.checkout import SourceFile, Tree, text
 from dlc.core.errors import SpecError
@@ -55,9 +57,9 @@ def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ())
         newest = newest_versions(variant, [pin.name for pin in movable], compat) if movable else {}
         for pin in movable:
             found.setdefault(pin, []).append(newest[pin.name])
-    least = [Proposal(pin, min(candidates, key=release)) for pin, candidates in found.items()]
-    newer = [proposal for proposal in least if release(proposal.version) > release(proposal.pin.version)]
-    return sorted(newer, key=lambda proposal: (proposal.pin.mark, proposal.pin.name))
+    least = [Proposal(pin, min(candidates, key=Version)) for pin, candidates in found.items()]
+    later = [proposal for proposal in least if newer(proposal.version, proposal.pin.version)]
+    return sorted(later, key=lambda proposal: (proposal.pin.mark, proposal.pin.name))
 
 
 def pins_of(tree: Tree, variant: Variant) -> list[Pin]:

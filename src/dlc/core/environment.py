@@ -1,0 +1,92 @@
+"""What dlc reads from its environment: folders, proxies, secrets, certificates and the platform."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlc.core.errors import UsageError
+
+PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "FTP_PROXY", "ALL_PROXY")
+CA_VARIABLES = ("DLC_CA_BUNDLE", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+# Secret id -> the variables that may hold it, most specific first.
+INDEX_VARIABLES = {
+    "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
+    "extra_index_url": ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+}
+# The names that Docker gives to what the kernel calls machine.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+
+
+def cache_folder() -> Path:
+    """Where dlc keeps what it can make again: `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`."""
+    if chosen := os.environ.get("DLC_CACHE_DIR"):
+        return Path(chosen).absolute()
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else _home() / ".cache").absolute() / "dlc"
+
+
+def engine_folder() -> Path:
+    """`DLC_ENGINE_DIR`, else `engine` in the cache folder: socket, data, pid and log of the private engine."""
+    chosen = os.environ.get("DLC_ENGINE_DIR")
+    return Path(chosen).absolute() if chosen else cache_folder() / "engine"
+
+
+def local_wheel_folders() -> list[Path]:
+    """The folders that are there, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
+    words = os.environ.get("UV_FIND_LINKS", "").split(",") + os.environ.get("PIP_FIND_LINKS", "").split()
+    folders = [
+        Path(word.removeprefix("file://")) for word in words if word and "://" not in word.removeprefix("file://")
+    ]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
+    names = (*PROXY_NAMES, *(name.lower() for name in PROXY_NAMES))
+    return {name: environment[name] for name in names if environment.get(name)}
+
+
+def secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Build secrets by id, as bake writes their source. Only ids and places, never a value."""
+    found: dict[str, str] = {}
+    for identifier, names in INDEX_VARIABLES.items():
+        for name in names:
+            if environment.get(name):
+                found[identifier] = f"env={name}"
+                break
+    netrc = Path(environment.get("NETRC") or _home() / ".netrc")
+    if netrc.is_file():
+        found["netrc"] = f"src={netrc.absolute()}"
+    return found
+
+
+def ca_bundle(environment: Mapping[str, str]) -> Path | None:
+    """The file of certificate authorities that this host trusts, where a variable names one that is there."""
+    named = (Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name))
+    return next((path for path in named if path.is_file()), None)
+
+
+def platform(machine: str) -> str:
+    """A Linux machine's name as Docker writes its platform: x86_64 is linux/amd64."""
+    return f"linux/{ARCHITECTURES.get(machine, machine)}"
+
+
+def host_platform() -> str:
+    """The platform of this host."""
+    return platform(os.uname().machine)
+
+
+def _home() -> Path:
+    """The user's home folder. Raises UsageError where neither HOME nor the user database has one."""
+    if home := os.environ.get("HOME"):
+        return Path(home)
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise UsageError(
+            f"HOME: expected the user's home folder, found nothing, and user {os.getuid()} has none either",
+            "set HOME, or DLC_CACHE_DIR to a folder that dlc may write",
+        ) from None

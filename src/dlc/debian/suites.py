@@ -1,0 +1,36 @@
+"""What dlc knows about each Debian suite that images can be made of: the only table of such facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.core.errors import LockError
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One Debian release."""
+
+    name: str
+    glibc: str  # level of the newest wheels that its C library loads, as in manylinux_2_36
+    merged_usr: bool  # /bin and /lib are links into /usr from the first package on
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        Suite("bullseye", glibc="2.31", merged_usr=False),
+        Suite("bookworm", glibc="2.36", merged_usr=True),
+        Suite("trixie", glibc="2.40", merged_usr=True),  # has 2.41; uv knows no later wheels than 2.40
+    )
+}
+
+
+def suite(name: str) -> Suite:
+    """The facts about a suite. Raises LockError for one that the table does not have."""
+    if name not in SUITES:
+        raise LockError(
+            f"suite {name}: expected one of {', '.join(SUITES)}, which src/dlc/debian/suites.py knows",
+            "name one of these under `suites` in buildspec/defaults.yml, or add the new one to that table",
+        )
+    return SUITES[name]

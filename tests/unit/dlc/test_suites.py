@@ -1,0 +1,23 @@
+"""debian.suites: facts about Debian releases stand in one place, and a release that is not there is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc.core.errors import DlcError
+from dlc.debian import mmdebstrap
+from dlc.debian.suites import SUITES, suite
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_merged_usr_is_asked_for_where_the_suite_has_one(name: str) -> None:
+    assert ("usr-is-merged" in " ".join(mmdebstrap.arguments(name))) is suite(name).merged_usr
+
+
+@pytest.mark.parametrize("ask", [suite, mmdebstrap.arguments], ids=["facts", "mmdebstrap"])
+def test_an_unknown_suite_is_an_error_that_names_the_known_ones_and_the_table(ask: object) -> None:
+    assert callable(ask)
+    with pytest.raises(DlcError, match=r"suite sarge: expected one of bullseye, bookworm, trixie") as caught:
+        ask("sarge")
+    assert "src/dlc/debian/suites.py" in caught.value.message
+    assert "buildspec/defaults.yml" in caught.value.remedy

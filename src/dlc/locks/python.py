@@ -14,11 +14,12 @@ from dlc.buildspec import lock_check
 from dlc.buildspec.locked import entries, versions, with_headers
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.environment import local_wheel_folders
-from dlc.core.errors import LockError
+from dlc.core.errors import LockError, PackageIndexError
 from dlc.core.process import Completed, run
 from dlc.debian.suites import suite
 from dlc.locks import indexes
 
+NO_ANSWER = "error sending request"
 RESOLVE_SECONDS = 900.0
 
 
@@ -123,11 +124,10 @@ def _answer(
     done = _compile([*argv, *options], asked, requirements, constraints)
     if done.returncode:
         message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
+        error = PackageIndexError if NO_ANSWER in done.stderr else LockError
         if not asked:
-            raise LockError(message, "change the versions asked for")
-        raise LockError(
-            f"{message}\n{indexes.places(asked)}", f"change the versions asked for, {indexes.remedy(asked)}"
-        )
+            raise error(message, "change the versions asked for, or see that the package index answers")
+        raise error(f"{message}\n{indexes.places(asked)}", f"change the versions asked for, or {indexes.remedy(asked)}")
     return done.stdout
 
 

@@ -64,7 +64,7 @@ def requirers(annotated: str) -> dict[str, list[str]]:
     """Package -> who asks for it (package names, or BUILDSPEC), from uv's annotated resolution."""
     return {
         normal_name(name): [
-            BUILDSPEC if asker.endswith("pyproject.toml)") else normal_name(asker) for asker in askers.split(", ")
+            BUILDSPEC if asker.startswith("-r") or asker.endswith("pyproject.toml)") else normal_name(asker) for asker in askers.split(", ")
             if not asker.startswith("-c")
         ]
         for name, askers in REQUIRED_BY.findall(annotated)

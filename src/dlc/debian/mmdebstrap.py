@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dlc.debian import suites
 from dlc.debian.recorded import preferences
 
 # Documentation and translations stay out, now and for packages installed later; licences stay in.
@@ -18,18 +19,19 @@ DPKG_OPTIONS = (
     "path-exclude=/usr/share/locale/*",
     "path-exclude=/usr/share/lintian/*",
 )
-# Releases from before Debian merged /bin and /lib into /usr.
-SPLIT_USR_SUITES = ("bullseye",)
 MERGED_USR_HOOK = "/usr/share/mmdebstrap/hooks/merged-usr"
 # No time inside is later: the same in every clone, because the tar is kept. 1980, the first year that zip files know.
 EPOCH = 315532800
 
 
 def arguments(suite: str, packages: Sequence[str] = ()) -> list[str]:
-    """The mmdebstrap command without its target; `packages` are installed on top of the minimum."""
+    """The mmdebstrap command without its target; `packages` are installed on top of the minimum.
+
+    Raises LockError for a suite that nobody described.
+    """
     include = sorted({"ca-certificates", *packages})
     options = [f"--dpkgopt={option}" for option in DPKG_OPTIONS]
-    if suite not in SPLIT_USR_SUITES:
+    if suites.suite(suite).merged_usr:
         # Merged from the start: else Debian installs usrmerge to do it, and with it 55 MB of Perl.
         include.append("usr-is-merged")
         options.append(f"--hook-dir={MERGED_USR_HOOK}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.locked import FILES, header
+from dlc.buildspec.locked import FILES, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import FOLDERS, find_root, read_tree
 from dlc.core.errors import LockError
@@ -46,9 +46,9 @@ def write_lock(root: Path, identifier: str) -> None:
     (variant,) = load_variants(read_tree(root), [identifier])
     folder = root / variant.lock_folder
     folder.mkdir(parents=True)
-    for name in FILES:
-        pins = variant.framework_requirements if name == "framework.txt" else ()
-        (folder / name).write_text(header(variant.lock_digest(), 0) + "\n".join([*pins, ""]))
+    texts = {**dict.fromkeys(FILES, ""), "framework.txt": "\n".join([*variant.framework_requirements, ""])}
+    for name, text in with_headers(variant.lock_digest(), texts).items():
+        (folder / name).write_text(text)
 
 
 def test_a_new_framework_version_is_one_yaml_and_its_lock(tmp_path: Path) -> None:

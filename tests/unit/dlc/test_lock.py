@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.wheel_folders import local_wheel_folders
-from dlc.locks.python import names, split
+from dlc.buildspec.locked import FILES, versions
+from dlc.core.environment import local_wheel_folders
+from dlc.locks.python import split, store
 
 LOCK = """\
 my-pkg==1.0 \\
@@ -35,7 +36,7 @@ def test_file_without_entries_is_empty() -> None:
 
 
 def test_names_are_compared_as_indexes_compare_them() -> None:
-    assert names(LOCK) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
+    assert list(versions(LOCK)) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
 
 
 def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +45,25 @@ def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, mo
     monkeypatch.setenv("UV_FIND_LINKS", f"{tmp_path}/a,https://example.org/links")
     monkeypatch.setenv("PIP_FIND_LINKS", f"file://{tmp_path}/b {tmp_path}/a {tmp_path}/missing")
     assert local_wheel_folders() == [tmp_path / "a", tmp_path / "b"]
+
+
+def texts(word: str) -> dict[str, str]:
+    return {name: f"{word} {name}\n" for name in FILES}
+
+
+def test_the_files_of_a_lock_are_replaced_together_and_nothing_else_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "locks" / "an-image"
+    store(texts("old"), folder)
+    (folder / "left-over.txt").write_text("of an older release of dlc")
+    store(texts("new"), folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == texts("new")
+    assert [path.name for path in folder.parent.iterdir()] == ["an-image"]
+
+
+def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
+    folder = tmp_path / "an-image"
+    store(texts("old"), folder)
+    with pytest.raises(OSError, match="no-such-folder"):
+        store({**texts("new"), "no-such-folder/last.txt": ""}, folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == texts("old")
+    assert [path.name for path in tmp_path.iterdir()] == ["an-image"]

@@ -144,7 +144,10 @@ def _wheels(plan: Plan, root: Path, cache: Path) -> Path:
                     f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
                 )
             _link(wheel, house / wheel.name)
-    index_wheels.add(plan.targets, root, house, cache)
+    for image in plan.targets:
+        if image.indexed:
+            lock = sorted((root / image.context.removeprefix("repo:")).glob("*.txt"))
+            index_wheels.add("".join(path.read_text() for path in lock), image.indexed, house, cache)
     return house
 
 

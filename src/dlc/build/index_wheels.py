@@ -12,60 +12,54 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dlc.buildspec.locked import FILES, entries
-from dlc.buildspec.variant import IndexedPackages, normal_name
+from dlc.buildspec.locked import entries
+from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.environment import ca_bundle, local_wheel_folders
 from dlc.core.errors import DlcError, LockError, PackageIndexError
 from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, shown, wheel_folder
 from dlc.core.process import run
-from dlc.plan.targets import Target
 
 FETCH_SECONDS = 3600.0
 NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
-def add(targets: Iterable[Target], root: Path, folder: Path, cache: Path) -> None:
-    """Put into `folder` each wheel of these targets' indexes that is not there yet.
+def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path) -> None:
+    """Put into `folder` each wheel of an image's lock (the text of its files) that an index has and that is not there.
 
     Raises LockError for one that is found nowhere, PackageIndexError where an index does not answer.
     """
-    for target in targets:
-        lock = root / target.context.removeprefix("repo:")
-        for index in target.indexed:
-            have = {wheel_name(path) for path in folder.glob("*.whl")}
-            for pin, entry in _entries(lock, index):
-                if pin not in have:
-                    wheel = _kept(pin, entry, index, cache)
-                    link(wheel, folder / wheel.name)
+    for index in indexed:
+        have = {wheel_name(path) for path in folder.glob("*.whl")}
+        for pin, entry in entries(lock).items():
+            if pin[0] in index.packages and pin not in have:
+                wheel = _kept(pin, entry, index, cache)
+                _link(wheel, folder / wheel.name)
+
+
+def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
+    """Requirement of a local version (`torch==2.13.0+cpu`) -> where these images take it from. Pure.
+
+    It is the address of the buildspec's index or of the user's mirror of it, without credentials, and empty where the
+    buildspec names none: then the user's own folders and indexes have to have it, which are asked first in any case.
+    """
+    found = {}
+    for variant in variants:
+        places = {name: index for index in variant.indexed for name in index.packages}
+        for requirement in (*variant.framework_requirements, *variant.training_requirements):
+            index = places.get(normal_name(requirement))
+            if "+" in requirement:
+                found[requirement] = shown(mirrored(index.index, index.address, environment)) if index else ""
+    return found
 
 
 def wheel_name(path: Path) -> tuple[str, str]:
     """Normal name and version of a wheel's file."""
     name, version = path.name.split("-")[:2]
     return normal_name(name), version
-
-
-def link(source: Path, target: Path) -> None:
-    """The same file in another folder: a hard link where the file system allows, else a copy."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".draft-") as folder:
-        draft = Path(folder, target.name)
-        try:
-            os.link(source, draft)
-        except OSError:
-            shutil.copy2(source, draft)
-        draft.replace(target)
-
-
-def _entries(lock: Path, index: IndexedPackages) -> Iterator[tuple[tuple[str, str], str]]:
-    """(Name, version) and text of the lock's entries whose packages come from this index."""
-    for name in FILES:
-        for (package, version), entry in entries((lock / name).read_text()).items():
-            if package in index.packages:
-                yield (package, version), entry
 
 
 def _kept(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
@@ -133,3 +127,14 @@ def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcErr
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
     kind = PackageIndexError if "does not answer" in found else LockError
     return kind(message, f"{remedy} wheel in UV_FIND_LINKS")
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file in another folder: a hard link where the file system allows, else a copy."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".draft-") as folder:
+        draft = Path(folder, target.name)
+        try:
+            os.link(source, draft)
+        except OSError:
+            shutil.copy2(source, draft)
+        draft.replace(target)

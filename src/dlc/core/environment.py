@@ -16,6 +16,7 @@ INDEX_VARIABLES = {
     "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
     "extra_index_url": ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
 }
+PLATFORM = "linux/amd64"  # that all images are built for
 # The names that Docker gives to what the kernel calls machine.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 

@@ -12,14 +12,12 @@ import pytest
 from specimen import PYTORCH, PYTORCH_PATH, changed, specimen, unlocked
 
 from dlc.build import index_wheels
-from dlc.buildspec.locked import with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import IndexedPackages
 from dlc.core.errors import LockError, PackageIndexError, SpecError
 from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, shown
 from dlc.locks import indexes
 from dlc.locks import python as lock
-from dlc.plan.targets import Target
 from harness.package_index import PackageIndex
 
 LOCAL = "dlc-local==2.13.0+cpu"
@@ -163,14 +161,9 @@ def fetched(folder: Path, address: str, origin: PackageIndex) -> str:
     """The name of the wheel that a build gets for a lock of the one that `origin` has."""
     page = (origin.folder / "simple/dlc-local/index.html").read_text()
     digest = page.partition("#sha256=")[2].partition('"')[0]
-    texts = dict.fromkeys(("training.txt", "source.txt", "compiled.txt"), "")
-    texts["framework.txt"] = f"{LOCAL} \\\n    --hash=sha256:{digest}\ndlc-ordinary==1.0 \\\n    --hash=sha256:00\n"
-    (folder / "lock").mkdir(parents=True)
-    for name, text in with_headers("sha256:00", texts).items():
-        (folder / "lock" / name).write_text(text)
-    (folder / "wheels").mkdir()
-    target = Target("toy", "Dockerfile", "repo:lock", indexed=(indexed(address),))
-    index_wheels.add([target], folder, folder / "wheels", folder / "cache")
+    text = f"{LOCAL} \\\n    --hash=sha256:{digest}\ndlc-ordinary==1.0 \\\n    --hash=sha256:00\n"
+    (folder / "wheels").mkdir(parents=True)
+    index_wheels.add(text, [indexed(address)], folder / "wheels", folder / "cache")
     (wheel,) = (folder / "wheels").iterdir()
     return wheel.name
 
@@ -246,3 +239,12 @@ def test_a_mirror_is_named_as_its_index_and_is_shown_without_its_password() -> N
     address = mirrored("pytorch-cpu", "https://index.example", environment)
     assert shown(address) == "https://mirror.example:8443/cpu?a=b"
     assert mirrored("pytorch-cpu", "https://index.example", {}) == "https://index.example"
+
+
+def test_where_a_local_version_comes_from_can_be_told_without_asking_anyone() -> None:
+    with_index = f"{PYTORCH}indexes: {{special: {{address: 'https://a.example/x', packages: [torch]}}}}\n"
+    named = load_variants(changed(unlocked(), PYTORCH_PATH, with_index))
+    mirror = {"DLC_INDEX_SPECIAL": "https://me:secret@mirror.example/x"}
+    assert index_wheels.origins(named, {}) == {"torch==2.13.0+cpu": "https://a.example/x"}
+    assert index_wheels.origins(named, mirror) == {"torch==2.13.0+cpu": "https://mirror.example/x"}
+    assert index_wheels.origins(load_variants(unlocked()), mirror) == {"torch==2.13.0+cpu": ""}

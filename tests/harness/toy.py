@@ -18,6 +18,7 @@ version: "1.17"
 job: training
 packages: {{framework: [{framework}], training: [{training}], source: [], compiled: []}}
 repository: {repository}
+{settings}
 variants:
   - {{device: cpu, python: "3.11"}}
 """
@@ -29,13 +30,18 @@ def ref(repository: str) -> str:
     return f"{repository}/toy:1.17-training-cpu-py311"
 
 
-def make_checkout(root: Path, repository: str, framework: str = "six==1.17.0", training: str = "", **more: str) -> None:
-    """Copy the sources and add a buildspec, a Dockerfile and a lock that dlc itself resolves, with `more` variables."""
+def make_checkout(
+    root: Path, repository: str, framework: str = "six==1.17.0", training: str = "", settings: str = "", **more: str
+) -> None:
+    """Copy the sources and add a buildspec, a Dockerfile and a lock that dlc itself resolves, with `more` variables.
+
+    `settings` are lines of the image file.
+    """
     for folder in ("buildspec", "docker", "src/entrypoint"):
         shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "buildspec/toy").mkdir()
     (root / "buildspec/toy/1.17-training.yml").write_text(
-        SPEC.format(repository=repository, framework=framework, training=training)
+        SPEC.format(repository=repository, framework=framework, training=training, settings=settings)
     )
     (root / "docker/toy").mkdir()
     shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")

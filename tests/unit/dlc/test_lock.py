@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from specimen import TORCH_ID, specimen
 
 from dlc.buildspec.locked import FILES, versions
+from dlc.buildspec.matrix import load_variants
+from dlc.cli import run
+from dlc.core import process
+from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import local_wheel_folders
+from dlc.core.errors import LockError
+from dlc.locks import python as lock
 from dlc.locks.python import split, store
+from dlc.plan.plan import make_plan
 
 LOCK = """\
 my-pkg==1.0 \\
@@ -67,3 +75,34 @@ def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) 
         store({**texts("new"), "no-such-folder/last.txt": ""}, folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts("old")
     assert [path.name for path in tmp_path.iterdir()] == ["an-image"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The specimen as files; resolving gives what was asked for and nothing more."""
+    for path, file in specimen().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(file.data)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lock, "resolve", lambda _, requirements, *limits: "".join(f"{pin}\n" for pin in requirements))
+    return tmp_path
+
+
+def test_a_lock_with_set_leaves_the_committed_one_and_the_same_set_finds_it(checkout: Path) -> None:
+    committed = read_tree(checkout)
+    sets = ["packages.training=[numpy]"]
+    with pytest.raises(LockError) as caught:
+        make_plan(committed, ["pytorch-*"], sets)
+    assert caught.value.remedy == "dlc lock 'pytorch-*' --set 'packages.training=[numpy]'"
+    assert run(["lock", "pytorch-*", "--set", *sets]) == 0
+    after = read_tree(checkout)
+    assert {path: after[path] for path in committed} == committed
+    assert make_plan(after, ["pytorch-*"], sets).selected == (TORCH_ID,)
+    assert make_plan(after).selected == make_plan(committed).selected
+
+
+def test_git_ignores_the_locks_of_set_builds() -> None:
+    root = find_root(Path(__file__).parent)
+    (variant,) = load_variants(specimen(), [TORCH_ID], ["packages.training=[numpy]"])
+    path = f"{variant.lock_folder}/framework.txt"
+    assert process.run(["git", "check-ignore", path], cwd=root).stdout.strip() == path

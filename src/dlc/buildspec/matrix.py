@@ -18,6 +18,8 @@ from dlc.buildspec.versions import starts_with
 from dlc.buildspec.yaml_marks import Node
 from dlc.core.checkout import Tree
 
+OWN_LABELS = "org.dlc."
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -88,7 +90,10 @@ def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Var
     settings, problems = validate(Settings, node)
     if settings is None:
         return None, problems
-    problems = _unknown_suite(settings, node) + _unlike_header(image, settings, node) + efa.missing(settings.efa, node)
+    problems = [
+        *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
+        *efa.missing(settings.efa, node),
+    ]  # fmt: skip
     framework = _pinned(settings.packages.framework, "framework", node, buildspec.pins, problems)
     training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)
     if problems or image.header is None:
@@ -104,6 +109,14 @@ def _unknown_suite(settings: Settings, node: Node) -> list[Problem]:
         return []
     mark = (node.at(("python",)) or node).mark
     return [Problem(mark, "python", f"one that a suite packages: {', '.join(settings.suites)}", repr(settings.python))]
+
+
+def _own_labels(settings: Settings, node: Node) -> list[Problem]:
+    """Labels by which dlc knows its images may not say something else."""
+    return [
+        Problem((node.at(("labels", name)) or node).mark, f"labels.{name}", f"a label outside {OWN_LABELS}*", "dlc's own")
+        for name in settings.labels if name.startswith(OWN_LABELS)
+    ]  # fmt: skip
 
 
 def _unlike_header(image: ImageFile, settings: Settings, node: Node) -> list[Problem]:

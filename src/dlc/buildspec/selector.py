@@ -23,7 +23,14 @@ def select(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs))
 
 
+def beginning(word: str, known: Iterable[str]) -> str:
+    """`did you mean 'pytorch-2.13-*'?` for a word that identifiers begin with, or an empty text."""
+    return f"did you mean '{word}-*'?" if any(name.startswith(f"{word}-") for name in known) else ""
+
+
 def _hint(glob: str, known: Sequence[str]) -> str:
+    if hint := beginning(glob, known):
+        return f"; {hint}"
     framework, _, rest = glob.partition("-")
     versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework}, key=number)
     version = rest.partition("-")[0]

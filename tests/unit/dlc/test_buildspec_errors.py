@@ -130,3 +130,47 @@ def test_a_wrong_set_is_a_usage_error_that_names_the_option(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--set") as caught:
         load_variants(unlocked(), (), [text])
     assert len(caught.value.message.splitlines()) == 1
+
+
+def test_an_empty_defaults_file_is_one_problem_and_not_one_of_every_image() -> None:
+    (line,) = report(changed(unlocked(), "buildspec/defaults.yml", "# nothing\n"))
+    assert line.startswith("buildspec/defaults.yml:1:1: expected every setting (repository, python, ")
+    assert line.endswith("found an empty file")
+
+
+def test_a_setting_that_defaults_lacks_is_said_once() -> None:
+    (line,) = report(changed(unlocked(), "buildspec/defaults.yml", DEFAULTS.replace("build_packages: [gcc]\n", "")))
+    assert line == "buildspec/defaults.yml:1:1: build_packages: expected a value for build_packages, found none"
+
+
+@pytest.mark.parametrize("path", ["buildspec/pytorch/2.14-training.yaml", "buildspec/pins.yaml"])
+def test_a_file_that_would_not_be_read_is_an_error_that_says_its_name(path: str) -> None:
+    (line,) = report(changed(unlocked(), path, PYTORCH))
+    assert line == f"{path}:1:1: expected the name {path.rpartition('/')[2][:-5]}.yml, found another ending"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("buildspec/defaults.yml", "device: cpu", "device: cpu\ndevice: cu128"),
+        ("buildspec/pins.yml", "  numpy: 2.4.6", "  numpy: 2.4.6\n  numpy: 2.4.7"),
+        ("buildspec/compat.yml", "rules:", "rules: []\nrules:"),
+    ],
+)
+def test_a_key_that_stands_twice_is_an_error_with_both_places(path: str, old: str, new: str) -> None:
+    text = unlocked()[path].data.decode()
+    assert old in text
+    (line,) = report(changed(unlocked(), path, text.replace(old, new, 1)))
+    assert "expected each key once, found it also at" in line
+
+
+def test_a_label_of_dlcs_own_cannot_be_set() -> None:
+    with pytest.raises(
+        UsageError, match=r"^--set labels\.org\.dlc\.id=x: labels\.org\.dlc\.id: expected a label outside"
+    ):
+        load_variants(unlocked(), (), ["labels.org.dlc.id=x"])
+
+
+def test_an_unknown_label_setting_names_the_right_one() -> None:
+    with pytest.raises(UsageError, match=r"unknown key 'label\.team'; did you mean 'labels'\?"):
+        load_variants(unlocked(), (), ["label.team=vision"])

@@ -60,7 +60,7 @@ def test_help_lists_every_verb_with_its_line(argv: list[str], capsys: pytest.Cap
         (["plan", "--jsn"], 64, "dlc plan --help"),
         (["plan", "--set", "x"], 64, "expected PATH=VALUE"),
         (["list", "--set", "device=gpu"], 64, "expected cpu, or CUDA"),
-        (["list", "pytorch-9.9-*"], 66, "known versions of pytorch: 1.10, 2.9, 2.13, 2.15"),
+        (["list", "pytorch-9.9-*"], 66, "known versions of pytorch: "),
         (["show"], 64, "ID"),
         (["plan", "--set", "packages.training=[numpy==1.0]"], 67, "dlc lock"),
     ],

@@ -148,6 +148,7 @@ def _wheels(plan: Plan, root: Path, cache: Path) -> Path:
         if image.indexed:
             lock = sorted((root / image.context.removeprefix("repo:")).glob("*.txt"))
             index_wheels.add("".join(path.read_text() for path in lock), image.indexed, house, cache)
+    index_wheels.require_places(text, [index for image in plan.targets for index in image.indexed], house)
     return house
 
 

@@ -40,6 +40,20 @@ def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path
                 _link(wheel, folder / wheel.name)
 
 
+def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) -> None:
+    """Raise LockError for a local version that is not in `folder`, where no index is named that may have it."""
+    if own_indexes(os.environ).all:
+        return
+    have = {wheel_name(path) for path in folder.glob("*.whl")}
+    named = {name for index in indexed for name in index.packages}
+    for name, version in entries(lock):
+        if "+" in version and name not in named and (name, version) not in have:
+            raise LockError(
+                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_folders()}",
+                "name its index under `indexes` in the buildspec, or a folder that holds its wheel in UV_FIND_LINKS",
+            )
+
+
 def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
     """Requirement of a local version (`torch==2.13.0+cpu`) -> where these images take it from. Pure.
 
@@ -122,8 +136,7 @@ def _reason(stderr: str, address: str) -> str:
 
 
 def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
-    folders = ", ".join(str(folder) for folder in local_wheel_folders()) or "none"
-    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {folders}{found}"
+    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_folders()}{found}"
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
     kind = PackageIndexError if "does not answer" in found else LockError
     return kind(message, f"{remedy} wheel in UV_FIND_LINKS")
@@ -138,3 +151,7 @@ def _link(source: Path, target: Path) -> None:
         except OSError:
             shutil.copy2(source, draft)
         draft.replace(target)
+
+
+def _folders() -> str:
+    return ", ".join(str(folder) for folder in local_wheel_folders()) or "none"

@@ -114,9 +114,10 @@ def _unknown_suite(settings: Settings, node: Node) -> list[Problem]:
 def _own_labels(settings: Settings, node: Node) -> list[Problem]:
     """Labels by which dlc knows its images may not say something else."""
     return [
-        Problem((node.at(("labels", name)) or node).mark, f"labels.{name}", f"a label outside {OWN_LABELS}*", "dlc's own")
-        for name in settings.labels if name.startswith(OWN_LABELS)
-    ]  # fmt: skip
+        Problem((node.at(("labels", name)) or node).mark, f"labels.{name}", f"a label outside {OWN_LABELS}*")
+        for name in settings.labels
+        if name.startswith(OWN_LABELS)
+    ]
 
 
 def _unlike_header(image: ImageFile, settings: Settings, node: Node) -> list[Problem]:

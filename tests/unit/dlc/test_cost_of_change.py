@@ -19,6 +19,7 @@ ROOT = find_root(Path(__file__).parent)
 # Tests that read this repository's own images.
 ABOUT_IMAGES = ("test_bake", "test_cli", "test_plan", "test_readme", "test_repository", "test_docs", "test_schema")
 NEW_VERSION = """\
+# yaml-language-server: $schema=../buildspec.schema.json
 framework: pytorch
 version: "99.1"
 job: training

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dlc.buildspec.locked import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
@@ -124,6 +125,8 @@ def _environment(address: str) -> Mapping[str, str]:
         "PIP_EXTRA_INDEX_URL": "",
         "PIP_FIND_LINKS": str(folder) if folder else "",
         "PIP_NO_INDEX": "1" if folder else "",
+        # Mirrors inside a company often speak http; the lock's hashes say what is taken from them.
+        "PIP_TRUSTED_HOST": urlsplit(address).hostname or "" if address.startswith("http://") else "",
         **({"PIP_CERT": str(ca)} if ca else {}),
     }
 

@@ -26,9 +26,9 @@ VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL
 NOWHERE = "http://127.0.0.1:9/simple"
 
 
-def server(folder: Path) -> Iterator[PackageIndex]:
+def server(folder: Path, host: str = "127.0.0.1") -> Iterator[PackageIndex]:
     folder.mkdir()
-    found = PackageIndex(folder, "127.0.0.1")
+    found = PackageIndex(folder, host)
     found.start()
     yield found
     found.stop()
@@ -173,6 +173,17 @@ def test_a_build_gets_the_wheel_by_the_locks_hash_and_asks_for_nothing_else(
 ) -> None:
     assert fetched(tmp_path / "built", special.address, special) == "dlc_local-2.13.0+cpu-py3-none-any.whl"
     assert packages_asked(special) == {"dlc-local"}
+
+
+def test_an_index_without_tls_will_do_since_the_lock_has_the_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Loopback as an address that installers do not take for loopback.
+    monkeypatch.setenv("no_proxy", "0.0.0.0")
+    monkeypatch.setenv("NO_PROXY", "0.0.0.0")
+    for plain in server(tmp_path / "plain", "0.0.0.0"):
+        plain.add("dlc-local", "2.13.0+cpu")
+        assert fetched(tmp_path / "built", plain.address, plain) == "dlc_local-2.13.0+cpu-py3-none-any.whl"
 
 
 def test_what_a_build_fetched_once_is_not_asked_for_again(special: PackageIndex, tmp_path: Path) -> None:

@@ -33,10 +33,12 @@ MEANINGS = {
     r"^(https?|file)://[^\s@]+$": "an address (http, https, file) without credentials",
     r"^[a-z0-9]+(-[a-z0-9]+)*$": "a name in lower case, digits and dashes",
     r"^([0-9a-f]{64})?$": "64 hexadecimal digits, or nothing",
+    r"^linux/amd64$": "linux/amd64, the one platform that images are made for",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
     DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
+    PLATFORM_NAME,
 ) = MEANINGS  # fmt: skip
 
 
@@ -159,6 +161,9 @@ class Settings(Model):
     """All that defaults.yml sets and a file, a variant or --set may change."""
 
     repository: Annotated[str, Field(pattern=REPOSITORY)] = Field(description="first part of every image reference")
+    platform: Annotated[str, Field(pattern=PLATFORM_NAME)] = Field(
+        default="linux/amd64", description="what images run on, and what locks are resolved for"
+    )
     python: PythonVersion = Field(description="Python of the image, as the suite packages it")
     device: Annotated[str, Field(pattern=DEVICE)] = Field(description="what the framework computes on")
     suites: dict[PythonVersion, Letters] = Field(description="Debian suite that packages each Python")

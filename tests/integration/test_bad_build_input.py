@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.locked import BYTES
-from dlc.core.cache import cache_folder
 from dlc.core.checkout import read_tree
+from dlc.core.environment import cache_folder
+from dlc.core.errors import BaseImageError, DiskError, LockError, PackageIndexError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from harness import toy
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 REPOSITORY = "dlc-bad"
 REF = toy.ref(REPOSITORY)
-LOCK = f"docker/toy/locks/{toy.ID}"
+TOO_LARGE = "budget.gigabytes=1000000"
 ALPINE = "dlc-bad-base:1"
 DONE_BEFORE = " framework 1/1  RUN"  # of the first package; its line in the progress, once it is done
 
@@ -81,7 +81,11 @@ def test_a_file_with_another_hash_than_the_locks_is_not_installed(
     index.add("dlc-bad-two", "1.17.0", "tampered with")
     done = build(checkout, index)
     require_clear(
-        done, 67, "Hash mismatch for `dlc-bad-two==1.17.0`", "expected the file with the lock's hash", DONE_BEFORE
+        done,
+        LockError.exit_code,
+        "Hash mismatch for `dlc-bad-two==1.17.0`",
+        "expected the file with the lock's hash",
+        DONE_BEFORE,
     )
     index.add("dlc-bad-two", "1.17.0", number)
     require_resumed(checkout, index, DONE_BEFORE)
@@ -91,29 +95,20 @@ def test_a_wheel_that_vanished_is_named(checkout: Path, index: PackageIndex) -> 
     content = index.folder / "simple/dlc-bad-two/index.html"
     page = content.read_text()
     content.write_text("")
-    require_clear(build(checkout, index), 67, "dlc-bad-two", "found it in no index", DONE_BEFORE)
+    require_clear(build(checkout, index), LockError.exit_code, "dlc-bad-two", "found it in no index", DONE_BEFORE)
     content.write_text(page)
     require_resumed(checkout, index, DONE_BEFORE)
 
 
 def test_a_build_that_the_disk_can_not_hold_does_not_start(checkout: Path, index: PackageIndex) -> None:
-    lock = checkout / LOCK / "training.txt"
-    text = lock.read_text()
-    first, size, *rest = text.splitlines(keepends=True)
-    lock.write_text("".join([first, f"{BYTES}{10**15}\n", *rest]))
-    done = build(checkout, index)
-    require_clear(done, 74, "GB free for this build, found", f"predicted from the locks: {toy.ID}", "--no-disk-check")
+    done = build(checkout, index, "--set", TOO_LARGE)
+    require_clear(done, DiskError.exit_code, "GB free for this build, found", toy.ID, "--no-disk-check")
     assert "RUN" not in done.stderr
-    lock.write_text(text)
     require_resumed(checkout, index)
-    assert size.startswith(BYTES)
 
 
 def test_who_knows_better_than_the_prediction_can_build(checkout: Path, index: PackageIndex) -> None:
-    lock = checkout / LOCK / "training.txt"
-    first, _, *rest = lock.read_text().splitlines(keepends=True)
-    lock.write_text("".join([first, f"{BYTES}{10**15}\n", *rest]))
-    assert build(checkout, index, "--no-disk-check").returncode == 0
+    assert build(checkout, index, "--no-disk-check", "--set", TOO_LARGE).returncode == 0
 
 
 @pytest.fixture
@@ -136,7 +131,9 @@ def test_a_base_image_of_another_distribution_is_refused(
     checkout: Path, index: PackageIndex, another_distribution: str
 ) -> None:
     done = build(checkout, index, "--set", f"base.image={another_distribution}")
-    require_clear(done, 68, "base.image: expected Debian or Ubuntu, found an image without apt-get")
+    require_clear(
+        done, BaseImageError.exit_code, "base.image: expected Debian or Ubuntu, found an image without apt-get"
+    )
     # Several targets have this step, and BuildKit says it once, of any of them.
     assert re.search(r"(base-dlc-bad-base-1|toy-)\S*( base)? 1/2 failed", done.stderr)
 
@@ -145,6 +142,8 @@ def test_an_index_that_goes_away_half_way_is_said_and_the_next_run_resumes(check
     index.stop()
     index.start(last="dlc-bad-one")
     done = build(checkout, index)
-    require_clear(done, 73, "a package index or mirror does not answer", "dlc-bad-two", DONE_BEFORE)
+    require_clear(
+        done, PackageIndexError.exit_code, "a package index or mirror does not answer", "dlc-bad-two", DONE_BEFORE
+    )
     index.start()
     require_resumed(checkout, index, DONE_BEFORE)

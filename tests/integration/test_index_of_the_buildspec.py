@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dlc.core.errors import PackageIndexError
 from harness import toy
 from harness.engine import docker
 from harness.package_index import PackageIndex
@@ -102,7 +103,7 @@ def test_without_the_index_nothing_is_built_and_the_message_names_every_place(
 ) -> None:
     special.stop()
     done = build(checkout, variables)
-    assert done.returncode == 73, done.stderr
+    assert done.returncode == PackageIndexError.exit_code, done.stderr
     assert "dlc-local==1.17.0+cpu: expected a wheel with the lock's hash, found none" in done.stderr
     assert f"{public.address}: " in done.stderr
     assert f"{special.address}: does not answer" in done.stderr

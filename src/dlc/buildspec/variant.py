@@ -58,12 +58,12 @@ class Variant:
     def suffix(self) -> str:
         """`-set-` and a digest of the settings that --set changed; empty where it changed none.
 
-        The repository is a name, and an index's address a place: neither makes another image.
+        The repository is a name, an index's address a place, the budget a promise: none makes another image.
         """
         if self.plain is None:
             return ""
         before, after = ({path: leaf.plain() for path, leaf in variant.node.leaves()} for variant in (self.plain, self))
-        changed = {path: value for path, value in after.items() if before.get(path) != value and not _place(path)}
+        changed = {path: value for path, value in after.items() if before.get(path) != value and not _outside(path)}
         return f"-set-{_digest(changed)[:DIGITS]}" if changed else ""
 
     @property
@@ -138,9 +138,9 @@ def _names(requirements: Iterable[str]) -> tuple[str, ...]:
     return tuple(normal_name(requirement) for requirement in requirements)
 
 
-def _place(path: str) -> bool:
-    """Whether a setting says where something is, and not what."""
-    return path == "repository" or (path.startswith("indexes.") and path.endswith(".address"))
+def _outside(path: str) -> bool:
+    """Whether a setting is of no content of the image."""
+    return path.partition(".")[0] in ("repository", "budget") or re.fullmatch(r"indexes\..*\.address", path) is not None
 
 
 def _digest(value: object) -> str:

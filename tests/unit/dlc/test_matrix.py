@@ -132,7 +132,8 @@ def test_a_set_that_changes_nothing_is_the_image_itself(text: str) -> None:
     assert (torch(text).ref, torch(text).lock_folder) == (torch().ref, torch().lock_folder)
 
 
-def test_another_repository_and_another_place_of_an_index_make_no_other_image() -> None:
+def test_another_repository_or_budget_or_place_of_an_index_makes_no_other_image() -> None:
+    assert torch("budget.gigabytes=99").ref == torch().ref
     assert torch("repository=ghcr.io/me").ref == "ghcr.io/me/pytorch:2.13-training-cpu-py311"
     index = "indexes: {special: {address: 'https://a.example', packages: [torch]}}\n"
     tree = changed(unlocked(), PYTORCH_PATH, PYTORCH + index)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlc.core.checkout import find_root
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import find_root, read_tree
 from harness.engine import connect
 
 ID = "toy-1.17-training-cpu-py311"
@@ -28,6 +29,12 @@ BUILD_SECONDS = 300
 def ref(repository: str) -> str:
     """The image's reference."""
     return f"{repository}/toy:1.17-training-cpu-py311"
+
+
+def changed_ref(root: Path, *sets: str) -> str:
+    """The reference of the checkout's image with these changes of `--set`."""
+    (variant,) = load_variants(read_tree(root), ["toy-*"], sets)
+    return variant.ref
 
 
 def make_checkout(

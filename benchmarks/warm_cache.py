@@ -29,9 +29,9 @@ from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.process import run
+from dlc.debian.suites import suite
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.locks.python import SUITE_GLIBC
 from dlc.plan.plan import Plan, make_plan
 
 LAYER_STAGES = ("system", "framework", "training", "network", "launcher", "image")
@@ -99,7 +99,7 @@ def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[
     argv = [str(inputs.contexts["tools"] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
     argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts["wheels"])]
     argv += ["--target", str(target), "--python-version", variant.settings.python]
-    argv += ["--python-platform", f"x86_64-manylinux_{SUITE_GLIBC[variant.suite].replace('.', '_')}"]
+    argv += ["--python-platform", f"x86_64-manylinux_{suite(variant.suite).glibc.replace('.', '_')}"]
     for name in LOCKS:
         argv += ["-r", str(inputs.root / variant.lock_folder / name)]
     return argv

@@ -13,14 +13,20 @@ from harness.engine import docker
 
 
 class PackageIndex:
-    """Serves `folder`; between `stop` and `start` its port is closed, as of a server that is gone."""
+    """Serves `folder`; between `stop` and `start` its port is closed, as of a server that is gone.
 
-    def __init__(self, folder: Path) -> None:
+    `host` is the address that it listens on, by default one of this host that containers reach. `asked` has the path
+    of each request.
+    """
+
+    def __init__(self, folder: Path, host: str = "") -> None:
         self.folder = folder
+        self.asked: list[str] = []
         # The engine's bridge is an address of this host that containers reach.
-        self.host = docker(
-            "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"
-        ).stdout.strip()
+        self.host = (
+            host
+            or docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}").stdout.strip()
+        )
         self.port = 0
         self.last = ""
         self._server: http.server.ThreadingHTTPServer | None = None
@@ -28,8 +34,17 @@ class PackageIndex:
     @property
     def variables(self) -> dict[str, str]:
         """What points dlc at it."""
-        return {"UV_DEFAULT_INDEX": f"http://{self.host}:{self.port}/simple/", "no_proxy": self.host,
-                "NO_PROXY": self.host}  # fmt: skip
+        return {"UV_DEFAULT_INDEX": self.address, **self.direct}
+
+    @property
+    def address(self) -> str:
+        """Of its simple pages."""
+        return f"http://{self.host}:{self.port}/simple/"
+
+    @property
+    def direct(self) -> dict[str, str]:
+        """What keeps proxies away from it."""
+        return {"no_proxy": self.host, "NO_PROXY": self.host}
 
     def add(self, name: str, version: str, content: str = "") -> Path:
         """A wheel of one module; `content` makes it another file of the same name. Returns its path."""
@@ -62,6 +77,7 @@ class PackageIndex:
                 super().__init__(*args, directory=str(index.folder))
 
             def do_GET(self) -> None:
+                index.asked.append(self.path)
                 super().do_GET()
                 if index.last and self.path.startswith(f"/files/{index.last}-"):
                     threading.Thread(target=index.stop).start()

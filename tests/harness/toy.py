@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlc.core.checkout import find_root
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import find_root, read_tree
 from harness.engine import connect
 
 ID = "toy-1.17-training-cpu-py311"
@@ -18,6 +19,7 @@ version: "1.17"
 job: training
 packages: {{framework: [{framework}], training: [{training}], source: [], compiled: []}}
 repository: {repository}
+{settings}
 variants:
   - {{device: cpu, python: "3.11"}}
 """
@@ -29,13 +31,24 @@ def ref(repository: str) -> str:
     return f"{repository}/toy:1.17-training-cpu-py311"
 
 
-def make_checkout(root: Path, repository: str, framework: str = "six==1.17.0", training: str = "", **more: str) -> None:
-    """Copy the sources and add a buildspec, a Dockerfile and a lock that dlc itself resolves, with `more` variables."""
+def changed_ref(root: Path, *sets: str) -> str:
+    """The reference of the checkout's image with these changes of `--set`."""
+    (variant,) = load_variants(read_tree(root), ["toy-*"], sets)
+    return variant.ref
+
+
+def make_checkout(
+    root: Path, repository: str, framework: str = "six==1.17.0", training: str = "", settings: str = "", **more: str
+) -> None:
+    """Copy the sources and add a buildspec, a Dockerfile and a lock that dlc itself resolves, with `more` variables.
+
+    `settings` are lines of the image file.
+    """
     for folder in ("buildspec", "docker", "src/entrypoint"):
         shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "buildspec/toy").mkdir()
     (root / "buildspec/toy/1.17-training.yml").write_text(
-        SPEC.format(repository=repository, framework=framework, training=training)
+        SPEC.format(repository=repository, framework=framework, training=training, settings=settings)
     )
     (root / "docker/toy").mkdir()
     shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.locked import BYTES
 from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, DiskError, LockError, PackageIndexError
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 REPOSITORY = "dlc-bad"
 REF = toy.ref(REPOSITORY)
-LOCK = f"docker/toy/locks/{toy.ID}"
+TOO_LARGE = "budget.gigabytes=1000000"
 ALPINE = "dlc-bad-base:1"
 DONE_BEFORE = " framework 1/1  RUN"  # of the first package; its line in the progress, once it is done
 
@@ -102,29 +101,14 @@ def test_a_wheel_that_vanished_is_named(checkout: Path, index: PackageIndex) -> 
 
 
 def test_a_build_that_the_disk_can_not_hold_does_not_start(checkout: Path, index: PackageIndex) -> None:
-    lock = checkout / LOCK / "training.txt"
-    text = lock.read_text()
-    first, size, *rest = text.splitlines(keepends=True)
-    lock.write_text("".join([first, f"{BYTES}{10**15}\n", *rest]))
-    done = build(checkout, index)
-    require_clear(
-        done,
-        DiskError.exit_code,
-        "GB free for this build, found",
-        f"predicted from the locks: {toy.ID}",
-        "--no-disk-check",
-    )
+    done = build(checkout, index, "--set", TOO_LARGE)
+    require_clear(done, DiskError.exit_code, "GB free for this build, found", toy.ID, "--no-disk-check")
     assert "RUN" not in done.stderr
-    lock.write_text(text)
     require_resumed(checkout, index)
-    assert size.startswith(BYTES)
 
 
 def test_who_knows_better_than_the_prediction_can_build(checkout: Path, index: PackageIndex) -> None:
-    lock = checkout / LOCK / "training.txt"
-    first, _, *rest = lock.read_text().splitlines(keepends=True)
-    lock.write_text("".join([first, f"{BYTES}{10**15}\n", *rest]))
-    assert build(checkout, index, "--no-disk-check").returncode == 0
+    assert build(checkout, index, "--no-disk-check", "--set", TOO_LARGE).returncode == 0
 
 
 @pytest.fixture

@@ -171,14 +171,13 @@ def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(number: si
 def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
     recorded = debian.recorded(read_tree(built), "bookworm")
     tar = rootfs.folder("bookworm", recorded, cache_folder()) / "rootfs.tar"
-    named = REF.replace("dlc-toy/", "dlc-toy-named/")
+    sets = ("base.image=dlc-toy-base:1", "repository=dlc-toy-named")
+    named = toy.changed_ref(built, *sets)
     docker("import", str(tar), "dlc-toy-base:1")
     try:
-        done = dlc(built, "build", "toy-*", "--set", "base.image=dlc-toy-base:1", "--set", "repository=dlc-toy-named")
+        done = dlc(built, "build", "toy-*", "--set", sets[0], "--set", sets[1])
         assert done.returncode == 0, done.stderr
-        ran = docker(
-            "run", "--rm", REF.replace("dlc-toy/", "dlc-toy-named/"), "python", "-c", "import six; print('ok')"
-        )
+        ran = docker("run", "--rm", named, "python", "-c", "import six; print('ok')")
         assert ran.stdout == "ok\n"
     finally:
         docker("image", "rm", "--force", "dlc-toy-base:1", named, check=False)

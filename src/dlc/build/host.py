@@ -11,11 +11,11 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from dlc.build import fetch
+from dlc.build import fetch, index_wheels
 from dlc.build.inputs import HostInputs
 from dlc.buildspec.variant import normal_name
 from dlc.core.drafts import draft_folder
-from dlc.core.environment import INDEX_VARIABLES, ca_bundle, local_wheel_folders, proxies, secrets
+from dlc.core.environment import ca_bundle, local_wheel_folders, proxies, secrets
 from dlc.core.errors import LockError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
@@ -96,10 +96,7 @@ def _tools(cache: Path) -> Path:
 
 
 def _wheels(plan: Plan, root: Path, cache: Path) -> Path:
-    """A folder with those wheels of the user's local wheel folders that a lock names, each checked by its hash.
-
-    A lock may pin a local version (torch==2.13.0+cpu) that no public index has: found nowhere, it is an error now.
-    """
+    """A folder with those wheels of the user's folders that a lock names, and of the buildspec's indexes, by hash."""
     folders = [root / t.context.removeprefix("repo:") for t in plan.targets if "wheels" in t.contexts]
     text = "".join(path.read_text() for folder in folders for path in sorted(folder.glob("*.txt")))
     house = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -108,24 +105,18 @@ def _wheels(plan: Plan, root: Path, cache: Path) -> Path:
     have = {_wheel_name(path): path for folder in local_wheel_folders() for path in sorted(folder.glob("*.whl"))}
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE):
         wheel = have.get((normal_name(name), version))
-        if wheel is None:
-            _require_index(name, version)
-        elif not (house / wheel.name).exists():
+        if wheel and not (house / wheel.name).exists():
             if _digest(wheel) not in known:
                 raise LockError(
                     f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
                 )
             _link(wheel, house / wheel.name)
+    for image in plan.targets:
+        if image.indexed:
+            lock = sorted((root / image.context.removeprefix("repo:")).glob("*.txt"))
+            index_wheels.add("".join(path.read_text() for path in lock), image.indexed, house, cache)
+    index_wheels.require_places(text, [index for image in plan.targets for index in image.indexed], house)
     return house
-
-
-def _require_index(name: str, version: str) -> None:
-    """Raise LockError for a local version when the user names no index that could serve it."""
-    if "+" in version and not any(os.environ.get(variable) for names in INDEX_VARIABLES.values() for variable in names):
-        raise LockError(
-            f"{name}=={version}: a local version, found in no folder of UV_FIND_LINKS or PIP_FIND_LINKS",
-            "name a folder that holds its wheel there, or an index that serves it in UV_INDEX",
-        )
 
 
 def _wheel_name(path: Path) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from dlc.buildspec.locked import locked_versions, staleness
 from dlc.buildspec.models import Compat, Conditions
 from dlc.buildspec.problems import Problem
 from dlc.buildspec.variant import Variant, normal_name
-from dlc.buildspec.versions import satisfies
+from dlc.buildspec.versions import debian_satisfies, satisfies
 from dlc.buildspec.yaml_marks import Node
 from dlc.core.checkout import Tree
 from dlc.debian import recorded as debian
@@ -29,7 +29,7 @@ def broken_rules(
         if not _fulfilled(facts, rule.when):
             continue
         for name, condition in _asked(rule.then):
-            if name in facts and not satisfies(facts[name], condition):
+            if name in facts and not _holds(name, facts[name], condition):
                 rule_node = compat_node and compat_node.at(("rules", index))
                 where = f" ({rule_node.mark})" if rule_node else ""
                 place = _place(variant, file_node, name)
@@ -51,7 +51,11 @@ def fulfils(variant: Variant, conditions: Conditions) -> bool:
 
 
 def _fulfilled(facts: Mapping[str, str], conditions: Conditions) -> bool:
-    return all(name in facts and satisfies(facts[name], condition) for name, condition in _asked(conditions))
+    return all(name in facts and _holds(name, facts[name], condition) for name, condition in _asked(conditions))
+
+
+def _holds(name: str, found: str, condition: str) -> bool:
+    return (debian_satisfies if name.startswith("debian.") else satisfies)(found, condition)
 
 
 def _facts(variant: Variant) -> Mapping[str, str]:

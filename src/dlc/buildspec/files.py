@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
 
+from packaging.version import Version
 from pydantic import BaseModel
 
 from dlc.buildspec.models import Compat, Header, Pins, Settings
 from dlc.buildspec.problems import Mark, Problem
 from dlc.buildspec.validate import describe, validate
-from dlc.buildspec.versions import release
+from dlc.buildspec.versions import number
 from dlc.buildspec.yaml_marks import Node, parse
 from dlc.core.checkout import Tree, text
 from dlc.core.errors import SpecError
@@ -49,24 +50,37 @@ class Buildspec:
 def read_buildspec(tree: Tree) -> Buildspec:
     """Read every YAML file of `tree` below buildspec/."""
     problems: list[Problem] = []
-    defaults = _node(tree, DEFAULTS, problems)
-    if defaults:
-        _model(Settings, defaults, problems)
+    defaults = _defaults(tree, problems)
     pins = _model(Pins, _node(tree, PINS, problems), problems)
     compat_node = _node(tree, COMPAT, problems)
     compat = _model(Compat, compat_node, problems)
     paths = sorted((path for path in tree if PurePosixPath(path).match("buildspec/*/*.yml")), key=_by_version)
     nodes = {path: _node(tree, path, problems) for path in paths}
     images = [_image(path, node, tree, problems) for path, node in nodes.items() if node]
+    for path in sorted(path for path in tree if path.startswith("buildspec/") and path.endswith(".yaml")):
+        problems.append(Problem(Mark(path, 1, 1), "", f"the name {PurePosixPath(path).stem}.yml", "another ending"))
     if not paths:
         problems.append(Problem(Mark("buildspec", 1, 1), "", "an image file such as pytorch/2.13-training.yml", "none"))
     return Buildspec(defaults, pins, compat, compat_node, tuple(images), tuple(problems))
 
 
-def _by_version(path: str) -> tuple[str, tuple[int, ...], str]:
+def _defaults(tree: Tree, problems: list[Problem]) -> Node | None:
+    """The lowest layer; None where settings are missing from it, since every image would lack them as well."""
+    node = _node(tree, DEFAULTS, problems)
+    if node is None:
+        return None
+    missing = [name for name, field in Settings.model_fields.items() if field.is_required() and not node.at((name,))]
+    if missing and not node.children():
+        problems.append(Problem(node.mark, "", f"every setting ({', '.join(missing)})", "an empty file"))
+    else:
+        _model(Settings, node, problems)
+    return None if missing else node
+
+
+def _by_version(path: str) -> tuple[str, Version, str]:
     """2.9 before 2.13."""
     folder, _, name = path.rpartition("/")
-    return folder, release(name), name
+    return folder, number(name), name
 
 
 def _node(tree: Tree, path: str, problems: list[Problem]) -> Node | None:

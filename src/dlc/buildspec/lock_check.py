@@ -63,12 +63,14 @@ def chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
 def requirers(annotated: str) -> dict[str, list[str]]:
     """Package -> who asks for it (package names, or BUILDSPEC), from uv's annotated resolution."""
     return {
-        normal_name(name): [
-            BUILDSPEC if asker.startswith("-r") else normal_name(asker) for asker in askers.split(", ")
-            if not asker.startswith("-c")
-        ]
+        normal_name(name): [_asker(asker) for asker in askers.split(", ") if not asker.startswith("-c")]
         for name, askers in REQUIRED_BY.findall(annotated)
-    }  # fmt: skip
+    }
+
+
+def _asker(words: str) -> str:
+    """Of `-r -` and `buildspec (pyproject.toml)`, the buildspec."""
+    return BUILDSPEC if words.startswith("-r") or words.endswith("pyproject.toml)") else normal_name(words)
 
 
 def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:

@@ -1,36 +1,37 @@
-"""What the committed locks of an image say: whether they are fresh, and which version each package has."""
+"""What the locks of an image say: whether they are fresh and as they were written, and which version a package has."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlc.buildspec.variant import Variant, normal_name
+from dlc.buildspec.variant import PLATFORM, Variant, normal_name
 from dlc.core.checkout import Tree, below, text
 from dlc.core.errors import LockError
 
 FILES = ("framework.txt", "training.txt", "source.txt", "compiled.txt")
-# First line of every lock file; the digest is Variant.lock_digest().
-HEADER = "# dlc-lock-input: "
-# Second line: how many bytes the files are that the entries name, as they are downloaded.
-BYTES = "# dlc-lock-bytes: "
-PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+)", re.MULTILINE)
+# The first lines of every lock file: Variant.lock_digest(), the platform, and a digest of what all files pin.
+INPUT, FOR, CONTENT = "# dlc-lock-input: ", "# dlc-lock-platform: ", "# dlc-lock-content: "
+# A requirement line and the indented lines (hashes) that continue it.
+ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+).*(?:\n +.*)*", re.MULTILINE)
 
 
-def header(digest: str, size: int) -> str:
-    """The first two lines of a lock file."""
-    return f"{HEADER}{digest}\n{BYTES}{size}\n"
+def with_headers(digest: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """The lock files whose entries these are, by name. `digest` is of what they were resolved from."""
+    head = f"{INPUT}{digest}\n{FOR}{PLATFORM}\n{CONTENT}{_content(texts)}\n"
+    return {name: head + texts[name] for name in FILES}
 
 
-def download_bytes(tree: Tree, folder: str) -> int:
-    """What all packages of a lock folder are to download, in bytes."""
-    return sum(int(text(tree, f"{folder}/{name}").splitlines()[1].removeprefix(BYTES)) for name in FILES)
+def entries(lock: str) -> dict[tuple[str, str], str]:
+    """(Normal name, version) -> the whole entry with its hashes, from the text of one lock file, in its order."""
+    return {(normal_name(match[1]), match[2]): match[0] for match in ENTRY.finditer(lock)}
 
 
 def versions(lock: str) -> dict[str, str]:
     """Normal package name -> version, from the text of one lock file."""
-    return {normal_name(name): version for name, version in PIN.findall(lock)}
+    return dict(entries(lock).keys())
 
 
 def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
@@ -54,7 +55,7 @@ def framework_version(tree: Tree, variant: Variant) -> str:
 
 
 def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] = (), sets: Sequence[str] = ()) -> None:
-    """Raise one LockError for all variants whose lock is missing or was made from other requirements.
+    """Raise one LockError for all variants whose lock is missing, was made from other requirements, or was changed.
 
     `globs` and `sets` are how the user asked for them: with --set, the identifiers may be in no file.
     """
@@ -67,16 +68,31 @@ def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] 
 
 def staleness(tree: Tree, variant: Variant) -> str:
     """Why the lock may not be used, or an empty text."""
-    present = below(tree, variant.lock_folder)
+    folder = variant.lock_folder
+    present = below(tree, folder)
     if not present:
-        return f"{variant.lock_folder}: no lock"
+        return f"{folder}: no lock"
+    texts: dict[str, str] = {}
+    recorded: dict[str, str] = {}
     for name in FILES:
-        path = f"{variant.lock_folder}/{name}"
         if name not in present:
-            return f"{path}: expected this file, found none"
-        recorded, size = [*text(tree, path).splitlines(), "", ""][:2]
-        if recorded != HEADER + variant.lock_digest():
-            return f"{path}:1: stale: expected {HEADER + variant.lock_digest()!r}, found {recorded[:100]!r}"
-        if not re.fullmatch(BYTES + r"\d+", size):
-            return f"{path}:2: stale: expected {BYTES + 'NUMBER'!r}, found {size[:100]!r}"
+            return f"{folder}/{name}: expected this file, found none"
+        first, platform, recorded[name], texts[name] = [*text(tree, f"{folder}/{name}").split("\n", 3), "", "", ""][:4]
+        for number, expected, found in ((1, INPUT + variant.lock_digest(), first), (2, FOR + PLATFORM, platform)):
+            if found != expected:
+                return f"{folder}/{name}:{number}: stale: expected {expected!r}, found {found[:100]!r}"
+    expected = CONTENT + _content(texts)
+    for name, found in recorded.items():
+        if found != expected:
+            what = f"{folder}/{name}:3: changed by hand, or files of two runs"
+            return f"{what}: expected {expected!r}, found {found[:100]!r}"
     return ""
+
+
+def _content(texts: Mapping[str, str]) -> str:
+    """`sha256:...` of all entries of a lock."""
+    total = hashlib.sha256()
+    for name in FILES:
+        data = texts[name].encode()
+        total.update(f"{name} {len(data)}\n".encode() + data)
+    return f"sha256:{total.hexdigest()}"

@@ -18,14 +18,20 @@ from dlc.buildspec.versions import starts_with
 from dlc.buildspec.yaml_marks import Node
 from dlc.core.checkout import Tree
 
+OWN_LABELS = "org.dlc."
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """The merged settings of one variant before they are checked; `mark` is where the variant is written."""
+    """The merged settings of one variant before they are checked; `mark` is where the variant is written.
+
+    `plain` is the variant without --set, where there is one.
+    """
 
     image: ImageFile
     node: Node
     mark: Mark
+    plain: Variant | None = None
 
 
 def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
@@ -41,10 +47,14 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
     if not sets or buildspec.defaults is None:
         return tuple(variant for _, variant in pairs)
-    overrides = [override(text, buildspec.defaults) for text in sets]
-    layers = [layer for layer, _ in overrides]
-    changed = [Candidate(c.image, merge_all([c.node, *layers]), layers[-1].mark) for c, _ in pairs]
-    return _checked(changed, buildspec, tree, [problem for _, found in overrides for problem in found])
+    problems: list[Problem] = []
+    changed = []
+    for candidate, plain in pairs:
+        overrides = [override(text, candidate.node) for text in sets]
+        problems += [problem for _, found in overrides for problem in found]
+        node = merge_all([candidate.node, *(layer for layer, _ in overrides)])
+        changed.append(Candidate(candidate.image, node, Mark(f"--set {sets[-1]}"), plain))
+    return _checked(changed, buildspec, tree, problems)
 
 
 def _candidates(buildspec: Buildspec) -> list[Candidate]:
@@ -64,7 +74,7 @@ def _checked(
     """One variant per candidate; raises the report of `problems` and of those found here."""
     variants: dict[str, Variant] = {}
     for candidate in candidates:
-        variant, found = resolve(candidate.image, candidate.node, buildspec, tree)
+        variant, found = resolve(candidate, buildspec, tree)
         problems.extend(found)
         if variant and variant.id in variants:
             problems.append(Problem(candidate.mark, "variants", "each image once", f"{variant.id} twice"))
@@ -74,17 +84,21 @@ def _checked(
     return tuple(variants.values())
 
 
-def resolve(image: ImageFile, node: Node, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
+def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
     """The variant of one merged layer, or None and why not."""
+    image, node = candidate.image, candidate.node
     settings, problems = validate(Settings, node)
     if settings is None:
         return None, problems
-    problems = _unknown_suite(settings, node) + _unlike_header(image, settings, node) + efa.missing(settings.efa, node)
+    problems = [
+        *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
+        *efa.missing(settings.efa, node),
+    ]  # fmt: skip
     framework = _pinned(settings.packages.framework, "framework", node, buildspec.pins, problems)
     training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)
     if problems or image.header is None:
         return None, problems
-    variant = Variant(image.header, settings, node, framework, training)
+    variant = Variant(image.header, settings, node, framework, training, candidate.plain)
     if buildspec.compat:
         problems = broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
     return variant, problems
@@ -95,6 +109,15 @@ def _unknown_suite(settings: Settings, node: Node) -> list[Problem]:
         return []
     mark = (node.at(("python",)) or node).mark
     return [Problem(mark, "python", f"one that a suite packages: {', '.join(settings.suites)}", repr(settings.python))]
+
+
+def _own_labels(settings: Settings, node: Node) -> list[Problem]:
+    """Labels by which dlc knows its images may not say something else."""
+    return [
+        Problem((node.at(("labels", name)) or node).mark, f"labels.{name}", f"a label outside {OWN_LABELS}*")
+        for name in settings.labels
+        if name.startswith(OWN_LABELS)
+    ]
 
 
 def _unlike_header(image: ImageFile, settings: Settings, node: Node) -> list[Problem]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Literal
 
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as Parsed
+from packaging.version import InvalidVersion
+from packaging.version import Version as ParsedVersion
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from dlc.buildspec.versions import debian_clauses, is_range
 
 # Pattern -> its words in an error. Package names may not start with a dash: they end up in argument lists.
 MEANINGS = {
@@ -24,27 +30,64 @@ MEANINGS = {
     r"^(none|distro|source|installer)$": "none, distro, source or installer",
     r"^([0-9]+(\.[0-9]+)+)?$": "a version such as 1.17.3, or nothing",
     r"^((https?|file)://[^\s]+)?$": "an address (http, https, file), or nothing",
+    r"^(https?|file)://[^\s@]+$": "an address (http, https, file) without credentials",
+    r"^[a-z0-9]+(-[a-z0-9]+)*$": "a name in lower case, digits and dashes",
     r"^([0-9a-f]{64})?$": "64 hexadecimal digits, or nothing",
+    r"^linux/amd64$": "linux/amd64, the one platform that images are made for",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
-    DATE, EFA_SOURCE, RELEASE, ADDRESS, SHA256,
+    DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
+    PLATFORM_NAME,
 ) = MEANINGS  # fmt: skip
 
 
 def _real_day(text: str) -> str:
     """Raise ValueError for the 30th of February."""
-    if text:
-        date.fromisoformat(text)
+    try:
+        return text and date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise ValueError(f"a value that exists ({error})") from None
+
+
+def _real_requirement(text: str) -> str:
+    """Raise ValueError for what installers would refuse, such as a version `1.0.x`."""
+    try:
+        Parsed(text)
+    except InvalidRequirement:
+        raise ValueError("NAME==VERSION with a version that Python packages may have (PEP 440)") from None
+    return text
+
+
+def _real_version(text: str) -> str:
+    try:
+        ParsedVersion(text)
+    except InvalidVersion:
+        raise ValueError("a version that Python packages may have (PEP 440)") from None
+    return text
+
+
+def _real_condition(text: str) -> str:
+    """Raise ValueError for a range with a mistake: as a glob it would fit nothing, silently."""
+    if text.startswith(("<", ">", "=", "!", "~")) and not is_range(text):
+        raise ValueError("a version range such as >=3.10,<3.14, or a glob")
+    return text
+
+
+def _real_debian_condition(text: str) -> str:
+    debian_clauses(text)
     return text
 
 
 OsPackage = Annotated[str, Field(pattern=DEBIAN_NAME)]
-Requirement = Annotated[str, Field(pattern=REQUIREMENT)]
+Requirement = Annotated[str, Field(pattern=REQUIREMENT), AfterValidator(_real_requirement)]
 PythonVersion = Annotated[str, Field(pattern=PYTHON)]
 Letters = Annotated[str, Field(pattern=LETTERS)]
 Name = Annotated[str, Field(pattern=NO_SPACES)]
-Condition = Annotated[str, Field(min_length=1)]
+Version = Annotated[str, Field(pattern=VERSION), AfterValidator(_real_version)]
+Condition = Annotated[str, Field(min_length=1), AfterValidator(_real_condition)]
+DebianCondition = Annotated[str, AfterValidator(_real_debian_condition)]
+IndexName = Annotated[str, Field(pattern=INDEX)]
 EfaFact = Literal["source", "version"]
 Day = Annotated[str, Field(pattern=DATE), AfterValidator(_real_day)]
 
@@ -77,6 +120,13 @@ class Packages(Model):
     )
 
 
+class Index(Model):
+    """An index of Python packages that is asked for the packages it is named for, and for no other."""
+
+    address: Annotated[str, Field(pattern=ADDRESS)] = Field(description="of its simple pages (PEP 503)")
+    packages: tuple[Requirement, ...] = Field(min_length=1, description="names of the packages that come from it")
+
+
 class Budget(Model):
     """How large an image may become."""
 
@@ -99,7 +149,7 @@ class Efa(Model):
     )
     version: Annotated[str, Field(pattern=RELEASE)] = Field(description="release of the plug-in, or of the installer")
     context: str = Field(description="folder that holds the plug-in's source, from the repository's root")
-    url: Annotated[str, Field(pattern=ADDRESS)] = Field(description="the vendor's installer, a .tar.gz")
+    url: Annotated[str, Field(pattern=OPTIONAL_ADDRESS)] = Field(description="the vendor's installer, a .tar.gz")
     sha256: Annotated[str, Field(pattern=SHA256)] = Field(
         description="hash of the installer, or of the source's folder"
     )
@@ -111,6 +161,9 @@ class Settings(Model):
     """All that defaults.yml sets and a file, a variant or --set may change."""
 
     repository: Annotated[str, Field(pattern=REPOSITORY)] = Field(description="first part of every image reference")
+    platform: Annotated[str, Field(pattern=PLATFORM_NAME)] = Field(
+        default="linux/amd64", description="what images run on, and what locks are resolved for"
+    )
     python: PythonVersion = Field(description="Python of the image, as the suite packages it")
     device: Annotated[str, Field(pattern=DEVICE)] = Field(description="what the framework computes on")
     suites: dict[PythonVersion, Letters] = Field(description="Debian suite that packages each Python")
@@ -118,6 +171,9 @@ class Settings(Model):
     os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of this image, on top of the base's")
     build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling from source needs")
     packages: Packages
+    indexes: dict[IndexName, Index] = Field(
+        default={}, description="name -> address and packages: an index for these packages only, after the user's own"
+    )
     efa: Efa
     budget: Budget
     labels: dict[Name, str] = Field(description="labels of the image besides those that dlc sets")
@@ -138,7 +194,7 @@ class Header(Model):
 class Pins(Model):
     """pins.yml: the versions that images share."""
 
-    packages: dict[Name, Annotated[str, Field(pattern=VERSION)]] = Field(description="exact version of each package")
+    packages: dict[Name, Version] = Field(description="exact version of each package")
 
 
 class ScanException(Model):
@@ -169,7 +225,9 @@ class Conditions(Model):
     efa: dict[EfaFact, Condition] = Field(default={}, description="of the EFA software's source and version")
     packages: dict[Name, Condition] = Field(default={}, description="of the versions required of these packages")
     locked: dict[Name, Condition] = Field(default={}, description="of the versions of these packages in the lock")
-    debian: dict[Name, Condition] = Field(default={}, description="of the recorded versions of these Debian packages")
+    debian: dict[Name, DebianCondition] = Field(
+        default={}, description="of the recorded versions of these Debian packages"
+    )
 
 
 class Rule(Model):

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 from dlc.buildspec.problems import did_you_mean
-from dlc.buildspec.versions import release
+from dlc.buildspec.versions import number
 from dlc.core.errors import SelectorError
 
 
@@ -23,9 +23,16 @@ def select(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs))
 
 
+def beginning(word: str, known: Iterable[str]) -> str:
+    """`did you mean 'pytorch-2.13-*'?` for a word that identifiers begin with, or an empty text."""
+    return f"did you mean '{word}-*'?" if any(name.startswith(f"{word}-") for name in known) else ""
+
+
 def _hint(glob: str, known: Sequence[str]) -> str:
+    if hint := beginning(glob, known):
+        return f"; {hint}"
     framework, _, rest = glob.partition("-")
-    versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework}, key=release)
+    versions = sorted({name.split("-")[1] for name in known if name.split("-")[0] == framework}, key=number)
     version = rest.partition("-")[0]
     if versions and version and not fnmatch.filter(versions, version):
         return f"; known versions of {framework}: {', '.join(versions)}"

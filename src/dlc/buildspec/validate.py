@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -51,7 +51,7 @@ def _expected(details: ErrorDetails) -> str:
     if details["type"] == "string_type":
         return "text"
     if details["type"] == "value_error":
-        return f"a value that exists ({context['error']})"
+        return str(context["error"])
     return details["msg"].replace("Input should be ", "")
 
 
@@ -70,10 +70,11 @@ def _dotted(steps: tuple[str | int, ...]) -> str:
 
 def _model_at(model: type[BaseModel], steps: tuple[str | int, ...]) -> type[BaseModel]:
     """The model that describes the mapping at `steps`, for the names it knows."""
+    kind: Any = model
     for step in steps:
-        if isinstance(step, int):
-            continue
-        annotation = model.model_fields[step].annotation
-        candidates = [annotation, *getattr(annotation, "__args__", ())]
-        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-    return model
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[str(step)].annotation
+        else:  # dict[key, value] or tuple[item, ...]
+            kind = get_args(kind)[0 if isinstance(step, int) else 1]
+    found: type[BaseModel] = kind
+    return found

@@ -5,23 +5,44 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
 
 from dlc.buildspec.models import Header, Settings
 from dlc.buildspec.yaml_marks import Node
+from dlc.debian.suites import suite
 
 PLATFORM = "linux/amd64"
+DIGITS = 8  # of a digest, where it is part of a name
+
+
+@dataclass(frozen=True)
+class IndexedPackages:
+    """Packages (normal names) of one image that come from an index of the buildspec, for this Python and C library."""
+
+    index: str
+    address: str
+    packages: tuple[str, ...]
+    python: str  # as in 3.11
+    glibc: str  # as in 2.36
 
 
 @dataclass(frozen=True)
 class Variant:
-    """An image of the matrix. Requirements are exact (`torch==2.13.0+cpu`), the framework's own first."""
+    """An image of the matrix. Requirements are exact (`torch==2.13.0+cpu`), the framework's own first.
+
+    `plain` is the image of the buildspec's files that --set made this one from; None for those images themselves.
+    """
 
     header: Header
     settings: Settings
     node: Node
     framework_requirements: tuple[str, ...]
     training_requirements: tuple[str, ...]
+    plain: Variant | None = None
 
     @property
     def id(self) -> str:
@@ -30,8 +51,20 @@ class Variant:
 
     @property
     def ref(self) -> str:
-        """`dlc/pytorch:2.13-training-cpu-py311`."""
-        return f"{self.settings.repository}/{self.header.framework}:{self._rest}"
+        """`dlc/pytorch:2.13-training-cpu-py311`; `-set-0123abcd` behind it where --set makes it another image."""
+        return f"{self.settings.repository}/{self.header.framework}:{self._rest}{self.suffix}"
+
+    @cached_property
+    def suffix(self) -> str:
+        """`-set-` and a digest of the settings that --set changed; empty where it changed none.
+
+        The repository is a name, an index's address a place, the budget a promise: none makes another image.
+        """
+        if self.plain is None:
+            return ""
+        before, after = ({path: leaf.plain() for path, leaf in variant.node.leaves()} for variant in (self.plain, self))
+        changed = {path: value for path, value in after.items() if before.get(path) != value and not _outside(path)}
+        return f"-set-{_digest(changed)[:DIGITS]}" if changed else ""
 
     @property
     def _rest(self) -> str:
@@ -46,12 +79,12 @@ class Variant:
     @property
     def source_built(self) -> tuple[str, ...]:
         """Names of the packages that have no wheel."""
-        return tuple(normal_name(requirement) for requirement in self.settings.packages.source)
+        return _names(self.settings.packages.source)
 
     @property
     def compiled(self) -> tuple[str, ...]:
         """Names of the packages that are compiled against the framework."""
-        return tuple(normal_name(requirement) for requirement in self.settings.packages.compiled)
+        return _names(self.settings.packages.compiled)
 
     @property
     def dockerfile(self) -> str:
@@ -60,12 +93,30 @@ class Variant:
 
     @property
     def lock_folder(self) -> str:
-        """Path of the folder with the locks, which is the build's main context."""
-        return f"docker/{self.header.framework}/locks/{self.id}"
+        """Path of the folder with the locks, which is the build's main context.
+
+        Where --set asks for other packages than the files do, it is a folder of its own, which git ignores.
+        """
+        folder = f"docker/{self.header.framework}/locks/{self.id}"
+        if self.plain is None or self.plain.lock_input() == self.lock_input():
+            return folder
+        return f"{folder}-set-{self.lock_digest().removeprefix('sha256:')[:DIGITS]}"
+
+    @property
+    def indexed(self) -> tuple[IndexedPackages, ...]:
+        """What comes from the buildspec's indexes, in their order."""
+        glibc = suite(self.suite).glibc
+        return tuple(
+            IndexedPackages(name, index.address, _names(index.packages), self.settings.python, glibc)
+            for name, index in self.settings.indexes.items()
+        )
 
     def lock_input(self) -> str:
-        """All that a lock is resolved from, as canonical text: equal text, equal lock."""
-        values = {
+        """All that a lock is resolved from, as canonical text: equal text, equal lock.
+
+        Of an index it is part which packages come from it, not its address: that may move, the hashes stay.
+        """
+        values: dict[str, object] = {
             "framework": self.framework_requirements,
             "training": self.training_requirements,
             "source": self.source_built,
@@ -74,6 +125,8 @@ class Variant:
             "suite": self.suite,
             "platform": PLATFORM,
         }
+        if self.settings.indexes:
+            values["indexes"] = {name: _names(index.packages) for name, index in self.settings.indexes.items()}
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     def lock_digest(self) -> str:
@@ -81,7 +134,19 @@ class Variant:
         return f"sha256:{hashlib.sha256(self.lock_input().encode()).hexdigest()}"
 
 
+def _names(requirements: Iterable[str]) -> tuple[str, ...]:
+    return tuple(normal_name(requirement) for requirement in requirements)
+
+
+def _outside(path: str) -> bool:
+    """Whether a setting is of no content of the image."""
+    return path.partition(".")[0] in ("repository", "budget") or re.fullmatch(r"indexes\..*\.address", path) is not None
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def normal_name(requirement: str) -> str:
     """The package's name as indexes compare it: lower case, dashes, no extras and no version."""
-    name = re.split(r"[\[=<>!~; ]", requirement, maxsplit=1)[0]
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return canonicalize_name(re.split(r"[\[=<>!~; ]", requirement, maxsplit=1)[0])

@@ -1,10 +1,13 @@
-"""Versions as tuples of numbers, and conditions such as `>=3.10,<3.14` on them."""
+"""Versions and conditions on them, such as `>=3.10,<3.14`: Python's order (PEP 440) and Debian's, never one of ours."""
 
 from __future__ import annotations
 
 import fnmatch
 import operator
 import re
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 OPERATORS = {
     ">=": operator.ge,
@@ -14,31 +17,62 @@ OPERATORS = {
     ">": operator.gt,
     "<": operator.lt,
 }
-CLAUSE = re.compile(r"^(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)$")
+CLAUSE = re.compile(r"^(>=|<=|==|!=|>|<)\s*([0-9]\S*)$")
+# What Debian allows in a version: epoch, upstream version, revision.
+DEBIAN = re.compile(r"^(?:[0-9]+:)?[0-9][A-Za-z0-9.+~:-]*$")
 
 
-def release(version: str) -> tuple[int, ...]:
-    """The leading numbers without trailing zeros: `2.13.0+cpu` is (2, 13), so that it equals `2.13`."""
-    match = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(part) for part in match.group().split(".")] if match else []
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
+def number(text: str) -> Version:
+    """The version that a text begins with, for sorting: `2.13-training.yml` as 2.13; 0 where it begins with none."""
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return Version(match.group() if match else "0")
+
+
+def newer(one: str, other: str) -> bool:
+    """Whether a Python version is after another; release candidates, post-releases and local versions count."""
+    return Version(one) > Version(other)
 
 
 def is_range(condition: str) -> bool:
-    """Whether `condition` is a comma-separated list of version clauses, rather than a glob."""
-    return all(CLAUSE.match(clause.strip()) for clause in condition.split(","))
+    """Whether a condition is a list of clauses that PEP 440 knows, rather than a glob."""
+    try:
+        return bool(condition) and len(SpecifierSet(condition)) > 0
+    except InvalidSpecifier:
+        return False
 
 
 def satisfies(found: str, condition: str) -> bool:
-    """Whether `found` fulfils every clause of a range, or matches the glob that `condition` is otherwise."""
+    """Whether `found` fulfils every clause of a range, or matches the glob that `condition` is otherwise.
+
+    What is no version fulfils no range.
+    """
     if not is_range(condition):
         return fnmatch.fnmatchcase(found, condition)
-    matches = (CLAUSE.match(clause.strip()) for clause in condition.split(","))
-    return all(OPERATORS[m.group(1)](release(found), release(m.group(2))) for m in matches if m)
+    try:
+        return SpecifierSet(condition).contains(Version(found), prereleases=True)
+    except InvalidVersion:
+        return False
 
 
-def starts_with(version: str, prefix: str) -> bool:
-    """Whether `version` is of the series `prefix`: 2.13.0+cpu is of 2.13, 2.1.3 is not."""
-    return re.match(re.escape(prefix) + r"(?![0-9])", version) is not None
+def debian_clauses(condition: str) -> list[tuple[str, str]]:
+    """(Operator, version) of each clause of a range of Debian versions. Raises ValueError for anything else."""
+    matches = [CLAUSE.match(clause.strip()) for clause in condition.split(",")]
+    clauses = [(match[1], match[2]) for match in matches if match and DEBIAN.match(match[2])]
+    if len(clauses) != len(matches):
+        raise ValueError("Debian's versions, as in >=1:9.2p1-2")
+    return clauses
+
+
+def debian_satisfies(found: str, condition: str) -> bool:
+    """The same for a version of a Debian package, in the order that dpkg has: epochs first, `~` before everything."""
+    # Half the time of a plan's imports, for rules that few images have.
+    from debian.debian_support import NativeVersion
+
+    return all(
+        OPERATORS[sign](NativeVersion(found), NativeVersion(version)) for sign, version in debian_clauses(condition)
+    )
+
+
+def starts_with(version: str, series: str) -> bool:
+    """Whether `version` is of the series: 2.13.0+cpu is of 2.13, 2.1.3 is not."""
+    return satisfies(version, f"=={series}.*")

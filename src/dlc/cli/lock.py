@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from dlc.buildspec.locked import entries
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_set
 from dlc.core.checkout import find_root, read_tree
@@ -20,9 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write four files per image; an image without a solution leaves its old lock as it was."""
+    """Write four files per image; an image without a solution leaves its old lock as it was.
+
+    With --set the lock of an image that asks for other packages then goes to a folder of its own, which git ignores.
+    """
     root = find_root()
     for variant in load_variants(read_tree(root), args.glob, args.sets):
-        names = lock.write(lock.request_of(variant), root / variant.lock_folder)
-        print(f"{variant.lock_folder}: {len(names)} packages")
+        texts = lock.make(lock.request_of(variant))
+        lock.store(texts, root / variant.lock_folder)
+        print(f"{variant.lock_folder}: {sum(len(entries(text)) for text in texts.values())} packages")
     return 0

@@ -16,13 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write and name every derived file that is not fresh; with --check, raise SpecError with their names instead."""
-    from dlc.buildspec import reference
-    from dlc.buildspec.schema import schemas
+    from dlc.buildspec import documents
     from dlc.core.checkout import find_root
     from dlc.core.errors import SpecError
 
     root = find_root()
-    derived = {**schemas(), reference.DOCUMENT: reference.render((root / reference.DOCUMENT).read_text())}
+    derived = {**documents.schemas(), documents.DOCUMENT: documents.render((root / documents.DOCUMENT).read_text())}
     stale = {path: text for path, text in derived.items() if not _is(root / path, text)}
     if args.check and stale:
         raise SpecError("\n".join(f"{path}: not what the models say" for path in stale), "dlc schema")

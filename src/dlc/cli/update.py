@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _packages(root: Path, only: list[str], write: bool) -> int:
-    """Nothing is written unless every image that a change touches has a solution with it."""
+    """Nothing is written unless every image that a change touches has a sound lock with it."""
     tree = read_tree(root)
     found = update.proposals(tree, load_variants(tree), only)
     print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
@@ -44,15 +44,12 @@ def _packages(root: Path, only: list[str], write: bool) -> int:
         return 0
     changed = update.with_texts(tree, texts)
     touched = [variant for variant in load_variants(changed) if staleness(changed, variant)]
-    for variant in touched:
-        request = lock.request_of(variant)
-        lock.resolve(request, [*request.framework, *request.training])
+    locks = {variant.lock_folder: lock.make(lock.request_of(variant)) for variant in touched}
     for path, content in texts.items():
         (root / path).write_text(content)
-    for variant in touched:
-        print(
-            f"{variant.lock_folder}: {len(lock.write(lock.request_of(variant), root / variant.lock_folder))} packages"
-        )
+    for folder, files in locks.items():
+        lock.store(files, root / folder)
+        print(f"{folder}: written")
     return 0
 
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from uv import find_uv_bin
 
 from dlc.buildspec import lock_check
-from dlc.buildspec.locked import header, versions
-from dlc.buildspec.variant import Variant, normal_name
+from dlc.buildspec.locked import entries, versions, with_headers
+from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.environment import local_wheel_folders
-from dlc.core.errors import LockError
+from dlc.core.errors import LockError, PackageIndexError
 from dlc.core.process import Completed, run
-from dlc.locks import wheel_size
+from dlc.debian.suites import suite
+from dlc.locks import indexes
 
-# A requirement line and the indented lines (hashes) that continue it.
-ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==.*(?:\n +.*)*", re.MULTILINE)
-# The newest wheels that each Debian release's C library loads. trixie has 2.41; uv knows platforms up to 2.40.
-SUITE_GLIBC = {"bullseye": "2.31", "bookworm": "2.36", "trixie": "2.40"}
+NO_ANSWER = "error sending request"
 RESOLVE_SECONDS = 900.0
 
 
@@ -36,6 +34,7 @@ class LockRequest:
     python: str  # as in 3.11
     glibc: str  # as in 2.36: the newest wheels that the base's C library can load
     digest: str  # of what the lock is made from, as the first line of each file records it
+    indexed: tuple[IndexedPackages, ...] = ()  # which packages come from an index of the buildspec
 
 
 def request_of(variant: Variant) -> LockRequest:
@@ -46,31 +45,35 @@ def request_of(variant: Variant) -> LockRequest:
         source=variant.source_built,
         compiled=variant.compiled,
         python=variant.settings.python,
-        glibc=SUITE_GLIBC[variant.suite],
+        glibc=suite(variant.suite).glibc,
         digest=variant.lock_digest(),
+        indexed=variant.indexed,
     )
 
 
-def write(request: LockRequest, folder: Path) -> list[str]:
-    """Resolve and write the lock files; return the names of all locked packages.
+def make(request: LockRequest) -> dict[str, str]:
+    """Resolve; return file name -> text of the lock files.
 
     Raises LockError, with the resolver's explanation, when there is no solution, or none that an image may hold.
-    Nothing is written then.
     """
     whole = resolve(request, [*request.framework, *request.training])
     _require_sound(request, whole)
     part = resolve(request, list(request.framework), _pins(whole))
-    texts = split(whole, {"framework": names(part), "source": request.source, "compiled": request.compiled})
-    sizes = measure(request, whole)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (folder / name).write_text(header(request.digest, sum(sizes[package] for package in names(text))) + text)
-    return names(whole)
+    texts = split(whole, {"framework": list(versions(part)), "source": request.source, "compiled": request.compiled})
+    return with_headers(request.digest, texts)
 
 
-def names(lock: str) -> list[str]:
-    """Normalised package names of a lock, in its order."""
-    return [normal_name(match.group(1)) for match in ENTRY.finditer(lock)]
+def store(texts: Mapping[str, str], folder: Path) -> None:
+    """Write the files of a lock: all of them take the place of the old ones, or none does."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft-") as draft:
+        new, old = Path(draft, "new"), Path(draft, "old")
+        new.mkdir()
+        for name, text in texts.items():
+            (new / name).write_text(text)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
 
 
 def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -80,35 +83,28 @@ def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """
     group_of = {normal_name(name): group for group, members in groups.items() for name in members}
     texts: dict[str, list[str]] = {f"{group}.txt": [] for group in (*groups, "training")}
-    for match in ENTRY.finditer(lock):
-        texts[f"{group_of.get(normal_name(match.group(1)), 'training')}.txt"].append(match.group(0))
-    return {name: "\n".join(entries) + "\n" if entries else "" for name, entries in texts.items()}
-
-
-def measure(request: LockRequest, lock: str) -> dict[str, int]:
-    """Normal package name -> bytes of its file, for every package of a lock. Raises LockError."""
-    argv = [*_arguments(request), "--no-deps", "--format", "pylock.toml"]
-    return wheel_size.sizes(_answer(argv, _pins(lock), ()))
+    for (name, _), entry in entries(lock).items():
+        texts[f"{group_of.get(name, 'training')}.txt"].append(entry)
+    return {name: "\n".join(found) + "\n" if found else "" for name, found in texts.items()}
 
 
 def _require_sound(request: LockRequest, lock: str) -> None:
     """Raise LockError, with the chains of who asks, for what no image may hold."""
     if not lock_check.conflicts(versions(lock)):
         return
-    argv = [*_arguments(request), "--annotation-style", "line"]
-    annotated = _answer(argv, [*request.framework, *request.training], _pins(lock))
+    annotated = _answer(request, ["--annotation-style", "line"], [*request.framework, *request.training], _pins(lock))
     if error := lock_check.refusal(versions(lock), lock_check.requirers(annotated)):
         raise error
 
 
 def resolve(request: LockRequest, requirements: Sequence[str], constraints: Sequence[str] = ()) -> str:
     """The text of a lock for these requirements within these constraints, without comments. Raises LockError."""
-    return _answer([*_arguments(request), "--no-annotate", "--generate-hashes"], requirements, constraints)
+    return _answer(request, ["--no-annotate", "--generate-hashes"], requirements, constraints)
 
 
 def _arguments(request: LockRequest) -> list[str]:
     """The command of every resolution for this image."""
-    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
+    argv = [find_uv_bin(), "pip", "compile", "--quiet", "--no-header"]
     argv += ["--python-version", request.python]
     argv += ["--python-platform", f"x86_64-manylinux_{request.glibc.replace('.', '_')}"]
     # A package without a wheel would bring a compiler into the image: it must be named as such.
@@ -120,29 +116,35 @@ def _arguments(request: LockRequest) -> list[str]:
     return argv
 
 
-def _answer(argv: Sequence[str], requirements: Sequence[str], constraints: Sequence[str]) -> str:
-    done = _compile(argv, requirements, constraints)
+def _answer(
+    request: LockRequest, options: Sequence[str], requirements: Sequence[str], constraints: Sequence[str]
+) -> str:
+    argv = _arguments(request)
+    asked = indexes.needed(request.indexed, requirements, argv)
+    done = _compile([*argv, *options], asked, requirements, constraints)
     if done.returncode:
-        raise LockError(
-            f"no lock for {', '.join(requirements)}:\n{done.stderr.strip()}", "change the versions asked for"
-        )
+        message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
+        error = PackageIndexError if NO_ANSWER in done.stderr else LockError
+        if not asked:
+            raise error(message, "change the versions asked for, or see that the package index answers")
+        raise error(f"{message}\n{indexes.places(asked)}", f"change the versions asked for, or {indexes.remedy(asked)}")
     return done.stdout
 
 
 def _pins(lock: str) -> list[str]:
     """`name==version` of every entry."""
-    return re.findall(r"^[A-Za-z0-9][^ \\\n]*==[^ \\\n]+", lock, re.MULTILINE)
+    return [f"{name}=={version}" for name, version in entries(lock)]
 
 
-def _compile(argv: Sequence[str], requirements: Sequence[str], constraints: Sequence[str]) -> Completed:
-    """Constraints travel as requirements would, through a file that lives as long as the call."""
-    environment = {"UV_NO_CONFIG": "1"}
-    text = "\n".join(requirements)
-    if not constraints:
-        return run(argv, stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS)
-    with NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(constraints))
-        file.flush()
+def _compile(
+    argv: Sequence[str], asked: Sequence[IndexedPackages], requirements: Sequence[str], constraints: Sequence[str]
+) -> Completed:
+    """Requirements and constraints travel through files that live as long as the call."""
+    with tempfile.TemporaryDirectory() as folder:
+        project, limits = Path(folder, "pyproject.toml"), Path(folder, "constraints.txt")
+        project.write_text(indexes.project(asked, requirements, os.environ))
+        limits.write_text("\n".join(constraints))
         return run(
-            [*argv, "--constraint", file.name], stdin=text, env=environment, check=False, timeout=RESOLVE_SECONDS
-        )
+            [*argv, str(project), *(["--constraint", str(limits)] if constraints else [])],
+            env=indexes.environment(), check=False, timeout=RESOLVE_SECONDS,
+        )  # fmt: skip

@@ -6,19 +6,21 @@ file writes itself, other than its framework's, was chosen for that image and st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from packaging.version import Version
 
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
 from dlc.buildspec.locked import versions
 from dlc.buildspec.models import Compat
-from dlc.buildspec.problems import Mark
+from dlc.buildspec.problems import Mark, did_you_mean
 from dlc.buildspec.variant import Variant, normal_name
-from dlc.buildspec.versions import is_range, release
+from dlc.buildspec.versions import is_range, newer
 from dlc.buildspec.yaml_marks import parse
 from dlc.core.checkout import SourceFile, Tree, text
-from dlc.core.errors import SpecError
+from dlc.core.errors import SpecError, UsageError
 from dlc.locks import python as lock
 
 ATTEMPTS = 20  # builds of one release that are not the image's own
@@ -45,9 +47,11 @@ def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ())
     """What is newer, in the order of the files; `only` are the packages that may change, all of them without one.
 
     A pin that several images share gets what the most limited of them can have. Raises LockError where an image has
-    no solution.
+    no solution, UsageError for a name in `only` that nothing pins.
     """
     compat = read_buildspec(tree).compat
+    variants = tuple(variants)
+    _require_known(only, {pin.name for variant in variants for pin in pins_of(tree, variant)})
     allowed = {normal_name(name) for name in only}
     found: dict[Pin, list[str]] = {}
     for variant in variants:
@@ -55,9 +59,18 @@ def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ())
         newest = newest_versions(variant, [pin.name for pin in movable], compat) if movable else {}
         for pin in movable:
             found.setdefault(pin, []).append(newest[pin.name])
-    least = [Proposal(pin, min(candidates, key=release)) for pin, candidates in found.items()]
-    newer = [proposal for proposal in least if release(proposal.version) > release(proposal.pin.version)]
-    return sorted(newer, key=lambda proposal: (proposal.pin.mark, proposal.pin.name))
+    least = [Proposal(pin, min(candidates, key=Version)) for pin, candidates in found.items()]
+    later = [proposal for proposal in least if newer(proposal.version, proposal.pin.version)]
+    return sorted(later, key=lambda proposal: (proposal.pin.mark, proposal.pin.name))
+
+
+def _require_known(only: Iterable[str], known: Collection[str]) -> None:
+    lines = [
+        f"{name}: expected a package that may be renewed; {did_you_mean(normal_name(name), known) or 'nothing pins it'}"
+        for name in only if normal_name(name) not in known
+    ]  # fmt: skip
+    if lines:
+        raise UsageError("\n".join(lines), f"one of {', '.join(sorted(known))}")
 
 
 def pins_of(tree: Tree, variant: Variant) -> list[Pin]:

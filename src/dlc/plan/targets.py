@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dlc.buildspec import efa
 from dlc.buildspec.locked import framework_version
-from dlc.buildspec.variant import Variant
+from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core.checkout import Tree, text
 from dlc.debian import mmdebstrap
 from dlc.debian import recorded as debian
@@ -35,6 +35,7 @@ class Target:
     tags: tuple[str, ...] = ()
     parent: str | None = None
     inline: bool = False
+    indexed: tuple[IndexedPackages, ...] = ()  # places: no part of the key
 
 
 def chain(variant: Variant, tree: Tree) -> tuple[Target, ...]:
@@ -94,6 +95,7 @@ def _image(variant: Variant, base: Target, tree: Tree) -> Target:
         labels=_labels(variant, tree),
         tags=(variant.ref,),
         parent=base.id,
+        indexed=variant.indexed,
     )
     return _keyed(target, base, tree)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlc.buildspec.locked import FILES, header
+from dlc.buildspec.locked import FILES, INPUT, with_headers
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import SourceFile, Tree
+from dlc.core.checkout import SourceFile, Tree, text
 
 DEFAULTS = """\
 repository: dlc
@@ -116,13 +116,19 @@ def locked(tree: Tree) -> Tree:
     files = dict(tree)
     for variant in load_variants(tree):
         lists = {"framework.txt": variant.framework_requirements, "training.txt": variant.training_requirements}
-        for name in FILES:
-            lines = [
-                header(variant.lock_digest(), 1000).rstrip(),
-                *(f"{pin} \\\n    --hash=sha256:00" for pin in lists.get(name, ())),
-            ]
-            files[f"{variant.lock_folder}/{name}"] = SourceFile(("\n".join(lines) + "\n").encode())
+        texts = {name: "".join(f"{pin} \\\n    --hash=sha256:00\n" for pin in lists.get(name, ())) for name in FILES}
+        for name, content in with_headers(variant.lock_digest(), texts).items():
+            files[f"{variant.lock_folder}/{name}"] = SourceFile(content.encode())
     return files
+
+
+def pinned(tree: Tree, folder: str, name: str, entries: str) -> Tree:
+    """The tree with these entries in one file of a lock, as if `dlc lock` had written them."""
+    lines = {each: text(tree, f"{folder}/{each}").splitlines(keepends=True) for each in FILES}
+    texts = {each: "".join(line for line in lines[each] if not line.startswith("# dlc-lock-")) for each in FILES}
+    digest = lines[name][0].removeprefix(INPUT).rstrip()
+    written = with_headers(digest, {**texts, name: entries})
+    return {**tree, **{f"{folder}/{each}": SourceFile(content.encode()) for each, content in written.items()}}
 
 
 def specimen() -> Tree:

@@ -27,8 +27,8 @@ def with_pytorch(old: str, new: str) -> Tree:
     ("old", "new", "line"),
     [
         ("os_packages", "os_package", "4:1: os_package: expected one of base, budget, build_packages, device, efa, "
-         "labels, os_packages, packages, python, repository, suites, found unknown key 'os_package'; "
-         "did you mean 'os_packages'?"),
+         "indexes, labels, os_packages, packages, platform, python, repository, suites, found unknown key "
+         "'os_package'; did you mean 'os_packages'?"),
         ("[g++]", "g++", "4:14: os_packages: expected a list, found 'g++'"),
         ("[g++]", "[g++, -y]", "4:20: os_packages[1]: expected a Debian package name, found '-y'"),
         ("[g++]", "", "4:13: os_packages: expected a list, found nothing"),
@@ -47,8 +47,8 @@ def with_pytorch(old: str, new: str) -> Tree:
         ("torch==2.13.0+cpu", "torch>=2", "6:28: packages.framework[0]: expected NAME or NAME==VERSION, "
          "found 'torch>=2'"),
         ("- packages", "- framework: jax\n    packages", "6:5: framework: expected one of base, budget, "
-         "build_packages, device, efa, labels, os_packages, packages, python, repository, suites, found unknown key "
-         "'framework'"),
+         "build_packages, device, efa, indexes, labels, os_packages, packages, platform, python, repository, suites, "
+         "found unknown key 'framework'"),
         ("framework: pytorch", "framework: pytorsh", "1:12: framework: expected 'pytorch', the folder's name, "
          "found 'pytorsh'"),
         ("version: \"2.13\"", "version: two", "2:10: version: expected a version series such as 2.13, found 'two'"),
@@ -130,3 +130,56 @@ def test_a_wrong_set_is_a_usage_error_that_names_the_option(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--set") as caught:
         load_variants(unlocked(), (), [text])
     assert len(caught.value.message.splitlines()) == 1
+
+
+def test_an_empty_defaults_file_is_one_problem_and_not_one_of_every_image() -> None:
+    (line,) = report(changed(unlocked(), "buildspec/defaults.yml", "# nothing\n"))
+    assert line.startswith("buildspec/defaults.yml:1:1: expected every setting (repository, python, ")
+    assert line.endswith("found an empty file")
+
+
+def test_a_setting_that_defaults_lacks_is_said_once() -> None:
+    (line,) = report(changed(unlocked(), "buildspec/defaults.yml", DEFAULTS.replace("build_packages: [gcc]\n", "")))
+    assert line == "buildspec/defaults.yml:1:1: build_packages: expected a value for build_packages, found none"
+
+
+@pytest.mark.parametrize("path", ["buildspec/pytorch/2.14-training.yaml", "buildspec/pins.yaml"])
+def test_a_file_that_would_not_be_read_is_an_error_that_says_its_name(path: str) -> None:
+    (line,) = report(changed(unlocked(), path, PYTORCH))
+    assert line == f"{path}:1:1: expected the name {path.rpartition('/')[2][:-5]}.yml, found another ending"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("buildspec/defaults.yml", "device: cpu", "device: cpu\ndevice: cu128"),
+        ("buildspec/pins.yml", "  numpy: 2.4.6", "  numpy: 2.4.6\n  numpy: 2.4.7"),
+        ("buildspec/compat.yml", "rules:", "rules: []\nrules:"),
+    ],
+)
+def test_a_key_that_stands_twice_is_an_error_with_both_places(path: str, old: str, new: str) -> None:
+    text = unlocked()[path].data.decode()
+    assert old in text
+    (line,) = report(changed(unlocked(), path, text.replace(old, new, 1)))
+    assert "expected each key once, found it also at" in line
+
+
+def test_a_label_of_dlcs_own_cannot_be_set() -> None:
+    with pytest.raises(
+        UsageError, match=r"^--set labels\.org\.dlc\.id=x: labels\.org\.dlc\.id: expected a label outside"
+    ):
+        load_variants(unlocked(), (), ["labels.org.dlc.id=x"])
+
+
+def test_an_unknown_label_setting_names_the_right_one() -> None:
+    with pytest.raises(UsageError, match=r"unknown key 'label\.team'; did you mean 'labels'\?"):
+        load_variants(unlocked(), (), ["label.team=vision"])
+
+
+def test_another_platform_is_refused_by_name() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_variants(unlocked(), (), ["platform=linux/arm64"])
+    assert caught.value.message == (
+        "--set platform=linux/arm64: platform: expected linux/amd64, the one platform that images are made for, "
+        "found 'linux/arm64'"
+    )

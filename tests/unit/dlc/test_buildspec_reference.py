@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dlc.buildspec.reference import BEGIN, DOCUMENT, END, render, table
+from dlc.buildspec.documents import BEGIN, DOCUMENT, END, render, table
 from dlc.buildspec.yaml_marks import parse
 from dlc.core.checkout import find_root
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.locked import FILES, header
+from dlc.buildspec.locked import FILES, with_headers
 from dlc.buildspec.matrix import load_variants
+from dlc.core import process
 from dlc.core.checkout import FOLDERS, find_root, read_tree
 from dlc.core.errors import LockError
 from dlc.plan.plan import make_plan
 
 ROOT = find_root(Path(__file__).parent)
+# Tests that read this repository's own images.
+ABOUT_IMAGES = ("test_bake", "test_cli", "test_plan", "test_readme", "test_repository", "test_docs", "test_schema")
 NEW_VERSION = """\
+# yaml-language-server: $schema=../buildspec.schema.json
 framework: pytorch
-version: "2.14"
+version: "99.1"
 job: training
 os_packages: [g++, python3-dev]
 variants:
   - device: cu130
     python: "3.13"
     packages:
-      framework: [torch==2.14.0]
+      framework: [torch==99.1.0]
 """
 NEW_FRAMEWORK = """\
 framework: jax
@@ -46,25 +51,39 @@ def write_lock(root: Path, identifier: str) -> None:
     (variant,) = load_variants(read_tree(root), [identifier])
     folder = root / variant.lock_folder
     folder.mkdir(parents=True)
-    for name in FILES:
-        pins = variant.framework_requirements if name == "framework.txt" else ()
-        (folder / name).write_text(header(variant.lock_digest(), 0) + "\n".join([*pins, ""]))
+    texts = {**dict.fromkeys(FILES, ""), "framework.txt": "\n".join([*variant.framework_requirements, ""])}
+    for name, text in with_headers(variant.lock_digest(), texts).items():
+        (folder / name).write_text(text)
 
 
 def test_a_new_framework_version_is_one_yaml_and_its_lock(tmp_path: Path) -> None:
     root = copy_of_the_repository(tmp_path)
-    (root / "buildspec/pytorch/2.14-training.yml").write_text(NEW_VERSION)
+    (root / "buildspec/pytorch/99.1-training.yml").write_text(NEW_VERSION)
     with pytest.raises(LockError) as caught:
-        make_plan(read_tree(root), ["pytorch-2.14-*"])
-    assert "dlc lock pytorch-2.14-training-cu130-py313" in caught.value.remedy
-    write_lock(root, "pytorch-2.14-*")
-    plan = make_plan(read_tree(root), ["pytorch-2.14-*"])
+        make_plan(read_tree(root), ["pytorch-99.1-*"])
+    assert "dlc lock pytorch-99.1-training-cu130-py313" in caught.value.remedy
+    write_lock(root, "pytorch-99.1-*")
+    plan = make_plan(read_tree(root), ["pytorch-99.1-*"])
     assert [target.id for target in plan.targets] == [
         "rootfs-trixie",
         "base-trixie-py313",
-        "pytorch-2.14-training-cu130-py313",
+        "pytorch-99.1-training-cu130-py313",
     ]
     assert len(make_plan(read_tree(root)).selected) == len(make_plan(read_tree(ROOT)).selected) + 1
+
+
+def test_a_new_framework_version_changes_no_test(tmp_path: Path) -> None:
+    root = tmp_path / "checkout"
+    for path in process.run(["git", "ls-files", "-z"], cwd=ROOT).stdout.split("\0"):
+        if (ROOT / path).is_file():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, root / path)
+    (root / "buildspec/pytorch/99.1-training.yml").write_text(NEW_VERSION)
+    write_lock(root, "pytorch-99.1-*")
+    tests = [f"tests/unit/dlc/{name}.py" for name in ABOUT_IMAGES]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    done = process.run(command, cwd=root, env={"PYTHONPATH": f"{root}/src:{root}/tests"}, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_new_framework_is_a_recipe_one_yaml_and_its_lock(tmp_path: Path) -> None:

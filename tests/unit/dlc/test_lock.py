@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from specimen import TORCH_ID, specimen
 
+from dlc.buildspec.locked import FILES, versions
+from dlc.buildspec.matrix import load_variants
+from dlc.cli import run
+from dlc.core import process
+from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import local_wheel_folders
-from dlc.locks.python import names, split
+from dlc.core.errors import LockError
+from dlc.locks import python as lock
+from dlc.locks.python import split, store
+from dlc.plan.plan import make_plan
 
 LOCK = """\
 my-pkg==1.0 \\
@@ -35,7 +44,7 @@ def test_file_without_entries_is_empty() -> None:
 
 
 def test_names_are_compared_as_indexes_compare_them() -> None:
-    assert names(LOCK) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
+    assert list(versions(LOCK)) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
 
 
 def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +53,56 @@ def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, mo
     monkeypatch.setenv("UV_FIND_LINKS", f"{tmp_path}/a,https://example.org/links")
     monkeypatch.setenv("PIP_FIND_LINKS", f"file://{tmp_path}/b {tmp_path}/a {tmp_path}/missing")
     assert local_wheel_folders() == [tmp_path / "a", tmp_path / "b"]
+
+
+def texts(word: str) -> dict[str, str]:
+    return {name: f"{word} {name}\n" for name in FILES}
+
+
+def test_the_files_of_a_lock_are_replaced_together_and_nothing_else_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "locks" / "an-image"
+    store(texts("old"), folder)
+    (folder / "left-over.txt").write_text("of an older release of dlc")
+    store(texts("new"), folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == texts("new")
+    assert [path.name for path in folder.parent.iterdir()] == ["an-image"]
+
+
+def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
+    folder = tmp_path / "an-image"
+    store(texts("old"), folder)
+    with pytest.raises(OSError, match="no-such-folder"):
+        store({**texts("new"), "no-such-folder/last.txt": ""}, folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == texts("old")
+    assert [path.name for path in tmp_path.iterdir()] == ["an-image"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The specimen as files; resolving gives what was asked for and nothing more."""
+    for path, file in specimen().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(file.data)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lock, "resolve", lambda _, requirements, *limits: "".join(f"{pin}\n" for pin in requirements))
+    return tmp_path
+
+
+def test_a_lock_with_set_leaves_the_committed_one_and_the_same_set_finds_it(checkout: Path) -> None:
+    committed = read_tree(checkout)
+    sets = ["packages.training=[numpy]"]
+    with pytest.raises(LockError) as caught:
+        make_plan(committed, ["pytorch-*"], sets)
+    assert caught.value.remedy == "dlc lock 'pytorch-*' --set 'packages.training=[numpy]'"
+    assert run(["lock", "pytorch-*", "--set", *sets]) == 0
+    after = read_tree(checkout)
+    assert {path: after[path] for path in committed} == committed
+    assert make_plan(after, ["pytorch-*"], sets).selected == (TORCH_ID,)
+    assert make_plan(after).selected == make_plan(committed).selected
+
+
+def test_git_ignores_the_locks_of_set_builds() -> None:
+    root = find_root(Path(__file__).parent)
+    (variant,) = load_variants(specimen(), [TORCH_ID], ["packages.training=[numpy]"])
+    path = f"{variant.lock_folder}/framework.txt"
+    assert process.run(["git", "check-ignore", path], cwd=root).stdout.strip() == path

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from specimen import TENSORFLOW_ID, TORCH_ID, changed, specimen
+from specimen import TENSORFLOW_ID, TORCH_ID, pinned, specimen
 
 from dlc.buildspec.lock_check import BUILDSPEC, chain, conflicts, cuda_major, refusal, requirers
+from dlc.buildspec.locked import versions
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree
 from dlc.core.errors import LockError
@@ -27,8 +28,9 @@ VERSIONS = {
 
 def with_package(tree: Tree, identifier: str, pin: str) -> Tree:
     (variant,) = load_variants(tree, [identifier])
-    path = f"{variant.lock_folder}/training.txt"
-    return changed(tree, path, tree[path].data.decode() + f"{pin} \\\n    --hash=sha256:00\n")
+    before = versions(tree[f"{variant.lock_folder}/training.txt"].data.decode())
+    pins = [*(f"{name}=={version}" for name, version in before.items()), pin]
+    return pinned(tree, variant.lock_folder, "training.txt", "".join(f"{each}\n" for each in pins))
 
 
 @pytest.mark.parametrize(

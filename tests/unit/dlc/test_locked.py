@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen, unlocked
+from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, pinned, specimen, unlocked
 
-from dlc.buildspec.locked import (
-    BYTES,
-    FILES,
-    HEADER,
-    download_bytes,
-    header,
-    locked_versions,
-    require_fresh,
-    staleness,
-    versions,
-)
+from dlc.buildspec.locked import FILES, INPUT, locked_versions, require_fresh, staleness, versions
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree
 from dlc.core.errors import LockError
@@ -55,7 +45,7 @@ def test_each_lock_file_must_be_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("text", ["", "torch==2.13.0\n", f"{HEADER}sha256:00\n", "\n\n"])
+@pytest.mark.parametrize("text", ["", "torch==2.13.0\n", f"{INPUT}sha256:00\n", "\n\n"])
 def test_a_lock_with_another_first_line_is_stale(name: str, text: str) -> None:
     message = stale(changed(specimen(), f"{FOLDER}/{name}", text))
     assert f"{FOLDER}/{name}:1: stale" in message
@@ -63,17 +53,34 @@ def test_a_lock_with_another_first_line_is_stale(name: str, text: str) -> None:
     assert TENSORFLOW_ID not in message
 
 
-@pytest.mark.parametrize("line", ["", "torch==2.13.0", f"{BYTES}many", f"{BYTES}-1"])
-def test_a_lock_that_does_not_say_how_large_it_is_is_stale(line: str) -> None:
-    tree = specimen()
-    first = tree[f"{FOLDER}/framework.txt"].data.decode().partition("\n")[0]
-    message = stale(changed(tree, f"{FOLDER}/framework.txt", f"{first}\n{line}\n"))
-    assert f"{FOLDER}/framework.txt:2: stale: expected '{BYTES}NUMBER'" in message
+def test_a_lock_for_another_platform_is_stale() -> None:
+    path = f"{FOLDER}/framework.txt"
+    text = specimen()[path].data.decode().replace("linux/amd64", "linux/arm64")
+    assert f"{path}:2: stale: expected '# dlc-lock-platform: linux/amd64', found" in stale(
+        changed(specimen(), path, text)
+    )
 
 
-def test_the_download_is_what_all_files_of_a_lock_say() -> None:
-    tree = changed(specimen(), f"{FOLDER}/source.txt", header("sha256:00", 5_000_000_000))
-    assert download_bytes(tree, FOLDER) == 5_000_003_000
+def test_a_version_that_was_changed_by_hand_is_found() -> None:
+    path = f"{FOLDER}/training.txt"
+    text = specimen()[path].data.decode().replace("numpy==2.4.6", "numpy==2.4.7")
+    message = stale(changed(specimen(), path, text))
+    assert "changed by hand, or files of two runs" in message
+    assert f"remedy: dlc lock {TORCH_ID}" in message
+
+
+def test_files_of_two_runs_are_not_one_lock() -> None:
+    first = specimen()
+    second = pinned(first, FOLDER, "training.txt", "numpy==2.4.6\n")
+    mixed = {**first, f"{FOLDER}/training.txt": second[f"{FOLDER}/training.txt"]}
+    assert "files of two runs" in stale(mixed)
+    require_fresh(second, load_variants(second))
+
+
+def test_a_lock_that_is_written_anew_changes_the_key_of_its_image_and_of_no_other() -> None:
+    before, after = (make_plan(tree) for tree in (specimen(), pinned(specimen(), FOLDER, "training.txt", "six==1\n")))
+    changes = [old.id for old, new in zip(before.targets, after.targets, strict=True) if old.key != new.key]
+    assert changes == [TORCH_ID]
 
 
 def test_a_changed_requirement_makes_its_own_lock_stale_and_no_other() -> None:
@@ -99,6 +106,5 @@ def test_the_versions_of_an_image_are_those_of_all_its_files() -> None:
 
 def test_a_lock_that_lacks_the_framework_itself_is_an_error() -> None:
     tree = specimen()
-    first = "\n".join(tree[f"{FOLDER}/framework.txt"].data.decode().splitlines()[:2])
     with pytest.raises(LockError, match=r"framework.txt: expected torch==2.13.0\+cpu, found no torch"):
-        make_plan(changed(tree, f"{FOLDER}/framework.txt", f"{first}\nnumpy==2.4.6\n"))
+        make_plan(pinned(tree, FOLDER, "framework.txt", "numpy==2.4.6\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -112,3 +113,44 @@ def test_versions_are_listed_in_their_own_order_and_not_in_the_alphabet() -> Non
     text = PYTORCH.replace('"2.13"', '"2.9"').replace("torch==2.13.0+cpu", "torch==2.9.1")
     tree = changed(unlocked(), "buildspec/pytorch/2.9-training.yml", text)
     assert [v.header.version for v in load_variants(tree, ["pytorch-*"])] == ["2.9", "2.13"]
+
+
+def test_another_image_by_set_has_a_reference_of_its_own_and_the_same_one_each_time() -> None:
+    changed_base = torch("base.image=debian:12")
+    assert re.fullmatch(r"dlc/pytorch:2\.13-training-cpu-py311-set-[0-9a-f]{8}", changed_base.ref)
+    assert changed_base.id == TORCH_ID
+    assert torch("base.image=debian:12").ref == changed_base.ref
+    assert torch("base.image=debian:11").ref != changed_base.ref
+    assert (
+        torch("os_packages=[make]", "base.image=debian:12").ref
+        == torch("base.image=debian:12", "os_packages=[make]").ref
+    )
+
+
+@pytest.mark.parametrize("text", ["device=cpu", "os_packages=[g++]", "base.image="])
+def test_a_set_that_changes_nothing_is_the_image_itself(text: str) -> None:
+    assert (torch(text).ref, torch(text).lock_folder) == (torch().ref, torch().lock_folder)
+
+
+def test_another_repository_or_budget_or_place_of_an_index_makes_no_other_image() -> None:
+    assert torch("budget.gigabytes=99").ref == torch().ref
+    assert torch("repository=ghcr.io/me").ref == "ghcr.io/me/pytorch:2.13-training-cpu-py311"
+    index = "indexes: {special: {address: 'https://a.example', packages: [torch]}}\n"
+    tree = changed(unlocked(), PYTORCH_PATH, PYTORCH + index)
+    (moved,) = load_variants(tree, ["pytorch-*"], ["indexes.special.address=https://b.example"])
+    assert moved.indexed[0].address == "https://b.example"
+    assert moved.ref == torch().ref
+
+
+def test_a_set_that_asks_for_the_same_packages_uses_the_committed_lock_and_another_never_does() -> None:
+    assert torch("base.image=debian:12", "os_packages=[make]").lock_folder == torch().lock_folder
+    other = torch("packages.training=[numpy]").lock_folder
+    assert re.fullmatch(rf"docker/pytorch/locks/{TORCH_ID}-set-[0-9a-f]{{8}}", other)
+    assert torch("python=3.13").lock_folder.startswith(f"docker/pytorch/locks/{TORCH_ID.replace('311', '313')}-set-")
+
+
+def test_a_path_below_an_image_s_own_mapping_is_split_there() -> None:
+    index = "indexes: {special: {address: 'https://a.example', packages: [torch]}}\n"
+    tree = changed(unlocked(), PYTORCH_PATH, PYTORCH + index)
+    (variant,) = load_variants(tree, ["pytorch-*"], ["indexes.special.packages=[torch, numpy]"])
+    assert variant.indexed[0].packages == ("torch", "numpy")

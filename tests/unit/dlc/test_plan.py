@@ -85,7 +85,6 @@ def test_a_base_that_the_user_names_replaces_ours_and_has_its_own_name() -> None
         ("docker/pytorch/Dockerfile", {TORCH_ID}),
         ("docker/scripts/install.sh", {BASE_ID, TORCH_ID, TENSORFLOW_ID}),
         ("docker/base/Dockerfile", {BASE_ID, TORCH_ID, TENSORFLOW_ID}),
-        (f"docker/pytorch/locks/{TORCH_ID}/training.txt", {TORCH_ID}),
         (PYTORCH_PATH, set()),
         ("buildspec/compat.yml", set()),
     ],

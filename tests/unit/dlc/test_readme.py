@@ -25,10 +25,10 @@ def test_every_verb_it_names_exists() -> None:
     assert named <= set(VERBS)
 
 
-def test_every_image_is_in_it_and_no_other() -> None:
-    assert set(re.findall(r"^\| `([a-z0-9.-]+-py\d+)` ", README, re.MULTILINE)) == {
-        variant.id for variant in load_variants(read_tree(ROOT))
-    }
+def test_every_image_it_names_exists() -> None:
+    named = set(re.findall(r"^\| `([a-z0-9.-]+-py\d+)` ", README, re.MULTILINE))
+    assert named
+    assert named <= {variant.id for variant in load_variants(read_tree(ROOT))}
 
 
 def test_every_file_it_links_to_exists() -> None:

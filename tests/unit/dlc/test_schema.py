@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from specimen import TEXTS
 
-from dlc.buildspec.schema import schemas
+from dlc.buildspec.documents import schemas
 from dlc.core.checkout import find_root
 
 ROOT = find_root(Path(__file__).parent)

@@ -27,6 +27,8 @@ def test_several_globs_select_the_union_without_repeats() -> None:
     [
         ("pytorch-2.12-training-cpu-py311", "known versions of pytorch: 2.9, 2.13"),
         ("pytorch-2.13-training-cpu-py313", "did you mean 'pytorch-2.13-training-cpu-py311'"),
+        ("pytorch-2.13", "did you mean 'pytorch-2.13-*'?"),
+        ("pytorch", "did you mean 'pytorch-*'?"),
         ("pytroch-*", "did you mean 'pytorch'"),
         ("jax-*", "known frameworks: pytorch, tensorflow"),
     ],

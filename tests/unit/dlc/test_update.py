@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
@@ -10,8 +11,9 @@ from specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_I
 from dlc.buildspec.files import read_buildspec
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.core.checkout import Tree
-from dlc.core.errors import SpecError
+from dlc.cli import run
+from dlc.core.checkout import Tree, read_tree
+from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.locks import python as lock
 from dlc.locks import update
 from dlc.locks.update import Pin, Proposal, applied, constraints, loose, pins_of, proposals
@@ -122,3 +124,29 @@ def test_a_line_that_does_not_hold_the_version_is_left_alone() -> None:
     pin = pins_of(specimen(), variant(specimen(), TORCH_ID))[-1]
     with pytest.raises(SpecError, match=r"pins\.yml:2:10: expected 9\.9 on this line, found '2\.4\.6'"):
         applied(specimen(), [Proposal(Pin(pin.mark, pin.name, "9.9"), "9.10")])
+
+
+def test_a_package_that_nothing_pins_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        proposed(specimen(), ["numpi", "Transformers"])
+    assert caught.value.message == "numpi: expected a package that may be renewed; did you mean 'numpy'?"
+
+
+def test_pins_are_written_only_together_with_sound_locks(
+    index: Callable[[dict[str, str]], list[tuple[list[str], list[str]]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for path, file in specimen().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(file.data)
+    monkeypatch.chdir(tmp_path)
+    two_majors = "nvidia-cublas-cu12==12.8.4.1\nnvidia-nccl-cu13==2.30.7\n"
+    index({
+        "torch": "torch==2.13.0+cpu\nnumpy==2.5.0\ntransformers==5.23.0\n",
+        "tensorflow-cpu": f"tensorflow-cpu==2.21.0\nnumpy==2.5.0\ntransformers==5.23.0\n{two_majors}",
+    })  # fmt: skip
+    monkeypatch.setattr(lock, "_answer", lambda *_: "")
+    with pytest.raises(LockError, match="expected one CUDA major"):
+        run(["update", "packages", "--write"])
+    assert read_tree(tmp_path) == specimen()

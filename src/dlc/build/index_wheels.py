@@ -1,0 +1,160 @@
+"""Fetches the wheels that an image takes from an index of the buildspec, by the lock's hashes, on this host.
+
+The build finds them in its folder of wheels: no other package is asked of that index, its address and credentials stay
+out of the build, and an index on this host's loopback, or a folder, will do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dlc.buildspec.locked import entries
+from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
+from dlc.core.environment import ca_bundle, local_wheel_folders
+from dlc.core.errors import DlcError, LockError, PackageIndexError
+from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, shown, wheel_folder
+from dlc.core.process import run
+
+FETCH_SECONDS = 3600.0
+NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
+MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
+
+
+def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path) -> None:
+    """Put into `folder` each wheel of an image's lock (the text of its files) that an index has and that is not there.
+
+    Raises LockError for one that is found nowhere, PackageIndexError where an index does not answer.
+    """
+    for index in indexed:
+        have = {wheel_name(path) for path in folder.glob("*.whl")}
+        for pin, entry in entries(lock).items():
+            if pin[0] in index.packages and pin not in have:
+                wheel = _kept(pin, entry, index, cache)
+                _link(wheel, folder / wheel.name)
+
+
+def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) -> None:
+    """Raise LockError for a local version that is not in `folder`, where no index is named that may have it."""
+    if own_indexes(os.environ).all:
+        return
+    have = {wheel_name(path) for path in folder.glob("*.whl")}
+    named = {name for index in indexed for name in index.packages}
+    for name, version in entries(lock):
+        if "+" in version and name not in named and (name, version) not in have:
+            raise LockError(
+                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_folders()}",
+                "name its index under `indexes` in the buildspec, or a folder that holds its wheel in UV_FIND_LINKS",
+            )
+
+
+def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
+    """Requirement of a local version (`torch==2.13.0+cpu`) -> where these images take it from. Pure.
+
+    It is the address of the buildspec's index or of the user's mirror of it, without credentials, and empty where the
+    buildspec names none: then the user's own folders and indexes have to have it, which are asked first in any case.
+    """
+    found = {}
+    for variant in variants:
+        places = {name: index for index in variant.indexed for name in index.packages}
+        for requirement in (*variant.framework_requirements, *variant.training_requirements):
+            index = places.get(normal_name(requirement))
+            if "+" in requirement:
+                found[requirement] = shown(mirrored(index.index, index.address, environment)) if index else ""
+    return found
+
+
+def wheel_name(path: Path) -> tuple[str, str]:
+    """Normal name and version of a wheel's file."""
+    name, version = path.name.split("-")[:2]
+    return normal_name(name), version
+
+
+def _kept(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
+    """The wheel of an entry, in the cache; fetched where it is not there."""
+    fits = f"{entry}\n{index.python} {index.glibc}"
+    kept = cache / "index-wheels" / hashlib.sha256(fits.encode()).hexdigest()[:16]
+    if not any(kept.glob("*.whl")):
+        kept.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as draft:
+            wheel = _fetched(pin, entry, index, Path(draft))
+            wheel.replace(kept / wheel.name)
+    return next(iter(sorted(kept.glob("*.whl"))))
+
+
+def _fetched(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:
+    """From the first place that has it: the user's indexes, then the buildspec's or the user's mirror of it."""
+    lock = draft / "lock.txt"
+    lock.write_text(entry + "\n")
+    found = ""
+    own = own_indexes(os.environ).all
+    for address in (*own, mirrored(index.index, index.address, os.environ)):
+        done = run(_command(index, lock, draft), env=_environment(address), check=False, timeout=FETCH_SECONDS)
+        if not done.returncode:
+            return next(draft.glob("*.whl"))
+        found += f"\n  {shown(address)}: {_reason(done.stderr, address)}"
+    raise _refusal(pin, index, found)
+
+
+def _command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
+    minor = int(index.glibc.partition(".")[2])
+    platforms = [f"manylinux_2_{level}" for level in range(minor, 4, -1)]
+    return [
+        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:",
+        "--no-cache-dir", "--retries", "2", "--implementation", "cp", "--python-version", index.python,
+        *(word for name in (*platforms, *MANYLINUX) for word in ("--platform", f"{name}_x86_64")),
+        "--dest", str(draft), "--requirement", str(lock),
+    ]  # fmt: skip
+
+
+def _environment(address: str) -> Mapping[str, str]:
+    """pip asks this one place and no other. Addresses are no arguments: they may hold credentials."""
+    folder = wheel_folder(address)
+    ca = ca_bundle(os.environ)
+    return {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_INDEX_URL": "" if folder else address,
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": str(folder) if folder else "",
+        "PIP_NO_INDEX": "1" if folder else "",
+        # Mirrors inside a company often speak http; the lock's hashes say what is taken from them.
+        "PIP_TRUSTED_HOST": urlsplit(address).hostname or "" if address.startswith("http://") else "",
+        **({"PIP_CERT": str(ca)} if ca else {}),
+    }
+
+
+def _reason(stderr: str, address: str) -> str:
+    """What pip says last, and that it got no answer where it did not."""
+    errors = [line for line in stderr.replace(address, shown(address)).splitlines() if line.startswith("ERROR:")]
+    said = errors[0].removeprefix("ERROR: ") if errors else stderr.strip()[-300:]
+    return f"does not answer ({said})" if NO_ANSWER.search(stderr) else said
+
+
+def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
+    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_folders()}{found}"
+    remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
+    kind = PackageIndexError if "does not answer" in found else LockError
+    return kind(message, f"{remedy} wheel in UV_FIND_LINKS")
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file in another folder: a hard link where the file system allows, else a copy."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".draft-") as folder:
+        draft = Path(folder, target.name)
+        try:
+            os.link(source, draft)
+        except OSError:
+            shutil.copy2(source, draft)
+        draft.replace(target)
+
+
+def _folders() -> str:
+    return ", ".join(str(folder) for folder in local_wheel_folders()) or "none"

@@ -1,0 +1,95 @@
+"""What is written from the models, so that it cannot say anything else: JSON Schemas, and the table of settings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from dlc.buildspec.models import MEANINGS, Compat, Header, Pins, ScanExceptions, Settings
+
+Schema = dict[str, Any]
+DOCUMENT = "docs/buildspec.md"
+BEGIN, END = "<!-- settings: `dlc schema` writes this -->\n", "<!-- end of settings -->\n"
+
+
+def schemas() -> Mapping[str, str]:
+    """Path from the repository's root -> text of the schema file."""
+    values = {
+        "buildspec/buildspec.schema.json": _image_file(),
+        "buildspec/defaults.schema.json": Settings.model_json_schema(),
+        "buildspec/pins.schema.json": Pins.model_json_schema(),
+        "buildspec/compat.schema.json": Compat.model_json_schema(),
+        "buildspec/scan-exceptions.schema.json": ScanExceptions.model_json_schema(),
+    }
+    return {path: _text(schema) for path, schema in values.items()}
+
+
+def _image_file() -> Schema:
+    """An image file is a header and settings in one mapping; its variants are settings; no setting is required."""
+    header, settings = Header.model_json_schema(), _optional(Settings.model_json_schema())
+    definitions = settings.pop("$defs")
+    variants = {**header["properties"]["variants"], "items": {"$ref": "#/$defs/Variant"}}
+    return {
+        "$defs": {**definitions, "Variant": {**settings, "title": "Variant", "description": "Settings of one image."}},
+        "title": "Image file",
+        "description": "What names the images of one file, settings they share, and the list of its variants.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**header["properties"], **settings["properties"], "variants": variants},
+        "required": header["required"],
+    }
+
+
+def _optional(schema: Schema) -> Schema:
+    """The same schema without a required key in any object."""
+    trimmed = {key: value for key, value in schema.items() if key != "required"}
+    if "$defs" in trimmed:
+        trimmed["$defs"] = {name: _optional(definition) for name, definition in trimmed["$defs"].items()}
+    return trimmed
+
+
+def _text(schema: Schema) -> str:
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(whole, indent=2, sort_keys=True) + "\n"
+
+
+def render(document: str) -> str:
+    """The document with its table written anew."""
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + table() + END, document, flags=re.DOTALL)
+
+
+def table() -> str:
+    """One row per key: where it may stand, what it holds, what it means."""
+    rows = ["| key | in | holds | meaning |", "|---|---|---|---|"]
+    rows += [_row(path, "image file", field) for path, field in _fields(Header)]
+    rows += [_row(path, "any layer", field) for path, field in _fields(Settings)]
+    return "\n".join(rows) + "\n"
+
+
+def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+    """Dotted path and JSON schema of each leaf of a model."""
+    properties = model.model_json_schema()["properties"]
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _fields(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name, properties[name]
+
+
+def _row(path: str, place: str, schema: dict[str, object]) -> str:
+    return f"| `{path}` | {place} | {_holds(schema)} | {schema['description']} |"
+
+
+def _holds(schema: dict[str, object]) -> str:
+    """A schema in words: `a list of Debian package names` rather than its pattern."""
+    items, pattern = schema.get("items"), schema.get("pattern")
+    if isinstance(items, dict):
+        return f"list: {_holds(items)}"
+    if isinstance(pattern, str):
+        return MEANINGS[pattern]
+    return "mapping" if schema.get("type") == "object" else "text"

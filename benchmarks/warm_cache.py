@@ -33,6 +33,7 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.locks.python import SUITE_GLIBC
 from dlc.plan.plan import Plan, make_plan
+from dlc.plan.targets import UV, WHEELS
 
 LAYER_STAGES = ("system", "framework", "training", "network", "launcher", "image")
 LOCKS = ("framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image
@@ -68,7 +69,7 @@ def measure(identifier: str) -> WarmBuild:
     tree = read_tree(root)
     [variant] = load_variants(tree, [identifier])
     plan = make_plan(tree, [identifier], [f"repository={REPOSITORY}"])
-    engine, inputs = connect(), host.collect(plan, root, cache_folder())
+    engine, inputs = connect(), host.collect(plan, tree, cache_folder())
     with tempfile.TemporaryDirectory(prefix="bench-", dir=cache_folder()) as name:
         folder = Path(name)
         install, copy, size = floor(variant, inputs, folder)
@@ -96,8 +97,8 @@ def floor(variant: Variant, inputs: HostInputs, folder: Path) -> tuple[float, fl
 
 def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[str]:
     """As docker/scripts/python-packages/install.sh does it, for the image's Python, which this host need not have."""
-    argv = [str(inputs.contexts["tools"] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
-    argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts["wheels"])]
+    argv = [str(inputs.contexts[UV] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
+    argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts[WHEELS])]
     argv += ["--target", str(target), "--python-version", variant.settings.python]
     argv += ["--python-platform", f"x86_64-manylinux_{SUITE_GLIBC[variant.suite].replace('.', '_')}"]
     for name in LOCKS:

@@ -31,7 +31,6 @@ SMALL = int(0.5 * GB)  # of wheels
 SMALL_FACTOR, LARGE_FACTOR = 4.0, 1.7
 WORK = int(1.5 * GB)
 COPIES_CONTAINERD, COPIES_CLASSIC = 3, 2
-LOCKS = "repo:"
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,10 @@ def predict(plan: Plan, tree: Tree, existing: Collection[str], *, containerd_sto
     targets = [plan.target(identifier) for identifier in plan.selected]
     targets = [target for target in map(plan.target, plan.selected) if target.tags[0] not in existing]
     images = {
-        target.id: copies * unpacked(download_bytes(tree, target.context.removeprefix(LOCKS))) for target in targets
+        target.id: copies * unpacked(download_bytes(tree, str(target.context).removeprefix("repo:")))
+        for target in targets
     }
-    return Prediction(images, WORK * len({target.parent for target in targets}))
+    return Prediction(images, WORK * len({target.contexts["rootfs"] for target in targets}))
 
 
 def data_folder(engine: Engine) -> Path | None:

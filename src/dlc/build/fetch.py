@@ -1,63 +1,29 @@
-"""Fetches what a build takes from elsewhere by its hash, a file or a folder of the host, and never another one."""
+"""Fetches a file that a build takes from elsewhere by its hash, and never another one."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 from dlc.core.errors import LockError
-from dlc.plan import contexts as pinned
+from dlc.plan.contexts import Pinned
 
 SECONDS = 60.0  # without a byte
 CHUNK = 1 << 20
 FILE = "file"  # what a downloaded file is called in its folder, wherever it came from
 
 
-def folder(context: str, root: Path, cache: Path, ca: Path | None) -> Path:
-    """The folder for a build: the origin itself, or one in the cache that holds nothing but the file.
+def folder(context: Pinned, cache: Path, ca: Path | None) -> Path:
+    """A folder in the cache that holds nothing but the file, whose name is FILE.
 
-    A folder's path is taken from `root`, the repository. Raises LockError where the hash is another one, or where
-    the file cannot be had; the cache holds no file of another hash afterwards.
+    Raises LockError where the hash is another one, or where the file cannot be had; the cache holds no file of
+    another hash afterwards. A file of the right hash is never fetched again; one that broke off is continued.
     """
-    sha256, origin = pinned.parts(context)
-    if "://" in origin:
-        return _downloaded(sha256, origin, cache, ca)
-    return _local(sha256, root / origin)
-
-
-def digest(folder: Path) -> str:
-    """sha256 in hex over every file below a folder: path, mode, content; what git keeps for itself is left out."""
-    total = hashlib.sha256()
-    for parent, names, files in os.walk(folder):
-        names[:] = sorted(name for name in names if name != ".git")
-        for name in sorted(files + [name for name in names if Path(parent, name).is_symlink()]):
-            path = Path(parent, name)
-            kind = "link" if path.is_symlink() else "executable" if os.access(path, os.X_OK) else "file"
-            content = os.fsencode(path.readlink()) if kind == "link" else path.read_bytes()
-            line = f"{kind} {path.relative_to(folder).as_posix()} {hashlib.sha256(content).hexdigest()}\n"
-            total.update(line.encode("utf-8", "surrogateescape"))
-    return total.hexdigest()
-
-
-def _local(sha256: str, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise LockError(f"{folder}: expected the folder of efa.context, found none", "correct efa.context")
-    found = digest(folder)
-    if found != sha256:
-        expected = f"sha256 {sha256}" if sha256 else "its sha256 in efa.sha256"
-        raise LockError(
-            f"{folder}: expected {expected}, found {found}", f"if this is what you want: efa.sha256={found}"
-        )
-    return folder
-
-
-def _downloaded(sha256: str, url: str, cache: Path, ca: Path | None) -> Path:
-    """A file of the right hash is never fetched again; one that broke off is continued."""
+    sha256, url = context.sha256, context.address
     house = cache / "pinned" / sha256
     if (house / FILE).is_file():
         return house

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.no_disk_check and (folder := disk.data_folder(engine)):
             disk.require_room(disk.predict(remaining, tree, existing, containerd_store=engine.containerd_store), folder)
         revision, epoch = build.revision_and_epoch(root)
-        inputs = host.collect(remaining, root, cache_folder())
+        inputs = host.collect(remaining, tree, cache_folder())
         log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-build.log"
         seconds = build.build(
             remaining, engine, inputs, log, epoch=epoch, revision=revision, on_step=_show

@@ -66,8 +66,9 @@ def _paragraph(target: Target, decision: Decision | None) -> str:
     if decision:
         lines.append(f"  {'build' if decision.build else 'skip'}     {decision.why}")
     lines.append(f"  key       {target.key}")
-    lines.append(f"  parent    {target.parent or '-'}")
-    lines.append(f"  recipe    {'(written by dlc)' if target.inline else target.dockerfile}")
+    recipe = "(written by dlc)" if target.inline else target.dockerfile
+    lines.append(f"  recipe    {recipe}" + (f" (stage {target.stage})" if target.stage else ""))
+    lines.append(f"  platform  {target.platform}")
     lines += [f"  context   {name}={value}" for name, value in {".": target.context, **target.contexts}.items()]
     lines += [f"  arg       {name}={value}" for name, value in target.args.items()]
     lines += [f"  tag       {tag}" for tag in target.tags]

@@ -63,12 +63,6 @@ class BuildError(DlcError):
     exit_code = 70
 
 
-class RecipeError(DlcError):
-    """A Dockerfile and its buildspec do not fit: an ARG nobody sets, or one nobody reads."""
-
-    exit_code = 72
-
-
 class PackageIndexError(DlcError):
     """A package index or a Debian mirror does not answer."""
 

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dlc.core.labels import KEY
 from dlc.core.process import run
 from dlc.engine.connection import Engine
-
-KEY_LABEL = "org.dlc.content-key"
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def find(engine: Engine, refs: Iterable[str]) -> dict[str, Image]:
 def keys(engine: Engine, refs: Iterable[str]) -> dict[str, str]:
     """Content key of each of `refs` that the engine has and dlc built."""
     wanted = sorted(set(refs))
-    form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY_LABEL + '"}}'
+    form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
     done = run(["docker", "image", "inspect", "--format", form, *wanted], env=engine.environment, check=False)
     rows = [line.rpartition("|") for line in done.stdout.splitlines()]
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
@@ -50,11 +49,11 @@ def size(engine: Engine, ref: str) -> int:
 
 def remove_dangling(engine: Engine) -> None:
     """Remove images of ours that a rebuild took the name from; never one of another's."""
-    argv = ["docker", "image", "prune", "--force", "--filter", f"label={KEY_LABEL}"]
+    argv = ["docker", "image", "prune", "--force", "--filter", f"label={KEY}"]
     run(argv, env=engine.environment, check=False)
 
 
 def _image(engine: Engine, ref: str, entry: dict[str, object]) -> Image:
     config = entry.get("Config")
     labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
-    return Image(ref, str(entry["Id"]), labels.get(KEY_LABEL, ""), str(entry["Created"]), size(engine, ref))
+    return Image(ref, str(entry["Id"]), labels.get(KEY, ""), str(entry["Created"]), size(engine, ref))

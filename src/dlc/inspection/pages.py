@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from dlc.core.labels import DEVICE, FRAMEWORK, FRAMEWORK_VERSION, ID, OS, PYTHON
 from dlc.inspection.facts import Facts, Package
 from dlc.inspection.licences import declared
 from dlc.plan.targets import Target
@@ -46,12 +47,12 @@ def row(facts: Facts) -> str:
 
 def _row_without_image(target: Target) -> str:
     says = target.labels
-    return _row(target.id, says, says["org.dlc.python"], says["org.dlc.os"], NOT_BUILT)
+    return _row(target.id, says, says[PYTHON], says[OS], NOT_BUILT)
 
 
 def _row(identifier: str, labels: Mapping[str, str], python: str, system: str, size: str) -> str:
-    framework = f"{labels.get('org.dlc.framework', '')} {labels.get('org.dlc.framework.version', '')}".strip()
-    device = labels.get("org.dlc.device", "").replace("cpu", "CPU")
+    framework = f"{labels.get(FRAMEWORK, '')} {labels.get(FRAMEWORK_VERSION, '')}".strip()
+    device = labels.get(DEVICE, "").replace("cpu", "CPU")
     return f"| {' | '.join((f'`{identifier}`', framework, device, python, system, size))} |"
 
 
@@ -69,7 +70,7 @@ def _sections(document: str) -> dict[str, str]:
 
 def name_of(facts: Facts) -> str:
     """The identifier that the image carries as a label, else its reference."""
-    return facts.labels.get("org.dlc.id", facts.ref)
+    return facts.labels.get(ID, facts.ref)
 
 
 def _section(facts: Facts) -> str:

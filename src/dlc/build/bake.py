@@ -63,5 +63,6 @@ def _context(context: Context, host: HostInputs) -> str:
     if isinstance(context, TargetRef):
         return f"target:{bake_name(context.id)}"
     if isinstance(context, Image):
-        return f"docker-image://{context.reference}" + (f"@{context.digest}" if context.digest else "")
+        pinned = context.digest and not context.local
+        return f"docker-image://{context.reference}" + (f"@{context.digest}" if pinned else "")
     return str(host.contexts[context])

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dlc.build import disk, host
+from dlc.build import base_images, disk, host
 from dlc.build import run as build
 from dlc.build.progress import Step
 from dlc.core.cache import cache_folder
@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     tree = read_tree(root)
     plan = make_plan(tree, args.glob, args.set)
     engine = connect()
+    if images_now := base_images.resolve(plan, engine):
+        plan = make_plan(tree, args.glob, args.set, images_now)
     existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
     decisions = plan.decisions(existing)
     skipped = [d.id for d in decisions if d.id in plan.selected and not d.build]

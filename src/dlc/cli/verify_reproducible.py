@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import asdict
 
+from dlc.build import base_images
 from dlc.build import run as build
 from dlc.build.progress import Step
 from dlc.cli.arguments import add_json, add_set, print_json
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for identifier in make_plan(tree, args.glob, args.sets).selected:
         plan = make_plan(tree, [identifier], args.sets)
+        plan = make_plan(tree, [identifier], args.sets, base_images.resolve(plan, engine))
         archives = [
             _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]

@@ -38,10 +38,14 @@ class TargetRef:
 
 @dataclass(frozen=True)
 class Image:
-    """An image of a registry or of the engine. `digest` (`sha256:...`) is empty until someone asked for it."""
+    """An image that exists already. `digest` (`sha256:...`) is empty until `dlc.build.base_images` asked for it.
+
+    `local`: the engine has it, and finds it by its tag alone.
+    """
 
     reference: str
     digest: str = ""
+    local: bool = False
 
     def __str__(self) -> str:
         return f"image:{self.reference}" + (f"@{self.digest}" if self.digest else "")

@@ -13,6 +13,7 @@ from dlc.core import labels
 from dlc.core.checkout import Tree, text
 from dlc.core.errors import SelectorError
 from dlc.plan.content_key import content_key
+from dlc.plan.contexts import Image
 from dlc.plan.targets import Target, chain
 
 
@@ -80,14 +81,14 @@ def _decision(target: Target, existing: Mapping[str, str]) -> Decision:
 
 
 def make_plan(
-    tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (), digests: Mapping[str, str] | None = None
+    tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (), images: Mapping[str, Image] | None = None
 ) -> Plan:
-    """The plan for the images that `globs` select, with `--set` texts applied; `digests` as `plan_of` takes them.
+    """The plan for the images that `globs` select, with `--set` texts applied; `images` as `plan_of` takes them.
 
     Raises SpecError, SelectorError and UsageError as `load_variants` does, and LockError for missing and stale locks
     and for those that no image may have.
     """
-    return plan_of(load_variants(tree, globs, sets), tree, globs, sets, digests)
+    return plan_of(load_variants(tree, globs, sets), tree, globs, sets, images)
 
 
 def plan_of(
@@ -95,17 +96,18 @@ def plan_of(
     tree: Tree,
     globs: Sequence[str] = (),
     sets: Sequence[str] = (),
-    digests: Mapping[str, str] | None = None,
+    images: Mapping[str, Image] | None = None,
 ) -> Plan:
     """The plan for variants that are loaded already; `globs` and `sets` are how the user asked for them.
 
-    `digests`: reference of a base image -> its digest. Without it, the content key holds the reference alone.
+    `images`: reference of a base image -> what it means now, from `dlc.build.base_images`. Without it, the content
+    key holds the reference alone.
     """
     require_fresh(tree, variants, globs, sets)
     require_sound(tree, variants)
     targets: dict[str, Target] = {}
     for variant in variants:
-        for target in chain(variant, tree, digests or {}):
+        for target in chain(variant, tree, images or {}):
             if target.id not in targets:
                 targets[target.id] = _keyed(target, targets, tree)
     return Plan(tuple(targets.values()), tuple(variant.id for variant in variants))

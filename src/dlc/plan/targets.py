@@ -50,11 +50,11 @@ class Target:
         return tuple(context.id for context in self.contexts.values() if isinstance(context, TargetRef))
 
 
-def chain(variant: Variant, tree: Tree, digests: Mapping[str, str]) -> tuple[Target, ...]:
-    """All targets of one image, parents first. `digests`: reference of a base image -> its digest, where known."""
+def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
+    """All targets of one image, parents first. `images`: reference of a base image -> what it means now."""
     reference = variant.settings.base.image
     rootfs = () if reference else (_rootfs(variant.suite, tree),)
-    below: Context = TargetRef(rootfs[0].id) if rootfs else Image(reference, digests.get(reference, ""))
+    below: Context = TargetRef(rootfs[0].id) if rootfs else images.get(reference, Image(reference))
     offered = [_shared(variant, stage, below) for stage in OFFERED]
     framework = _framework(variant, offered)
     return (*rootfs, *offered, framework, _image(variant, tree, below, framework))

@@ -10,6 +10,7 @@ from image_facts import specimen_facts
 from dlc.core.checkout import find_root
 from dlc.inspection.facts import Facts
 from dlc.inspection.pages import BEGIN, END, NOT_BUILT, README, brief, page, readme, row, table
+from dlc.plan.contexts import Repo
 from dlc.plan.targets import Target
 
 FACTS = specimen_facts()
@@ -17,7 +18,7 @@ TOY = "toy-1.17-training-cpu-py311"
 LABELS = {"org.dlc.framework": "other", "org.dlc.framework.version": "2.0", "org.dlc.device": "cu132",
           "org.dlc.python": "3.13", "org.dlc.os": "debian-trixie"}  # fmt: skip
 TARGETS = [
-    Target(name, "Dockerfile", "repo:nothing", labels=LABELS) for name in (TOY, "other-2.0-training-cu132-py313")
+    Target(name, "Dockerfile", Repo("nothing"), labels=LABELS) for name in (TOY, "other-2.0-training-cu132-py313")
 ]
 UNBUILT = f"| `{TARGETS[1].id}` | other 2.0 | cu132 | 3.13 | debian-trixie | {NOT_BUILT} |"
 

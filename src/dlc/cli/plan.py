@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -65,13 +64,11 @@ def _asked(plan: Plan) -> tuple[dict[str, Image], dict[str, str]]:
 def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
     """One paragraph per target, in the order of the build."""
     by_id = {decision.id: decision for decision in decisions}
-    blocks = [
-        _paragraph(target, by_id.get(target.id), plan.targets[:index]) for index, target in enumerate(plan.targets)
-    ]
+    blocks = [_paragraph(target, by_id.get(target.id)) for target in plan.targets]
     return "\n\n".join([*blocks, f"{len(plan.targets)} targets for {len(plan.selected)} images"])
 
 
-def _paragraph(target: Target, decision: Decision | None, earlier: Sequence[Target]) -> str:
+def _paragraph(target: Target, decision: Decision | None) -> str:
     recipe = "(written by dlc)" if target.inline else target.dockerfile
     lines = [target.id]
     if decision:
@@ -79,19 +76,8 @@ def _paragraph(target: Target, decision: Decision | None, earlier: Sequence[Targ
     lines.append(f"  key       {target.key}")
     lines.append(f"  recipe    {recipe}" + (f", stage {target.stage}" if target.stage else ""))
     lines.append(f"  platform  {target.platform}")
-    lines += _inputs(target, earlier)
+    lines += [f"  context   {name}={value}" for name, value in {".": target.context, **target.contexts}.items()]
+    lines += [f"  arg       {name}={value}" for name, value in target.args.items()]
     lines += [f"  tag       {tag}" for tag in target.tags]
     lines += [f"  label     {name}={value}" for name, value in target.labels.items()]
     return "\n".join(lines)
-
-
-def _inputs(target: Target, earlier: Sequence[Target]) -> list[str]:
-    """Contexts and arguments. Stages of one Dockerfile share them: then only what comes on top of another target's."""
-    for other in earlier:
-        alike = (other.dockerfile, other.context, other.args) == (target.dockerfile, target.context, target.args)
-        if alike and other.contexts.items() <= target.contexts.items():
-            more = {name: value for name, value in target.contexts.items() if name not in other.contexts}
-            return [f"  inputs    those of {other.id}", *(f"  context   {name}={more[name]}" for name in more)]
-    contexts = {".": target.context, **target.contexts}
-    lines = [f"  context   {name}={value}" for name, value in contexts.items()]
-    return lines + [f"  arg       {name}={value}" for name, value in target.args.items()]

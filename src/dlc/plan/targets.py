@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from dlc.buildspec import efa
@@ -20,8 +20,15 @@ SCRIPTS = Repo("docker/scripts")
 ENTRYPOINT = Repo("src/entrypoint")
 UV = Host("uv", version("uv"))
 WHEELS = Host("wheels")
-# Stages of SHARED that a framework's own Dockerfile may take from, each under its name.
-OFFERED = ("system", "tools", "compiled")
+# Stage of SHARED -> the named contexts and the arguments that it and the stages below it take. BuildKit asks this host
+# about every context that it is given, needed or not.
+BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
+OFFERED = {
+    "system": (*BASE, "OS_PACKAGES"),
+    "tools": (*BASE, "uv"),
+    "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
+}
+IMAGE = (*BASE, "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
     reference = variant.settings.base.image
     rootfs = () if reference else (_rootfs(variant.suite, tree),)
     below: Context = TargetRef(rootfs[0].id) if rootfs else images.get(reference, Image(reference))
-    offered = [_shared(variant, stage, below) for stage in OFFERED]
+    offered = [_shared(variant, below, stage, takes) for stage, takes in OFFERED.items()]
     framework = _framework(variant, offered)
     return (*rootfs, *offered, framework, _image(variant, tree, below, framework))
 
@@ -66,15 +73,15 @@ def _rootfs(suite: str, tree: Tree) -> Target:
     return Target(f"rootfs-{suite}", recipe, Host(f"rootfs-{suite}"), inline=True)
 
 
-def _shared(variant: Variant, stage: str, rootfs: Context) -> Target:
+def _shared(variant: Variant, rootfs: Context, stage: str, takes: Collection[str]) -> Target:
     """A stage of the Dockerfile that all images share."""
     return Target(
         id=f"{variant.id}/{stage}",
         dockerfile=SHARED,
         context=Repo(variant.lock_folder),
         stage=stage,
-        contexts=_contexts(variant, rootfs),
-        args=_arguments(variant),
+        contexts={name: context for name, context in _contexts(variant, rootfs).items() if name in takes},
+        args={name: value for name, value in _arguments(variant).items() if name in takes},
     )
 
 
@@ -90,16 +97,9 @@ def _framework(variant: Variant, offered: list[Target]) -> Target:
 
 
 def _image(variant: Variant, tree: Tree, rootfs: Context, framework: Target) -> Target:
-    return Target(
-        id=variant.id,
-        dockerfile=SHARED,
-        context=Repo(variant.lock_folder),
-        stage="image",
-        contexts={**_contexts(variant, rootfs), "training": TargetRef(framework.id)},
-        args=_arguments(variant),
-        labels=_labels(variant, tree),
-        tags=(variant.ref,),
-    )
+    stage = _shared(variant, rootfs, "image", IMAGE)
+    contexts = {**stage.contexts, "training": TargetRef(framework.id)}
+    return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,))
 
 
 def _contexts(variant: Variant, rootfs: Context) -> dict[str, Context]:

@@ -60,19 +60,10 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
         "debian": Repo("docker/debian/bookworm"),
         "ca": Host("ca"),
         "entrypoint": ENTRYPOINT,
-        "uv": UV,
-        "wheels": WHEELS,
         "efa-software": Host("nothing"),
     }
-    assert target.args == {
-        "FRAMEWORK": "pytorch",
-        "PYTHON_VERSION": "3.11",
-        "BASE_PACKAGES": "ca-certificates tini",
-        "OS_PACKAGES": "g++",
-        "BUILD_PACKAGES": "gcc",
-        "EFA_VERSION": "",
-        "EFA_PACKAGES": "",
-    }
+    base = {"PYTHON_VERSION": "3.11", "BASE_PACKAGES": "ca-certificates tini"}
+    assert target.args == {**base, "EFA_VERSION": "", "EFA_PACKAGES": ""}
     assert target.tags == ("dlc/pytorch:2.13-training-cpu-py311",)
     assert target.platform == target.labels[labels.PLATFORM] == "linux/amd64"
     assert target.labels[labels.FRAMEWORK_VERSION] == "2.13.0+cpu"
@@ -88,6 +79,10 @@ def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one()
     assert own.contexts["system"] == TargetRef(f"{TORCH_ID}/system")
     assert {plan.target(name).dockerfile for name in own.parents} == {"docker/base/Dockerfile"}
     assert plan.ancestry(TORCH_ID) == {target.id for target in plan.targets}
+    assert plan.target(f"{TORCH_ID}/system").args["OS_PACKAGES"] == "g++"
+    compiled = plan.target(f"{TORCH_ID}/compiled")
+    assert (compiled.args["FRAMEWORK"], compiled.args["BUILD_PACKAGES"]) == ("pytorch", "gcc")
+    assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (UV, WHEELS)
 
 
 def test_a_base_that_the_user_names_replaces_ours() -> None:

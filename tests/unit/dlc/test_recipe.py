@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from dlc.core.checkout import find_root, read_tree, text
 from dlc.plan.plan import make_plan
-from dlc.plan.targets import OFFERED, SHARED, Target
+from dlc.plan.targets import SCRIPTS, SHARED, Target
 
 TREE = read_tree(find_root(Path(__file__).parent))
 # BuildKit hands it over without being asked; the bake file has it, because it is no part of what it names.
@@ -54,28 +54,32 @@ def stages(dockerfile: str) -> list[Stage]:
     return [Stage(match[2], match[1], part[match.end() :]) for match, part in named if match]
 
 
+def reached(found: list[Stage], last: str) -> list[Stage]:
+    """The stages that BuildKit runs for the one that is wanted (empty: the last), as its own stages name them."""
+    wanted = {last or found[-1].name}
+    for stage in reversed(found):
+        if stage.name in wanted:
+            wanted |= stage.sources
+    return [stage for stage in found if stage.name in wanted]
+
+
 def misfits(dockerfile: str, target: Target) -> Iterator[str]:
     """Whatever does not fit, in words."""
-    found = stages(dockerfile)
-    wanted = [stage for stage in found if stage.name == target.stage] if target.stage else found[-1:]
-    if not wanted:
-        yield f"{target.stage}: no such stage"
-    declared = set().union(*(stage.declared for stage in found)) - OF_THE_BUILD
+    used = reached(stages(dockerfile), target.stage)
+    declared = set().union(*(stage.declared for stage in used)) - OF_THE_BUILD
     yield from (f"{name}: nobody sets this ARG" for name in declared - set(target.args))
     yield from (f"{name}: no ARG takes this argument" for name in set(target.args) - declared)
-    for stage in found:
+    for stage in used:
         yield from (f"{stage.name}: ARG {name} is not read" for name in stage.declared - stage.read)
         yield from (f"{stage.name}: {name} is read without its ARG" for name in stage.read - stage.declared)
-    earlier = {stage.name for stage in found} | set(target.contexts)
-    # Above the framework only the image itself takes from it.
-    optional = {"training"} if target.stage in OFFERED else set()
-    sources = set().union(*(stage.sources for stage in found))
-    yield from (f"{name}: neither a stage nor a named context" for name in sources - earlier - optional)
-    if target.dockerfile == SHARED:
-        yield from (f"{name}: nobody takes from this context" for name in set(target.contexts) - sources)
+    outside = set().union(*(stage.sources for stage in used)) - {stage.name for stage in used}
+    yield from (f"{name}: neither a stage nor a named context" for name in outside - set(target.contexts))
+    if target.dockerfile == SHARED:  # a framework takes what it needs of what it is offered
+        yield from (f"{name}: nobody takes from this context" for name in set(target.contexts) - outside)
 
 
 TARGETS = [target for target in make_plan(TREE).targets if not target.inline]
+[IMAGE] = [target for target in TARGETS if target.id == "pytorch-2.13-training-cpu-py311"]
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.id)
@@ -86,6 +90,12 @@ def test_each_dockerfile_and_what_the_plan_hands_to_it_fit(target: Target) -> No
 def test_every_dockerfile_of_the_repository_is_built_by_some_image() -> None:
     recipes = {path for path in TREE if path.endswith("/Dockerfile")}
     assert recipes == {target.dockerfile for target in TARGETS}
+
+
+def test_every_stage_is_part_of_some_image() -> None:
+    wanted = [target.stage for target in TARGETS if target.dockerfile == SHARED]
+    found = stages(text(TREE, SHARED))
+    assert {stage.name for name in wanted for stage in reached(found, name)} == {stage.name for stage in found}
 
 
 @pytest.mark.parametrize(
@@ -99,5 +109,17 @@ def test_every_dockerfile_of_the_repository_is_built_by_some_image() -> None:
     ],
 )
 def test_a_line_that_fits_nothing_is_found(line: str, found: str) -> None:
-    [image] = [target for target in TARGETS if target.id == "pytorch-2.13-training-cpu-py311"]
-    assert found in list(misfits(text(TREE, SHARED) + line, image))
+    assert found in list(misfits(text(TREE, SHARED) + line, IMAGE))
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        (replace(IMAGE, args={**IMAGE.args, "EXTRA": ""}), "EXTRA: no ARG takes this argument"),
+        (replace(IMAGE, contexts={**IMAGE.contexts, "extra": SCRIPTS}), "extra: nobody takes from this context"),
+        (replace(IMAGE, contexts={}), "entrypoint: neither a stage nor a named context"),
+        (replace(IMAGE, args={}), "EFA_VERSION: nobody sets this ARG"),
+    ],
+)
+def test_what_a_plan_hands_over_too_much_or_not_at_all_is_found(target: Target, found: str) -> None:
+    assert found in list(misfits(text(TREE, SHARED), target))

@@ -32,6 +32,7 @@ from dlc.core.process import run
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.locks.python import SUITE_GLIBC
+from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import UV, WHEELS
 
@@ -102,7 +103,7 @@ def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[
     argv += ["--target", str(target), "--python-version", variant.settings.python]
     argv += ["--python-platform", f"x86_64-manylinux_{SUITE_GLIBC[variant.suite].replace('.', '_')}"]
     for name in LOCKS:
-        argv += ["-r", str(inputs.root / variant.lock_folder / name)]
+        argv += ["-r", str(inputs.contexts[Repo(variant.lock_folder)] / name)]
     return argv
 
 
@@ -120,7 +121,7 @@ def rebuild(
     plan: Plan, engine: Engine, inputs: HostInputs, folder: Path
 ) -> tuple[float, tuple[tuple[float, str], ...]]:
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
-    revision, epoch = build.revision_and_epoch(inputs.root)
+    revision, epoch = build.revision_and_epoch(find_root())
     store = build.CONTAINERD_OUTPUT if engine.containerd_store else build.CLASSIC_OUTPUT
     file: dict[str, Any] = bake.render(plan, inputs, output=store, epoch=epoch, revision=revision)
     [identifier] = plan.selected
@@ -128,10 +129,11 @@ def rebuild(
     output = image.pop("output")
     build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
     image["output"] = output
-    packages = image["args"]["OS_PACKAGES"]
+    system = file["target"][bake.bake_name(f"{identifier}/system")]["args"]
+    packages = system["OS_PACKAGES"]
     try:
         for attempt in range(2):
-            image["args"]["OS_PACKAGES"] = packages + blanks(time.time_ns())
+            system["OS_PACKAGES"] = packages + blanks(time.time_ns())
             steps: list[Step] = []
             log = folder / f"build-{attempt}.log"
             empty_page_cache()

@@ -13,7 +13,7 @@ from dlc.core.errors import SpecError, UsageError
 FOLDERS = ("buildspec", "docker", "src/entrypoint")
 SIGN = Path("buildspec/defaults.yml")
 # What programs leave beside sources: part of no tree, and so of no content key and no build.
-LEFTOVERS = ("__pycache__", ".DS_Store", ".*.sw?", "*~", ".#*", "#*#", "*.pyc")
+LEFTOVERS = ("__pycache__", ".DS_Store", "*.sw[op]", "*~", ".#*", "#*#", "*.pyc")
 
 
 @dataclass(frozen=True)

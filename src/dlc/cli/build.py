@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     tree = read_tree(root)
     plan = make_plan(tree, args.glob, args.set)
     engine = connect()
-    if images_now := base_images.resolve(plan, engine):
-        plan = make_plan(tree, args.glob, args.set, images_now)
+    if bases := base_images.resolve(plan, engine):
+        plan = make_plan(tree, args.glob, args.set, bases)
     existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
     decisions = plan.decisions(existing)
     skipped = [d.id for d in decisions if d.id in plan.selected and not d.build]

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from dlc.build import host
+from dlc.build import base_images, host
 from dlc.cli.arguments import add_json, add_set, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
@@ -39,8 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """One image after the other; the first error ends it, and what was pushed before stays."""
-    plan = make_plan(read_tree(find_root()), args.glob, args.sets)
+    tree = read_tree(find_root())
+    plan = make_plan(tree, args.glob, args.sets)
     engine = connect()
+    if bases := base_images.resolve(plan, engine):
+        plan = make_plan(tree, args.glob, args.sets, bases)
     engine.require_containerd_store()
     refs = pushing.refs_of(plan)
     keys = images.keys(engine, refs)

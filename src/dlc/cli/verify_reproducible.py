@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for identifier in make_plan(tree, args.glob, args.sets).selected:
         plan = make_plan(tree, [identifier], args.sets)
-        plan = make_plan(tree, [identifier], args.sets, base_images.resolve(plan, engine))
+        if bases := base_images.resolve(plan, engine):
+            plan = make_plan(tree, [identifier], args.sets, bases)
         archives = [
             _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]

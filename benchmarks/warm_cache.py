@@ -32,7 +32,9 @@ from dlc.core.process import run
 from dlc.debian.suites import suite
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
+from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan, make_plan
+from dlc.plan.targets import UV, WHEELS
 
 LAYER_STAGES = ("system", "framework", "training", "network", "launcher", "image")
 LOCKS = ("framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image
@@ -68,7 +70,7 @@ def measure(identifier: str) -> WarmBuild:
     tree = read_tree(root)
     [variant] = load_variants(tree, [identifier])
     plan = make_plan(tree, [identifier], [f"repository={REPOSITORY}"])
-    engine, inputs = connect(), host.collect(plan, root, cache_folder())
+    engine, inputs = connect(), host.collect(plan, tree, cache_folder())
     with tempfile.TemporaryDirectory(prefix="bench-", dir=cache_folder()) as name:
         folder = Path(name)
         install, copy, size = floor(variant, inputs, folder)
@@ -96,12 +98,12 @@ def floor(variant: Variant, inputs: HostInputs, folder: Path) -> tuple[float, fl
 
 def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[str]:
     """As docker/scripts/python-packages/install.sh does it, for the image's Python, which this host need not have."""
-    argv = [str(inputs.contexts["tools"] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
-    argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts["wheels"])]
+    argv = [str(inputs.contexts[UV] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
+    argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts[WHEELS])]
     argv += ["--target", str(target), "--python-version", variant.settings.python]
     argv += ["--python-platform", f"x86_64-manylinux_{suite(variant.suite).glibc.replace('.', '_')}"]
     for name in LOCKS:
-        argv += ["-r", str(inputs.root / variant.lock_folder / name)]
+        argv += ["-r", str(inputs.contexts[Repo(variant.lock_folder)] / name)]
     return argv
 
 
@@ -119,7 +121,7 @@ def rebuild(
     plan: Plan, engine: Engine, inputs: HostInputs, folder: Path
 ) -> tuple[float, tuple[tuple[float, str], ...]]:
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
-    revision, epoch = build.revision_and_epoch(inputs.root)
+    revision, epoch = build.revision_and_epoch(find_root())
     store = build.CONTAINERD_OUTPUT if engine.containerd_store else build.CLASSIC_OUTPUT
     file: dict[str, Any] = bake.render(plan, inputs, output=store, epoch=epoch, revision=revision)
     [identifier] = plan.selected
@@ -127,11 +129,12 @@ def rebuild(
     output = image.pop("output")
     build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
     image["output"] = output
-    packages = image["args"]["OS_PACKAGES"]
     refs = plan.target(identifier).tags
+    system = file["target"][bake.bake_name(f"{identifier}/system")]["args"]
+    packages = system["OS_PACKAGES"]
     try:
         for attempt in range(2):
-            image["args"]["OS_PACKAGES"] = packages + blanks(time.time_ns())
+            system["OS_PACKAGES"] = packages + blanks(time.time_ns())
             steps: list[Step] = []
             log = folder / f"build-{attempt}.log"
             empty_page_cache()

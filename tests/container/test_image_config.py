@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from dlc.core.labels import CREATED, KEY, LICENSES, REVISION, VERSION
 from harness.engine import docker
-from harness.images import CONTENT_KEY, Image
+from harness.images import Image
 
 pytestmark = pytest.mark.container
 
@@ -27,15 +28,15 @@ def test_the_entrypoint_is_the_launcher_below_tini(image: Image) -> None:
 def test_labels_are_those_of_the_plan(image: Image) -> None:
     labels = image.inspected["Config"]["Labels"]
     assert dict(image.target.labels).items() <= labels.items()
-    assert labels[CONTENT_KEY] == image.target.key
+    assert labels[KEY] == image.target.key
 
 
 def test_labels_say_version_revision_time_and_licence(image: Image) -> None:
     labels = image.inspected["Config"]["Labels"]
-    assert labels["org.opencontainers.image.version"]
-    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
-    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["org.opencontainers.image.revision"])
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", labels["org.opencontainers.image.created"])
+    assert labels[VERSION]
+    assert labels[LICENSES] == "Apache-2.0"
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels[REVISION])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", labels[CREATED])
 
 
 def test_the_image_is_for_the_planned_platform(image: Image) -> None:

@@ -15,12 +15,11 @@ from dlc.buildspec.locked import locked_versions
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Conditions
 from dlc.buildspec.variant import Variant
+from dlc.core import labels
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import Target
 from harness.engine import docker
-
-CONTENT_KEY = "org.dlc.content-key"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def built_image(identifier: str) -> Image:
     if found.returncode:
         pytest.fail(f"{variant.ref} is not built: dlc build {identifier}", pytrace=False)
     [inspected] = json.loads(found.stdout)
-    key = (inspected["Config"]["Labels"] or {}).get(CONTENT_KEY)
+    key = (inspected["Config"]["Labels"] or {}).get(labels.KEY)
     if key != target.key:
-        pytest.fail(f"{variant.ref} is older than its sources ({CONTENT_KEY}): dlc build {identifier}", pytrace=False)
+        pytest.fail(f"{variant.ref} is older than its sources ({labels.KEY}): dlc build {identifier}", pytrace=False)
     return Image(variant, target, inspected)

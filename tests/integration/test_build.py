@@ -179,6 +179,10 @@ def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
         assert done.returncode == 0, done.stderr
         ran = docker("run", "--rm", named, "python", "-c", "import six; print('ok')")
         assert ran.stdout == "ok\n"
+        sets = ("--set", "base.image=dlc-toy-base:1", "--set", "repository=dlc-toy-named")
+        assert "up to date" in dlc(built, "plan", "toy-*", "--engine", *sets).stdout
+        docker("import", "--change", "ENV MOVED=1", str(tar), "dlc-toy-base:1")
+        assert "was built from" in dlc(built, "plan", "toy-*", "--engine", *sets).stdout
     finally:
         docker("image", "rm", "--force", "dlc-toy-base:1", named, check=False)
 

@@ -1,7 +1,6 @@
-"""An image takes its EFA software from the vendor's installer, or the plug-in's source, by its hash alone.
+"""An image takes its EFA software from the vendor's installer, by its hash alone.
 
-The vendor's own installer (600 MB) is not fetched: a tarball with its folders and small packages stands for it. So does
-a library of one line for the plug-in's source, which docs/efa.md says what came of.
+The vendor's own installer (600 MB) is not fetched: a tarball with its folders and small packages stands for it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import fetch
 from dlc.core.errors import BuildError, LockError
 from harness import efa_installer, toy
 from harness.engine import docker
@@ -31,36 +29,6 @@ import ctypes
 with open("/proc/self/maps") as maps:
     ctypes.CDLL("libnccl-net.so")
     print(any("libz.so" in line for line in maps))
-"""
-
-
-PLUGIN_SOURCE = {
-    "LICENSE": "Apache License\n",
-    "configure.ac": "",
-    "autogen.sh": "#!/bin/sh\n",
-    "configure": """#!/bin/sh
-for word in "$@"; do
-    case $word in
-        --libdir=*) libdir=${word#*=} ;;
-        --with-cuda=*) cuda=${word#*=} ;;
-        LDFLAGS=*) flags=${word#*=} ;;
-    esac
-done
-cat >Makefile <<MAKEFILE
-all: ; gcc -shared -fPIC -I$cuda/include $flags plugin.c -L$cuda/lib64 -lcudart -o libnccl-net.so
-install: ; mkdir -p \\$(DESTDIR)$libdir && cp libnccl-net.so \\$(DESTDIR)$libdir
-MAKEFILE
-""",
-    "plugin.c": "#include <cuda_runtime_api.h>\nint ncclNetPlugin_v6 = CUDART_VERSION;\n"
-    "int version(int *found) { return cudaRuntimeGetVersion(found); }\n",
-}
-CUDA = "six==1.17.0, nvidia-cuda-runtime==13.2.86, nvidia-cuda-crt==13.2.86"
-COMPILED = """
-import ctypes
-plugin = ctypes.CDLL("libnccl-net-ofi.so")
-found = ctypes.c_int()
-assert plugin.version(ctypes.byref(found)) == 0
-print(ctypes.c_int.in_dll(plugin, "ncclNetPlugin_v6").value == found.value == 13020)
 """
 
 
@@ -142,25 +110,3 @@ def test_an_installer_without_packages_for_the_images_debian_is_refused_with_wha
     refused = build(checkout, tmp_path / "cache", vendor, sha256)
     assert refused.returncode == BuildError.exit_code
     assert "expected packages in DEBS/DEBIAN12/x86_64, found only: DEBS/UBUNTU2204/x86_64" in refused.stderr
-
-
-def test_the_plug_in_is_compiled_with_the_locks_cuda_and_found_by_its_name(engine: None, tmp_path: Path) -> None:
-    root, source = tmp_path / "checkout", tmp_path / "plugin"
-    source.mkdir()
-    for name, text in PLUGIN_SOURCE.items():
-        (source / name).write_text(text)
-        (source / name).chmod(0o755)
-    toy.make_checkout(root, REPOSITORY, CUDA)
-    wanted = {"source": "source", "version": "1.7.4", "context": str(source)}
-    sets = [*DEVICE, *(word for name, value in wanted.items() for word in ("--set", f"efa.{name}={value}"))]
-    assert toy.dlc(root, "lock", "toy-*", *sets).returncode == 0
-    refused = toy.dlc(root, "build", "toy-*", *sets)
-    assert refused.returncode == LockError.exit_code
-    assert f"efa.sha256={fetch.digest(source)}" in refused.stderr
-    built = toy.dlc(root, "build", "toy-*", *sets, "--set", f"efa.sha256={fetch.digest(source)}")
-    try:
-        assert built.returncode == 0, built.stderr
-        assert ask("dpkg-query", "--show", "--showformat", "${Version}", "aws-ofi-nccl") == "1.7.4"
-        assert ask("python", "-c", COMPILED) == "True\n"
-    finally:
-        docker("image", "rm", "--force", REF, check=False)

@@ -1,6 +1,6 @@
 """Takes debug information and local symbols out of the libraries that strip.txt, beside this file, lists.
 
-Usage: strip.py FOLDER   (a mounted /usr that holds binutils). Standard library only.
+Usage: strip.py FOLDER   (holds binutils' `strip` and its libraries). Standard library only.
 """
 
 import subprocess
@@ -10,8 +10,8 @@ from pathlib import Path
 
 def strip(folder, libraries):
     """Run binutils on all libraries at once; what they export stays."""
-    environment = {"LD_LIBRARY_PATH": f"{folder}/lib/x86_64-linux-gnu"}
-    subprocess.run([f"{folder}/bin/strip", "--strip-unneeded", *libraries], env=environment, check=True)
+    environment = {"LD_LIBRARY_PATH": folder}
+    subprocess.run([f"{folder}/strip", "--strip-unneeded", *libraries], env=environment, check=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ site=$(echo /opt/venv/lib/python3*/site-packages)
 rm -rf "$site"
 ln -s "$installed" "$site"
 install() {
-    /tools/uv pip install --link-mode hardlink --python /usr/bin/python3 --target "$installed" --no-deps --no-build "$@"
+    /scripts/uv pip install --link-mode hardlink --python /usr/bin/python3 --target "$installed" --no-deps --no-build "$@"
 }
 install --require-hashes -r "$framework_lock"
 # What of it has no wheel was built here.

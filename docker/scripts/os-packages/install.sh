@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs Debian packages and leaves nothing but them: no lists, no logs, no caches.
-# Takes the versions that /debian/versions.txt records for this release while its mirror has them, and says what differs.
+# Takes the versions that /scripts/debian/versions.txt records for this release while its mirror has them, and says what differs.
 # usage: install.sh PACKAGE...
 set -eu
 [ $# -gt 0 ] || exit 0
@@ -8,15 +8,15 @@ set -eu
 # The epoch: /etc/shadow has the day on which a package's user was made.
 export DEBIAN_FRONTEND=noninteractive SOURCE_DATE_EPOCH=315532800 LC_ALL=C
 options="-q -o Acquire::Retries=3 -o Binary::apt-get::APT::Keep-Downloaded-Packages=true"
-if [ -s /ca/ca.pem ]; then
-    options="$options -o Acquire::https::CAInfo=/ca/ca.pem"
+if [ -s /scripts/ca/ca.pem ]; then
+    options="$options -o Acquire::https::CAInfo=/scripts/ca/ca.pem"
 fi
 work=$(mktemp -d)
 
 # The list is of Debian; a base that the user names may be another distribution.
 recorded() {
     grep -q '^ID=debian$' /etc/os-release || return 0
-    sed -e '/^#/d' -e 's/=/ /' /debian/versions.txt
+    sed -e '/^#/d' -e 's/=/ /' /scripts/debian/versions.txt
 }
 
 # One apt preference for each recorded version that can still be had: a version that is gone would hold back a package

@@ -9,7 +9,7 @@ shift
 
 # Without the installer's own metadata: it has the times of local wheels.
 install() {
-    /tools/uv pip install --python /opt/venv/bin/python --no-deps --no-build --no-installer-metadata "$@"
+    /scripts/uv pip install --python /opt/venv/bin/python --no-deps --no-build --no-installer-metadata "$@"
 }
 
 # uv keeps what it fetched, also a damaged file, and pages of the index. Before this fails, the index is asked anew.

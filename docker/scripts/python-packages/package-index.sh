@@ -13,6 +13,6 @@ export_secret() {
 }
 export_secret index_url UV_DEFAULT_INDEX PIP_INDEX_URL
 export_secret extra_index_url UV_INDEX PIP_EXTRA_INDEX_URL
-[ ! -s /ca/ca.pem ] || export SSL_CERT_FILE=/ca/ca.pem PIP_CERT=/ca/ca.pem
+[ ! -s /scripts/ca/ca.pem ] || export SSL_CERT_FILE=/scripts/ca/ca.pem PIP_CERT=/scripts/ca/ca.pem
 [ ! -s /run/secrets/netrc ] || export NETRC=/run/secrets/netrc
 [ ! -d /wheels ] || export UV_FIND_LINKS=/wheels

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from dlc.build.inputs import HostInputs
-from dlc.core.errors import RecipeError
+from dlc.core import labels
+from dlc.plan.contexts import Context, Image, TargetRef
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
 
@@ -20,7 +21,7 @@ def render(plan: Plan, host: HostInputs, *, output: str, epoch: int, revision: s
     `revision` the commit.
     """
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    stamps = {"org.opencontainers.image.created": created, "org.opencontainers.image.revision": revision}
+    stamps = {labels.CREATED: created, labels.REVISION: revision}
     targets: dict[str, object] = {}
     for target in plan.targets:
         entry = _target(target, host, epoch)
@@ -33,8 +34,8 @@ def render(plan: Plan, host: HostInputs, *, output: str, epoch: int, revision: s
 
 
 def bake_name(identifier: str) -> str:
-    """Bake's target names may hold no dot."""
-    return identifier.replace(".", "_")
+    """Bake's target names may hold neither dots nor slashes."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", identifier)
 
 
 def _target(target: Target, host: HostInputs, epoch: int) -> dict[str, object]:
@@ -43,30 +44,25 @@ def _target(target: Target, host: HostInputs, epoch: int) -> dict[str, object]:
         "contexts": {name: _context(value, host) for name, value in target.contexts.items()},
         "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **host.proxies},
         "labels": dict(target.labels),
+        "platforms": [target.platform],
     }
     if target.inline:
         entry["dockerfile-inline"] = target.dockerfile
     else:
-        entry["dockerfile"] = str(host.recipes.get(target.dockerfile, host.root / target.dockerfile))
+        entry["dockerfile"] = str(host.recipes[target.dockerfile])
+        entry["secret"] = [f"id={name},{source}" for name, source in sorted(host.secrets.items())]
+    if target.stage:
+        entry["target"] = target.stage
+    if target.tags:
         # For whom it may concern inside the image: hosts of a job compare it. No part of the key, which it is.
         entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
-        entry["secret"] = [f"id={name},{source}" for name, source in sorted(host.secrets.items())]
     return entry
 
 
-def _context(value: str, host: HostInputs) -> str:
-    kind, _, name = value.partition(":")
-    if kind == "target":
-        return f"target:{bake_name(name)}"
-    if kind == "image":
-        return f"docker-image://{name}"
-    if kind == "repo":
-        return str(host.root / name)
-    return str(_host_folder(value if kind == "pinned" else name, host))
-
-
-def _host_folder(name: str, host: HostInputs) -> Path:
-    if name not in host.contexts:
-        known = ", ".join(sorted(host.contexts)) or "none"
-        raise RecipeError(f"host:{name}: expected a folder for this context from the host, found only: {known}")
-    return host.contexts[name]
+def _context(context: Context, host: HostInputs) -> str:
+    if isinstance(context, TargetRef):
+        return f"target:{bake_name(context.id)}"
+    if isinstance(context, Image):
+        pinned = context.digest and not context.local
+        return f"docker-image://{context.reference}" + (f"@{context.digest}" if pinned else "")
+    return str(host.contexts[context])

@@ -1,10 +1,9 @@
-"""Fetches what a build takes from elsewhere by its hash, a file or a folder of the host, and never another one."""
+"""Fetches a file that a build takes from elsewhere by its hash, and never another one."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import ssl
 import urllib.error
 import urllib.request
@@ -14,7 +13,7 @@ from typing import Any
 from dlc.core.drafts import writing
 from dlc.core.errors import LockError
 from dlc.core.file_lock import exclusive
-from dlc.plan import contexts as pinned
+from dlc.plan.contexts import Pinned
 
 SECONDS = 60.0  # without a byte
 OTHER_SECONDS = 3600.0  # while another process fetches
@@ -22,53 +21,19 @@ CHUNK = 1 << 16  # what a kill loses at most
 FILE = "file"  # what a downloaded file is called in its folder, wherever it came from
 
 
-def folder(context: str, root: Path, cache: Path, ca: Path | None) -> Path:
-    """The folder for a build: the origin itself, or one in the cache that holds nothing but the file.
+def folder(context: Pinned, cache: Path, ca: Path | None) -> Path:
+    """A folder in the cache that holds nothing but the file, whose name is FILE.
 
-    A folder's path is taken from `root`, the repository. Raises LockError where the hash is another one, or where
-    the file cannot be had; the cache holds no file of another hash afterwards.
+    Raises LockError where the hash is another one, or where the file cannot be had; the cache holds no file of
+    another hash afterwards. A file of the right hash is never fetched again; one that broke off is continued.
     """
-    sha256, origin = pinned.parts(context)
-    if "://" in origin:
-        return _downloaded(sha256, origin, cache, ca)
-    return _local(sha256, root / origin)
-
-
-def digest(folder: Path) -> str:
-    """sha256 in hex over every file below a folder: path, mode, content; what git keeps for itself is left out."""
-    total = hashlib.sha256()
-    for parent, names, files in os.walk(folder):
-        names[:] = sorted(name for name in names if name != ".git")
-        for name in sorted(files + [name for name in names if Path(parent, name).is_symlink()]):
-            path = Path(parent, name)
-            kind = "link" if path.is_symlink() else "executable" if os.access(path, os.X_OK) else "file"
-            content = os.fsencode(path.readlink()) if kind == "link" else path.read_bytes()
-            line = f"{kind} {path.relative_to(folder).as_posix()} {hashlib.sha256(content).hexdigest()}\n"
-            total.update(line.encode("utf-8", "surrogateescape"))
-    return total.hexdigest()
-
-
-def _local(sha256: str, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise LockError(f"{folder}: expected the folder of efa.context, found none", "correct efa.context")
-    found = digest(folder)
-    if found != sha256:
-        expected = f"sha256 {sha256}" if sha256 else "its sha256 in efa.sha256"
-        raise LockError(
-            f"{folder}: expected {expected}, found {found}", f"if this is what you want: efa.sha256={found}"
-        )
-    return folder
-
-
-def _downloaded(sha256: str, url: str, cache: Path, ca: Path | None) -> Path:
-    """A file of the right hash is never fetched again; one that broke off is continued, by one process at a time."""
-    target = cache / "pinned" / sha256
+    target = cache / "pinned" / context.sha256
     target.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive(target.parent, OTHER_SECONDS):
+    with exclusive(target.parent, OTHER_SECONDS):  # one process at a time
         if not (target / FILE).is_file():
             part = target.with_suffix(".part")
-            _fetch(url, part, ca)
-            _require_hash(sha256, url, part)
+            _fetch(context.address, part, ca)
+            _require_hash(context.sha256, context.address, part)
             target.mkdir(exist_ok=True)
             part.replace(target / FILE)
     return target

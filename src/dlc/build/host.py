@@ -6,58 +6,67 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from uv import find_uv_bin
 
 from dlc.build import fetch, index_wheels
 from dlc.build.inputs import HostInputs
+from dlc.build.snapshot import snapshot
 from dlc.buildspec.variant import normal_name
+from dlc.core.checkout import Tree, below, text
 from dlc.core.drafts import draft_folder
 from dlc.core.environment import ca_bundle, local_wheel_folders, proxies, secrets
 from dlc.core.errors import LockError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
-from dlc.plan.dockerfile import without_secrets
+from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan
 
+SECRET = re.compile(r"--mount=type=secret,id=([A-Za-z0-9_]+)(?= |$)", re.MULTILINE)
 
-def collect(plan: Plan, root: Path, cache: Path) -> HostInputs:
+
+def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
     """Everything that the targets of a plan take from the host; makes base file systems that are missing.
 
-    Raises BaseImageError and LockError.
+    `tree` is what the plan was made from. Raises BaseImageError and LockError.
     """
-    wanted = {value for target in plan.targets for value in (target.context, *target.contexts.values())}
-    contexts: dict[str, Path] = {}
-    for name in sorted(value.removeprefix("host:") for value in wanted if value.startswith("host:")):
-        if name.startswith("rootfs-"):
-            suite = name.removeprefix("rootfs-")
-            contexts[name] = rootfs.make(suite, debian.versions((root / debian.path(suite)).read_text()), cache)
-        elif name == "tools":
-            contexts[name] = _tools(cache)
-        elif name == "ca":
-            contexts[name] = _authorities(cache)
-        elif name == "nothing":
-            contexts[name] = _nothing(cache)
-        else:
-            contexts[name] = _wheels(plan, root, cache)
-    for value in sorted(value for value in wanted if value.startswith("pinned:")):
-        contexts[value] = fetch.folder(value, root, cache, ca_bundle(os.environ))
+    wanted = {context for target in plan.targets for context in (target.context, *target.contexts.values())}
+    contexts: dict[Context, Path] = {}
+    for context in sorted(wanted, key=str):
+        if isinstance(context, Repo):
+            contexts[context] = snapshot(below(tree, context.folder), cache)
+        elif isinstance(context, Pinned):
+            contexts[context] = fetch.folder(context, cache, ca_bundle(os.environ))
+        elif isinstance(context, Host):
+            contexts[context] = _host_folder(context.name, plan, tree, cache)
     known = secrets(os.environ)
-    recipes = {target.dockerfile: _recipe(root / target.dockerfile, known, cache)
+    recipes = {target.dockerfile: _recipe(text(tree, target.dockerfile), known, cache)
                for target in plan.targets if not target.inline}  # fmt: skip
-    return HostInputs(root, contexts, proxies(os.environ), known, recipes)
+    return HostInputs(contexts, recipes, proxies(os.environ), known)
 
 
-def _recipe(path: Path, known: Mapping[str, str], cache: Path) -> Path:
-    """The Dockerfile without mounts of secrets that this host does not have.
+def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
+    """The folder of a `Host` context."""
+    if name.startswith("rootfs-"):
+        suite = name.removeprefix("rootfs-")
+        return rootfs.make(suite, debian.recorded(tree, suite), cache)
+    makers = {"uv": _uv, "ca": _authorities, "nothing": _nothing}
+    return makers[name](cache) if name in makers else _wheels(plan, tree, cache)
+
+
+def without_secrets(dockerfile: str, known: Collection[str]) -> str:
+    """The Dockerfile without the mounts of secrets that are not among `known`; every line keeps its number.
 
     BuildKit (0.13 of Docker Engine 26.1) reads the whole parent of a step that mounts a secret, there or not, for a key
     of its cache: 12 s for a CUDA framework.
     """
-    text = without_secrets(path.read_text(), known)
-    return _kept(cache / "recipes", text.encode(), "Dockerfile")
+    return SECRET.sub(lambda mount: mount[0] if mount[1] in known else "", dockerfile)
+
+
+def _recipe(dockerfile: str, known: Collection[str], cache: Path) -> Path:
+    return _kept(cache / "recipes", without_secrets(dockerfile, known).encode(), "Dockerfile")
 
 
 def _authorities(cache: Path) -> Path:
@@ -83,7 +92,7 @@ def _kept(folder: Path, content: bytes, name: str) -> Path:
     return path
 
 
-def _tools(cache: Path) -> Path:
+def _uv(cache: Path) -> Path:
     """A folder that holds the uv binary and nothing else."""
     source = Path(find_uv_bin())
     folder = cache / "tools" / _digest(source)[:12]
@@ -95,28 +104,32 @@ def _tools(cache: Path) -> Path:
     return folder
 
 
-def _wheels(plan: Plan, root: Path, cache: Path) -> Path:
+def _wheels(plan: Plan, tree: Tree, cache: Path) -> Path:
     """A folder with those wheels of the user's folders that a lock names, and of the buildspec's indexes, by hash."""
-    folders = [root / t.context.removeprefix("repo:") for t in plan.targets if "wheels" in t.contexts]
-    text = "".join(path.read_text() for folder in folders for path in sorted(folder.glob("*.txt")))
-    house = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
-    house.mkdir(parents=True, exist_ok=True)
-    known = set(re.findall(r"sha256:([0-9a-f]{64})", text))
+    folders = {t.context.folder for t in plan.targets if "wheels" in t.contexts and isinstance(t.context, Repo)}
+    locks = "".join(_lock_text(tree, folder) for folder in sorted(folders))
+    found_wheels = cache / "wheels" / hashlib.sha256(locks.encode()).hexdigest()[:12]
+    found_wheels.mkdir(parents=True, exist_ok=True)
+    known = set(re.findall(r"sha256:([0-9a-f]{64})", locks))
     have = {_wheel_name(path): path for folder in local_wheel_folders() for path in sorted(folder.glob("*.whl"))}
-    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE):
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", locks, re.MULTILINE):
         wheel = have.get((normal_name(name), version))
-        if wheel and not (house / wheel.name).exists():
+        if wheel and not (found_wheels / wheel.name).exists():
             if _digest(wheel) not in known:
                 raise LockError(
                     f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
                 )
-            _link(wheel, house / wheel.name)
+            _link(wheel, found_wheels / wheel.name)
     for image in plan.targets:
-        if image.indexed:
-            lock = sorted((root / image.context.removeprefix("repo:")).glob("*.txt"))
-            index_wheels.add("".join(path.read_text() for path in lock), image.indexed, house, cache)
-    index_wheels.require_places(text, [index for image in plan.targets for index in image.indexed], house)
-    return house
+        if image.indexed and isinstance(image.context, Repo):
+            index_wheels.add(_lock_text(tree, image.context.folder), image.indexed, found_wheels, cache)
+    index_wheels.require_places(locks, [index for image in plan.targets for index in image.indexed], found_wheels)
+    return found_wheels
+
+
+def _lock_text(tree: Tree, folder: str) -> str:
+    """All files of a lock, one after the other."""
+    return "".join(file.data.decode() for _, file in sorted(below(tree, folder).items()))
 
 
 def _wheel_name(path: Path) -> tuple[str, str]:

@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dlc.plan.contexts import Context
+
 
 @dataclass(frozen=True)
 class HostInputs:
-    """`root`: the repository. `proxies`: build arguments such as HTTPS_PROXY.
+    """`contexts`: the folder of each context of the plan that is a folder.
 
-    `contexts`: the name of a `host:<name>`, or a whole `pinned:...` value -> its folder.
+    `recipes`: a Dockerfile's path in the repository -> the file to build from.
+    `proxies`: build arguments such as HTTPS_PROXY.
     `secrets`: id -> where BuildKit reads it, as bake writes it: `src=/path/of/file` or `env=NAME`.
-    `recipes`: a Dockerfile's path in the repository -> the file to build from, where that is another one.
     All paths are absolute.
     """
 
-    root: Path
-    contexts: Mapping[str, Path] = field(default_factory=dict)
+    contexts: Mapping[Context, Path] = field(default_factory=dict)
+    recipes: Mapping[str, Path] = field(default_factory=dict)
     proxies: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
-    recipes: Mapping[str, Path] = field(default_factory=dict)

@@ -27,7 +27,7 @@ MEANINGS = {
     r"^[^\s]+$": "text without spaces",
     r"^[0-9]+(\.[0-9]+)?$": "a number such as 1.6",
     r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$": "a date such as 2026-11-20, or nothing",
-    r"^(none|distro|source|installer)$": "none, distro, source or installer",
+    r"^(none|distro|installer)$": "none, distro or installer",
     r"^([0-9]+(\.[0-9]+)+)?$": "a version such as 1.17.3, or nothing",
     r"^((https?|file)://[^\s]+)?$": "an address (http, https, file), or nothing",
     r"^(https?|file)://[^\s@]+$": "an address (http, https, file) without credentials",
@@ -145,16 +145,12 @@ class Efa(Model):
     """What NCCL needs to talk over an Elastic Fabric Adapter: libfabric, verbs libraries, and a plug-in of NCCL."""
 
     source: Annotated[str, Field(pattern=EFA_SOURCE)] = Field(
-        description="distro: libfabric without the plug-in; source, installer: with it; docs/efa.md says more"
+        description="distro: libfabric without the plug-in; installer: with it; docs/efa.md says more"
     )
-    version: Annotated[str, Field(pattern=RELEASE)] = Field(description="release of the plug-in, or of the installer")
-    context: str = Field(description="folder that holds the plug-in's source, from the repository's root")
+    version: Annotated[str, Field(pattern=RELEASE)] = Field(description="release of the installer")
     url: Annotated[str, Field(pattern=OPTIONAL_ADDRESS)] = Field(description="the vendor's installer, a .tar.gz")
-    sha256: Annotated[str, Field(pattern=SHA256)] = Field(
-        description="hash of the installer, or of the source's folder"
-    )
+    sha256: Annotated[str, Field(pattern=SHA256)] = Field(description="hash of the installer")
     os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of libfabric and its EFA provider")
-    build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling the plug-in needs")
 
 
 class Settings(Model):

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlc.build import disk, host
+from dlc.build import base_images, disk, host
 from dlc.build import run as build
 from dlc.build.display import Display, open_display
 from dlc.buildspec import lifecycle
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.core.checkout import find_root, read_tree
+from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.drafts import writing
 from dlc.core.environment import cache_folder
 from dlc.engine import images
@@ -48,7 +48,10 @@ def run(args: argparse.Namespace) -> int:
     with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display:
         with display.during("Docker engine", "find it, or start one"):
             engine = connect()
-        results = _build(plan, variants, engine, root, display, disk_check=not args.no_disk_check)
+        engine.require_platform()
+        if bases := base_images.resolve(plan, engine):
+            plan = plan_of(variants, tree, args.glob, args.set, bases)
+        results = _build(plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check)
     if args.json:
         print(json.dumps([asdict(result) for result in results], indent=1))
     else:
@@ -57,8 +60,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _build(
-    plan: Plan, variants: Sequence[Variant], engine: Engine, root: Path, display: Display, *, disk_check: bool
-) -> list[build.Result]:
+    plan: Plan,
+    variants: Sequence[Variant],
+    engine: Engine,
+    root: Path,
+    tree: Tree,
+    display: Display,
+    *,
+    disk_check: bool,
+) -> list[build.Result]:  # fmt: skip
     """What the engine has of the selected images after those were built that it lacked."""
     existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
     current = [decision.id for decision in plan.decisions(existing) if not decision.build]
@@ -71,7 +81,7 @@ def _build(
         revision, epoch = build.revision_and_epoch(root)
         cache = cache_folder()
         with display.during("this host", "base file system, locked wheels, downloads"), writing(cache):
-            inputs = host.collect(remaining, root, cache)
+            inputs = host.collect(remaining, tree, cache)
         seconds = build.build(
             remaining, engine, inputs, build.new_log(cache, "build"), epoch=epoch, revision=revision,
             on_step=display.finished, on_running=display.running,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 
 if TYPE_CHECKING:
+    from dlc.plan.contexts import Image
     from dlc.plan.plan import Decision, Plan
     from dlc.plan.targets import Target
 
@@ -38,7 +39,11 @@ def run(args: argparse.Namespace) -> int:
     notes = warnings(variants, date.today())
     for note in notes:
         print(f"dlc: warning: {note}", file=sys.stderr)
-    decisions = plan.decisions(_existing(plan)) if args.engine else ()
+    decisions: tuple[Decision, ...] = ()
+    if args.engine:
+        images, existing = _asked(plan)
+        plan = plan_of(variants, tree, args.globs, args.sets, images)
+        decisions = plan.decisions(existing)
     if args.json:
         print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": notes})
     else:
@@ -46,12 +51,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _existing(plan: Plan) -> dict[str, str]:
-    """Content keys of the images an engine has; a plan never starts an engine."""
+def _asked(plan: Plan) -> tuple[dict[str, Image], dict[str, str]]:
+    """Base images, and content keys of the images an engine has; a plan never starts an engine."""
+    from dlc.build.base_images import resolve
     from dlc.engine.connection import connect
     from dlc.engine.images import keys
 
-    return keys(connect(start=False), [tag for target in plan.targets for tag in target.tags])
+    engine = connect(start=False)
+    return resolve(plan, engine), keys(engine, [tag for target in plan.targets for tag in target.tags])
 
 
 def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
@@ -62,12 +69,13 @@ def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
 
 
 def _paragraph(target: Target, decision: Decision | None) -> str:
+    recipe = "(written by dlc)" if target.inline else target.dockerfile
     lines = [target.id]
     if decision:
         lines.append(f"  {'build' if decision.build else 'skip'}     {decision.why}")
     lines.append(f"  key       {target.key}")
-    lines.append(f"  parent    {target.parent or '-'}")
-    lines.append(f"  recipe    {'(written by dlc)' if target.inline else target.dockerfile}")
+    lines.append(f"  recipe    {recipe}" + (f", stage {target.stage}" if target.stage else ""))
+    lines.append(f"  platform  {target.platform}")
     lines += [f"  context   {name}={value}" for name, value in {".": target.context, **target.contexts}.items()]
     lines += [f"  arg       {name}={value}" for name, value in target.args.items()]
     lines += [f"  tag       {tag}" for tag in target.tags]

@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 from datetime import date
 
+from dlc.build import base_images
 from dlc.buildspec.lifecycle import warnings
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, add_set, print_json
@@ -46,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     for warning in warnings(load_variants(tree, args.glob, args.sets), date.today()):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     engine = connect()
+    if bases := base_images.resolve(plan, engine):
+        plan = make_plan(tree, args.glob, args.sets, bases)
     engine.require_containerd_store()
     refs = pushing.refs_of(plan)
     keys = images.keys(engine, refs)

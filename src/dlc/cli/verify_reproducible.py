@@ -7,12 +7,12 @@ import os
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 
+from dlc.build import base_images
 from dlc.build import run as build
 from dlc.build.progress import Step
 from dlc.cli.arguments import add_json, add_set, print_json
-from dlc.core.checkout import find_root, read_tree
+from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine, connect
@@ -45,8 +45,10 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for identifier in make_plan(tree, args.glob, args.sets).selected:
         plan = make_plan(tree, [identifier], args.sets)
+        if bases := base_images.resolve(plan, engine):
+            plan = make_plan(tree, [identifier], args.sets, bases)
         archives = [
-            _archive(plan, engine, root, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
+            _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]
         found = reproducible.differences(*archives)
         if not args.json:
@@ -63,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _archive(plan: Plan, engine: Engine, root: Path, epoch: int, revision: str, *, cached: bool) -> Archive:
+def _archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:
     start = time.monotonic()
     log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-rebuild.log"
     archive = reproducible.build_from_nothing(
-        plan, engine, root, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
+        plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
     )  # fmt: skip
     how = "with cached steps" if cached else "from nothing"
     print(f"  {plan.selected[0]} built {how} in {time.monotonic() - start:.0f} s: {archive.digest}", file=sys.stderr)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dlc.core.errors import SpecError, UsageError
 
 FOLDERS = ("buildspec", "docker", "src/entrypoint")
 SIGN = Path("buildspec/defaults.yml")
-# What Python leaves beside sources; .dockerignore keeps the same out of the image.
-IGNORED = "__pycache__"
+# What programs leave beside sources: part of no tree, and so of no content key and no build.
+LEFTOVERS = ("__pycache__", ".DS_Store", "*.sw[op]", "*~", ".#*", "#*#", "*.pyc")
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,20 @@ def _here() -> Path:
 
 
 def read_tree(root: Path) -> Tree:
-    """Every file of FOLDERS by its path from `root`, with forward slashes, sorted."""
+    """Every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted."""
     files: dict[str, SourceFile] = {}
     for top in FOLDERS:
         for folder, names, file_names in os.walk(root / top):
-            names[:] = sorted(name for name in names if name != IGNORED)
-            for name in sorted(file_names):
+            names[:] = sorted(name for name in names if not _is_left_over(name))
+            for name in sorted(name for name in file_names if not _is_left_over(name)):
                 path = Path(folder, name)
                 if path.is_file():
                     files[path.relative_to(root).as_posix()] = SourceFile(path.read_bytes(), os.access(path, os.X_OK))
     return files
+
+
+def _is_left_over(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in LEFTOVERS)
 
 
 def text(tree: Tree, path: str) -> str:

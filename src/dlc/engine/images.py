@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dlc.core.errors import EngineError
+from dlc.core.labels import KEY
 from dlc.engine.connection import Engine
 
-KEY_LABEL = "org.dlc.content-key"
 SECONDS = 60.0  # for one answer
 
 
@@ -46,7 +46,7 @@ def find(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[
 def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
     """Content key of each of `refs` that the engine has and dlc built. Raises EngineError as `find` does."""
     wanted = sorted(set(refs))
-    form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY_LABEL + '"}}'
+    form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
     done = engine.docker("image", "inspect", "--format", form, *wanted, check=False, timeout=seconds)
     rows = [line.rpartition("|") for line in done.stdout.splitlines()]
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
@@ -83,4 +83,4 @@ def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
 def _image(engine: Engine, ref: str, entry: dict[str, object], seconds: float) -> Image:
     config = entry.get("Config")
     labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
-    return Image(ref, str(entry["Id"]), labels.get(KEY_LABEL, ""), str(entry["Created"]), size(engine, ref, seconds))
+    return Image(ref, str(entry["Id"]), labels.get(KEY, ""), str(entry["Created"]), size(engine, ref, seconds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from dlc.core import labels
 from dlc.plan.targets import Target
 
 README = "README.md"
@@ -29,12 +30,12 @@ def table(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) ->
     rows = []
     for target in targets:
         says = target.labels
-        framework = f"{says['org.dlc.framework']} {says['org.dlc.framework.version']}"
-        device = says["org.dlc.device"].replace("cpu", "CPU")
+        framework = f"{says[labels.FRAMEWORK]} {says[labels.FRAMEWORK_VERSION]}"
+        device = says[labels.DEVICE].replace("cpu", "CPU")
         size = (
             f"{sizes[target.id] / 1e9:.1f} GB" if target.id in sizes else before.get((target.id, framework), NOT_BUILT)
         )
-        cells = (f"`{target.id}`", framework, device, says["org.dlc.python"], says["org.dlc.os"], size)
+        cells = (f"`{target.id}`", framework, device, says[labels.PYTHON], says[labels.OS], size)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join([*HEAD, *rows]) + "\n"
 

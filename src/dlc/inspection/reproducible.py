@@ -13,6 +13,7 @@ from dlc.build import bake, host
 from dlc.build.inputs import HostInputs
 from dlc.build.progress import Step
 from dlc.build.run import run_bake
+from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
 from dlc.inspection.archive import Archive, Entry, read
 from dlc.plan.plan import Plan
@@ -32,7 +33,7 @@ class Difference:
 
 
 def build_from_nothing(
-    plan: Plan, engine: Engine, root: Path, log: Path, *, epoch: int, revision: str,
+    plan: Plan, engine: Engine, tree: Tree, log: Path, *, epoch: int, revision: str,
     cached: bool = False, on_step: Callable[[Step], None] = lambda _: None,
 ) -> Archive:  # fmt: skip
     """The one selected image of `plan`, built in a folder that is gone afterwards, as an archive.
@@ -44,7 +45,7 @@ def build_from_nothing(
     engine.require_containerd_store()
     with tempfile.TemporaryDirectory(prefix="dlc-rebuild-") as name:
         folder = Path(name)
-        inputs = host.collect(plan, root, folder)
+        inputs = host.collect(plan, tree, folder)
         text = bake_file(plan, inputs, folder / "image.tar", epoch=epoch, revision=revision, cached=cached)
         run_bake(text, engine, log, on_step)
         return read(folder / "image.tar")

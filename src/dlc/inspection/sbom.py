@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dlc.buildspec.variant import normal_name
+from dlc.core.labels import KEY, LICENSES, VERSION
 from dlc.inspection.facts import Facts, Package
 from dlc.inspection.licences import declared
 
@@ -46,15 +47,15 @@ def _image(facts: Facts) -> Json:
     return {
         "SPDXID": IMAGE,
         "name": facts.ref,
-        "versionInfo": facts.labels.get("org.opencontainers.image.version", UNKNOWN),
+        "versionInfo": facts.labels.get(VERSION, UNKNOWN),
         "primaryPackagePurpose": "CONTAINER",
         "downloadLocation": UNKNOWN,
         "filesAnalyzed": False,
         "checksums": [{"algorithm": algorithm.upper(), "checksumValue": digest}],
         "licenseConcluded": UNKNOWN,
-        "licenseDeclared": facts.labels.get("org.opencontainers.image.licenses", UNKNOWN),
+        "licenseDeclared": facts.labels.get(LICENSES, UNKNOWN),
         "copyrightText": UNKNOWN,
-        "comment": f"{facts.os}, Python {facts.python}, content key {facts.labels.get('org.dlc.content-key', 'none')}",
+        "comment": f"{facts.os}, Python {facts.python}, content key {facts.labels.get(KEY, 'none')}",
     }
 
 

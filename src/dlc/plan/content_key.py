@@ -7,30 +7,33 @@ import json
 from collections.abc import Mapping
 
 from dlc.core.checkout import Tree, below
-from dlc.plan import contexts as pinned
+from dlc.plan.contexts import Repo, TargetRef, identity
+from dlc.plan.targets import Target
 
 
-def content_key(
-    dockerfile: str, contexts: Mapping[str, str], args: Mapping[str, str], labels: Mapping[str, str],
-    parent: str, tree: Tree,
-) -> str:  # fmt: skip
-    """sha256 in hex over the Dockerfile's text, every file of each `repo:` context, arguments, labels, parent's key.
+def content_key(target: Target, recipe: str, keys: Mapping[str, str], tree: Tree) -> str:
+    """sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
 
-    `contexts` includes the main context under the name ".". What `host:` contexts hold is pinned by locks that are
-    themselves in a `repo:` context, `pinned:` ones by their hash. Revision, dates and the host's paths are no part of
-    it: they change no content.
+    A `Repo` context counts with every file below it, a `TargetRef` with that target's key (`keys`: id -> key), an
+    `Image` with its digest, where it has one. What a `Host` context holds is pinned by locks that are themselves in a
+    `Repo` context, or by its version. Revision, dates and the host's paths are no part of it: they change no content.
     """
+    contexts = {".": target.context, **target.contexts}
     files = {
-        name: {path: (hashlib.sha256(file.data).hexdigest(), file.executable) for path, file in below(tree, folder)
-               .items()}
-        for name, value in contexts.items() for kind, _, folder in [value.partition(":")] if kind == "repo"
+        name: {path: (hashlib.sha256(file.data).hexdigest(), file.executable)
+               for path, file in below(tree, context.folder).items()}
+        for name, context in contexts.items() if isinstance(context, Repo)
     }  # fmt: skip
     material = {
-        "dockerfile": dockerfile,
-        "contexts": {name: pinned.without_origin(value) for name, value in contexts.items()},
+        "dockerfile": recipe,
+        "stage": target.stage,
+        "platform": target.platform,
+        "contexts": {
+            name: keys[context.id] if isinstance(context, TargetRef) else identity(context)
+            for name, context in contexts.items()
+        },
         "files": files,
-        "args": dict(args),
-        "labels": dict(labels),
-        "parent": parent,
+        "args": dict(target.args),
+        "labels": dict(target.labels),
     }
     return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()

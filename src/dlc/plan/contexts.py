@@ -1,21 +1,70 @@
-"""Context values for what a build takes from elsewhere by its hash: a downloaded file, or a folder of the host."""
+"""Where a build takes files from: one type for each kind of source. Their text is what `dlc plan` shows."""
 
 from __future__ import annotations
 
-KIND = "pinned:"
+from dataclasses import dataclass, replace
 
 
-def value(sha256: str, origin: str) -> str:
-    """`pinned:SHA256@ORIGIN`, where ORIGIN is an address or a folder."""
-    return f"{KIND}{sha256}@{origin}"
+@dataclass(frozen=True)
+class Repo:
+    """A folder of the repository, by its path from the root."""
+
+    folder: str
+
+    def __str__(self) -> str:
+        return f"repo:{self.folder}"
 
 
-def parts(context: str) -> tuple[str, str]:
-    """(SHA256, ORIGIN) of such a value."""
-    sha256, _, origin = context.removeprefix(KIND).partition("@")
-    return sha256, origin
+@dataclass(frozen=True)
+class Host:
+    """What `dlc.build.host` makes of this host; `version` where it decides what the image becomes."""
+
+    name: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"host:{self.name}" + (f"=={self.version}" if self.version else "")
 
 
-def without_origin(context: str) -> str:
-    """What a content key may see of a context value: where something came from is no part of what it is."""
-    return context.partition("@")[0] if context.startswith(KIND) else context
+@dataclass(frozen=True)
+class TargetRef:
+    """The result of another target of the plan."""
+
+    id: str
+
+    def __str__(self) -> str:
+        return f"target:{self.id}"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that exists already. `digest` (`sha256:...`) is empty until `dlc.build.base_images` asked for it.
+
+    `local`: the engine has it, and finds it by its tag alone.
+    """
+
+    reference: str
+    digest: str = ""
+    local: bool = False
+
+    def __str__(self) -> str:
+        return f"image:{self.reference}" + (f"@{self.digest}" if self.digest else "")
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A file at an address, taken only if this is its sha256 (64 hexadecimal digits)."""
+
+    sha256: str
+    address: str
+
+    def __str__(self) -> str:
+        return f"pinned:{self.sha256}@{self.address}"
+
+
+Context = Repo | Host | TargetRef | Image | Pinned
+
+
+def identity(context: Context) -> str:
+    """What a content key may see of a context: where a file of a known hash came from changes nothing."""
+    return str(replace(context, address="")) if isinstance(context, Pinned) else str(context)

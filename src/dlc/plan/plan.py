@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 from dlc.buildspec.lock_check import require_sound
 from dlc.buildspec.locked import require_fresh
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.core.checkout import Tree
-from dlc.core.errors import SelectorError, SpecError
+from dlc.core import labels
+from dlc.core.checkout import Tree, text
+from dlc.core.errors import SelectorError
+from dlc.plan.content_key import content_key
+from dlc.plan.contexts import Image
 from dlc.plan.targets import Target, chain
 
 
@@ -43,14 +46,9 @@ class Plan:
         needed = {ancestor for identifier in keep for ancestor in self.ancestry(identifier)}
         return Plan(tuple(target for target in self.targets if target.id in needed), tuple(keep))
 
-    def ancestry(self, identifier: str) -> list[str]:
-        """The id itself and its parents, nearest first."""
-        chain: list[str] = []
-        following: str | None = identifier
-        while following is not None:
-            chain.append(following)
-            following = self.target(following).parent
-        return chain
+    def ancestry(self, identifier: str) -> set[str]:
+        """The id itself and those of all targets below it."""
+        return {identifier}.union(*(self.ancestry(parent) for parent in self.target(identifier).parents))
 
     def decisions(self, existing: Mapping[str, str]) -> tuple[Decision, ...]:
         """What to build and what to skip, given the content key of each image that is already there, by its ref."""
@@ -64,7 +62,13 @@ class Plan:
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {"selected": list(self.selected), "targets": [asdict(target) for target in self.targets]}
+        return {"selected": list(self.selected), "targets": [_as_dict(target) for target in self.targets]}
+
+
+def _as_dict(target: Target) -> dict[str, object]:
+    """Its fields, contexts as text."""
+    contexts = {name: str(context) for name, context in target.contexts.items()}
+    return {**vars(target), "context": str(target.context), "contexts": contexts, "parents": target.parents}
 
 
 def _decision(target: Target, existing: Mapping[str, str]) -> Decision:
@@ -76,26 +80,41 @@ def _decision(target: Target, existing: Mapping[str, str]) -> Decision:
     return Decision(target.id, False, f"up to date: {', '.join(target.tags)} has content key {target.key[:12]}")
 
 
-def make_plan(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> Plan:
-    """The plan for the images that `globs` select, with `--set` texts applied.
+def make_plan(
+    tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (), images: Mapping[str, Image] | None = None
+) -> Plan:
+    """The plan for the images that `globs` select, with `--set` texts applied; `images` as `plan_of` takes them.
 
-    Raises SpecError, SelectorError and UsageError as `load_variants` does, LockError for missing and stale locks and
-    for those that no image may have, and RecipeError where a Dockerfile does not fit.
+    Raises SpecError, SelectorError and UsageError as `load_variants` does, and LockError for missing and stale locks
+    and for those that no image may have.
     """
-    return plan_of(load_variants(tree, globs, sets), tree, globs, sets)
+    return plan_of(load_variants(tree, globs, sets), tree, globs, sets, images)
 
 
-def plan_of(variants: Sequence[Variant], tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> Plan:
-    """The plan for variants that are loaded already; `globs` and `sets` are how the user asked for them."""
+def plan_of(
+    variants: Sequence[Variant],
+    tree: Tree,
+    globs: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    images: Mapping[str, Image] | None = None,
+) -> Plan:
+    """The plan for variants that are loaded already; `globs` and `sets` are how the user asked for them.
+
+    `images`: reference of a base image -> what it means now, from `dlc.build.base_images`. Without it, the content
+    key holds the reference alone.
+    """
     require_fresh(tree, variants, globs, sets)
     require_sound(tree, variants)
     targets: dict[str, Target] = {}
     for variant in variants:
-        for target in chain(variant, tree):
-            known = targets.setdefault(target.id, target)
-            if known != target:
-                raise SpecError(
-                    f"{variant.id}: expected the same {target.id} as the other images, found other settings below base",
-                    "set os_packages of the image instead of base.os_packages",
-                )
+        for target in chain(variant, tree, images or {}):
+            if target.id not in targets:
+                targets[target.id] = _keyed(target, targets, tree)
     return Plan(tuple(targets.values()), tuple(variant.id for variant in variants))
+
+
+def _keyed(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
+    """The target with its content key, also as a label where it is an image."""
+    recipe = target.dockerfile if target.inline else text(tree, target.dockerfile)
+    key = content_key(target, recipe, {name: earlier[name].key for name in target.parents}, tree)
+    return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})

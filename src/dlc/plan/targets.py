@@ -1,127 +1,150 @@
-"""The targets of one image: its root file system, the base, and the image itself, each with its content key."""
+"""The targets of one image: its root file system, the shared stages it takes from, its framework, and the image."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 
 from dlc.buildspec import efa
 from dlc.buildspec.locked import framework_version
-from dlc.buildspec.variant import IndexedPackages, Variant
-from dlc.core.checkout import Tree, text
+from dlc.buildspec.variant import PLATFORM, IndexedPackages, Variant
+from dlc.core import labels
+from dlc.core.checkout import Tree
 from dlc.debian import mmdebstrap
 from dlc.debian import recorded as debian
-from dlc.plan.content_key import content_key
-from dlc.plan.recipe import require_fit
+from dlc.plan.contexts import Context, Host, Image, Pinned, Repo, TargetRef
 
-KEY_LABEL = "org.dlc.content-key"
+SHARED = "docker/base/Dockerfile"
+SCRIPTS = Repo("docker/scripts")
+ENTRYPOINT = Repo("src/entrypoint")
+UV = Host("uv", version("uv"))
+WHEELS = Host("wheels")
+# Stage of SHARED -> the named contexts and the arguments that it and the stages below it take. BuildKit asks this host
+# about every context that it is given, needed or not.
+BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
+OFFERED = {
+    "system": (*BASE, "OS_PACKAGES"),
+    "tools": (*BASE, "uv"),
+    "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
+}
+IMAGE = (*BASE, "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
 
 
 @dataclass(frozen=True)
 class Target:
-    """One image to build. Context values are `target:ID`, `repo:FOLDER`, `host:NAME`, `image:REF`, `pinned:SHA@ORIGIN`.
+    """One thing to build. Only images have labels and tags.
 
-    `dockerfile` is a path from the repository's root, or the text itself where `inline` is true.
+    `dockerfile` is a path from the repository's root, or the text itself where `inline` is true; `stage` is the stage
+    of it that is wanted, empty for its last. `key` is the content key, empty before `dlc.plan.plan` gave it one.
     """
 
     id: str
     dockerfile: str
-    context: str
+    context: Context
+    stage: str = ""
     key: str = ""
-    contexts: Mapping[str, str] = field(default_factory=dict)
+    contexts: Mapping[str, Context] = field(default_factory=dict)
     args: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    parent: str | None = None
     inline: bool = False
     indexed: tuple[IndexedPackages, ...] = ()  # places: no part of the key
+    platform: str = PLATFORM
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Ids of the targets that this one takes from."""
+        return tuple(context.id for context in self.contexts.values() if isinstance(context, TargetRef))
 
 
-def chain(variant: Variant, tree: Tree) -> tuple[Target, ...]:
-    """All targets of one image, parents first. Raises RecipeError where a Dockerfile does not fit."""
-    image = variant.settings.base.image
-    rootfs = None if image else _rootfs(variant.suite, tree)
-    base = _base(variant, rootfs, tree)
-    return (*((rootfs,) if rootfs else ()), base, _image(variant, base, tree))
+def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
+    """All targets of one image, parents first. `images`: reference of a base image -> what it means now."""
+    reference = variant.settings.base.image
+    rootfs = () if reference else (_rootfs(variant.suite, tree),)
+    below: Context = TargetRef(rootfs[0].id) if rootfs else images.get(reference, Image(reference))
+    offered = [_shared(variant, below, stage, takes) for stage, takes in OFFERED.items()]
+    framework = _framework(variant, offered)
+    return (*rootfs, *offered, framework, _image(variant, tree, below, framework))
 
 
 def _rootfs(suite: str, tree: Tree) -> Target:
     """Our own minimal Debian. What its tar is made from is a comment in its recipe, and so part of its key."""
     recipe = f"# {mmdebstrap.recipe(suite, debian.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
-    return _keyed(Target(f"rootfs-{suite}", recipe, f"host:rootfs-{suite}", inline=True), None, {})
+    return Target(f"rootfs-{suite}", recipe, Host(f"rootfs-{suite}"), inline=True)
 
 
-def _base(variant: Variant, rootfs: Target | None, tree: Tree) -> Target:
-    settings = variant.settings
-    origin = re.sub(r"[^a-z0-9.]+", "-", settings.base.image.lower()).strip("-") or variant.suite
-    target = Target(
-        id=f"base-{origin}-py{settings.python.replace('.', '')}",
-        dockerfile="docker/base/Dockerfile",
-        context="repo:docker/base",
-        contexts={
-            "rootfs": f"target:{rootfs.id}" if rootfs else f"image:{settings.base.image}",
-            "scripts": "repo:docker/scripts",
-            "debian": f"repo:{debian.folder(variant.suite)}",
-            "ca": "host:ca",
-        },
-        args={"PYTHON_VERSION": settings.python, "OS_PACKAGES": " ".join(settings.base.os_packages)},
-        parent=rootfs.id if rootfs else None,
+def _shared(variant: Variant, rootfs: Context, stage: str, takes: Collection[str]) -> Target:
+    """A stage of the Dockerfile that all images share."""
+    return Target(
+        id=f"{variant.id}/{stage}",
+        dockerfile=SHARED,
+        context=Repo(variant.lock_folder),
+        stage=stage,
+        contexts={name: context for name, context in _contexts(variant, rootfs).items() if name in takes},
+        args={name: value for name, value in _arguments(variant).items() if name in takes},
     )
-    return _keyed(target, rootfs, tree)
 
 
-def _image(variant: Variant, base: Target, tree: Tree) -> Target:
-    settings = variant.settings
-    target = Target(
-        id=variant.id,
+def _framework(variant: Variant, offered: list[Target]) -> Target:
+    """The framework's own Dockerfile, to its last stage."""
+    stages = {target.stage: TargetRef(target.id) for target in offered}
+    return Target(
+        id=f"{variant.id}/training",
         dockerfile=variant.dockerfile,
-        context=f"repo:{variant.lock_folder}",
-        contexts={
-            "base": f"target:{base.id}",
-            "scripts": "repo:docker/scripts",
-            "debian": f"repo:{debian.folder(variant.suite)}",
-            "ca": "host:ca",
-            "entrypoint": "repo:src/entrypoint",
-            "tools": "host:tools",
-            "wheels": "host:wheels",
-            "efa-software": efa.context(settings.efa),
-        },
-        args={
-            "OS_PACKAGES": " ".join(settings.os_packages),
-            "BUILD_PACKAGES": " ".join(settings.build_packages),
-            **efa.arguments(settings.efa),
-        },
-        labels=_labels(variant, tree),
-        tags=(variant.ref,),
-        parent=base.id,
-        indexed=variant.indexed,
+        context=Repo(variant.lock_folder),
+        contexts={**stages, "scripts": SCRIPTS, "wheels": WHEELS},
     )
-    return _keyed(target, base, tree)
 
 
-def _keyed(target: Target, parent: Target | None, tree: Tree) -> Target:
-    """The target with its content key, also as a label, after its recipe was checked."""
-    recipe = target.dockerfile if target.inline else text(tree, target.dockerfile)
-    require_fit(target.id if target.inline else target.dockerfile, recipe, target.args, target.contexts)
-    contexts = {".": target.context, **target.contexts}
-    key = content_key(recipe, contexts, target.args, target.labels, parent.key if parent else "", tree)
-    return replace(target, key=key, labels={**target.labels, KEY_LABEL: key})
+def _image(variant: Variant, tree: Tree, rootfs: Context, framework: Target) -> Target:
+    stage = _shared(variant, rootfs, "image", IMAGE)
+    contexts = {**stage.contexts, "training": TargetRef(framework.id)}
+    return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
+                   indexed=variant.indexed)  # fmt: skip
+
+
+def _contexts(variant: Variant, rootfs: Context) -> dict[str, Context]:
+    software = variant.settings.efa
+    return {
+        "rootfs": rootfs,
+        "scripts": SCRIPTS,
+        "debian": Repo(debian.folder(variant.suite)),
+        "entrypoint": ENTRYPOINT,
+        "ca": Host("ca"),
+        "uv": UV,
+        "wheels": WHEELS,
+        "efa-software": Pinned(software.sha256, software.url) if software.source == "installer" else Host("nothing"),
+    }
+
+
+def _arguments(variant: Variant) -> dict[str, str]:
+    settings = variant.settings
+    return {
+        "FRAMEWORK": variant.header.framework,
+        "PYTHON_VERSION": settings.python,
+        "BASE_PACKAGES": " ".join(settings.base.os_packages),
+        "OS_PACKAGES": " ".join(settings.os_packages),
+        "BUILD_PACKAGES": " ".join(settings.build_packages),
+        "EFA_VERSION": settings.efa.version,
+        "EFA_PACKAGES": " ".join(efa.debian_packages(settings.efa)),
+    }
 
 
 def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
     """What the image says of itself. Revision and date are added to the bake file: they are not content."""
     header, settings = variant.header, variant.settings
-    version = framework_version(tree, variant)
+    found = framework_version(tree, variant)
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"
     return {
         **settings.labels,
-        "org.opencontainers.image.title": title,
-        "org.opencontainers.image.version": version,
-        "org.dlc.id": variant.id,
-        "org.dlc.framework": header.framework,
-        "org.dlc.framework.version": version,
-        "org.dlc.python": settings.python,
-        "org.dlc.device": settings.device,
-        "org.dlc.os": settings.base.image or f"debian-{variant.suite}",
+        labels.TITLE: title,
+        labels.VERSION: found,
+        labels.ID: variant.id,
+        labels.FRAMEWORK: header.framework,
+        labels.FRAMEWORK_VERSION: found,
+        labels.PYTHON: settings.python,
+        labels.DEVICE: settings.device,
+        labels.OS: settings.base.image or f"debian-{variant.suite}",
+        labels.PLATFORM: PLATFORM,
     }

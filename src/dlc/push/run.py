@@ -13,6 +13,7 @@ from typing import Any
 
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
+from dlc.core.labels import FRAMEWORK
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
 from dlc.push import layout as oci_layout
@@ -70,7 +71,7 @@ def orders(plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, st
     for target in (plan.target(identifier) for identifier in plan.selected):
         ref = target.tags[0]
         labels = inspected[ref]["Config"]["Labels"]
-        found.append(Order(target.id, ref, labels["org.dlc.framework"], tags(ref, labels), inspected[ref]))
+        found.append(Order(target.id, ref, labels[FRAMEWORK], tags(ref, labels), inspected[ref]))
     return tuple(found)
 
 

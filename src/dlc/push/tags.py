@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from dlc.core.errors import ImageError
-from dlc.engine.images import KEY_LABEL
+from dlc.core.labels import CREATED, FRAMEWORK_VERSION, ID, KEY, OS
 
-CREATED_LABEL = "org.opencontainers.image.created"
 KEY_DIGITS = 12
 LONGEST = 128  # characters of a tag, by the distribution specification
 
@@ -23,11 +22,11 @@ def tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
 
     `labels` are the image's. Raises ImageError when one is missing that dlc sets.
     """
-    _framework, _series, job, device, python = _label(ref, labels, "org.dlc.id").split("-")
-    version = _label(ref, labels, "org.dlc.framework.version").partition("+")[0]  # `+cpu` is said by the device
-    system = _system(_label(ref, labels, "org.dlc.os"))
-    day = datetime.fromisoformat(_label(ref, labels, CREATED_LABEL)).strftime("%Y%m%d")
-    key = _label(ref, labels, KEY_LABEL)[:KEY_DIGITS]
+    _framework, _series, job, device, python = _label(ref, labels, ID).split("-")
+    version = _label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]  # `+cpu` is said by the device
+    system = _system(_label(ref, labels, OS))
+    day = datetime.fromisoformat(_label(ref, labels, CREATED)).strftime("%Y%m%d")
+    key = _label(ref, labels, KEY)[:KEY_DIGITS]
     stem = f"{version}-{job}-{device}-{python}-{system}"
     stem = stem[: LONGEST - 1 - KEY_DIGITS].rstrip("-.")
     return f"{stem}-{key}", f"{stem}-{day}", stem

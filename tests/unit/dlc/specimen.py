@@ -21,7 +21,7 @@ packages:
   training: [transformers, numpy]
   source: []
   compiled: []
-efa: {source: none, version: "", context: "", url: "", sha256: "", os_packages: [libfabric1], build_packages: [libtool]}
+efa: {source: none, version: "", url: "", sha256: "", os_packages: [libfabric1]}
 budget: {gigabytes: "4", why: enough for a specimen}
 labels: {org.opencontainers.image.licenses: Apache-2.0}
 """
@@ -57,32 +57,13 @@ job: training
 variants:
   - packages: {framework: [tensorflow-cpu==2.21.0]}
 """
-BASE_RECIPE = """\
-FROM rootfs
+SHARED_RECIPE = """\
+FROM rootfs AS base
 ARG PYTHON_VERSION
-ARG OS_PACKAGES
-RUN --mount=from=scripts,target=/scripts --mount=from=debian,target=/debian --mount=from=ca,target=/ca \
-  /scripts/install.sh ${OS_PACKAGES} && /scripts/venv.sh "$PYTHON_VERSION"
+RUN --mount=type=secret,id=index_url --mount=type=secret,id=netrc /scripts/venv.sh "${PYTHON_VERSION}"
+FROM training AS image
 """
-RECIPE = """\
-FROM base AS builder
-ARG BUILD_PACKAGES
-RUN --mount=from=scripts,target=/scripts /scripts/install.sh ${BUILD_PACKAGES}
-FROM builder AS efa
-ARG EFA_SOURCE
-ARG EFA_VERSION
-ARG EFA_BUILD_PACKAGES
-RUN --mount=from=efa-software,target=/s /scripts/efa.sh ${EFA_SOURCE} ${EFA_VERSION} ${EFA_BUILD_PACKAGES}
-FROM base AS image
-ARG OS_PACKAGES
-RUN --mount=type=bind,from=scripts,target=/scripts --mount=from=debian,target=/debian --mount=from=ca,target=/ca \
-  /scripts/install.sh ${OS_PACKAGES}
-RUN --mount=from=tools,target=/tools --mount=from=wheels,target=/wheels uv pip install
-ARG EFA_PACKAGES
-RUN --mount=from=scripts,target=/scripts --mount=from=efa,target=/efa /scripts/install.sh ${EFA_PACKAGES}
-COPY --from=builder /built /built
-COPY --from=entrypoint . /opt/dlc/entrypoint
-"""
+RECIPE = "FROM system AS training\n"
 PYTORCH_PATH = "buildspec/pytorch/2.13-training.yml"
 TORCH_ID = "pytorch-2.13-training-cpu-py311"
 TENSORFLOW_ID = "tensorflow-2.21-training-cpu-py311"
@@ -92,7 +73,7 @@ TEXTS = {
     "buildspec/compat.yml": COMPAT,
     PYTORCH_PATH: PYTORCH,
     "buildspec/tensorflow/2.21-training.yml": TENSORFLOW,
-    "docker/base/Dockerfile": BASE_RECIPE,
+    "docker/base/Dockerfile": SHARED_RECIPE,
     "docker/pytorch/Dockerfile": RECIPE,
     "docker/tensorflow/Dockerfile": RECIPE,
     "docker/scripts/install.sh": "#!/bin/sh\n",

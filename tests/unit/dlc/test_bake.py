@@ -15,23 +15,26 @@ from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc.build.bake import bake_name, render
 from dlc.build.inputs import HostInputs
-from dlc.core.errors import RecipeError
+from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, make_plan
+from dlc.plan.targets import UV
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-HOST = HostInputs(
-    root=Path("/repository"),
-    contexts={
-        f"{name}": Path("/host", name)
-        for name in ("nothing", "ca", "tools", "wheels", "rootfs-bullseye", "rootfs-bookworm", "rootfs-trixie")
-    },
-    proxies={"HTTPS_PROXY": "http://proxy:3128"},
-    secrets={"index_url": "env=UV_DEFAULT_INDEX", "netrc": "src=/root/.netrc"},
-)
 
 
-def baked(plan: Plan, host: HostInputs = HOST) -> dict[str, Any]:
-    return render(plan, host, output="type=docker", epoch=1_700_000_000, revision="abc123")
+def host(plan: Plan) -> HostInputs:
+    """A host that has everything, each in a folder named after it."""
+    wanted = {context for target in plan.targets for context in (target.context, *target.contexts.values())}
+    return HostInputs(
+        contexts={context: Path("/cache", str(context)) for context in wanted},
+        recipes={target.dockerfile: Path("/cache", target.dockerfile) for target in plan.targets},
+        proxies={"HTTPS_PROXY": "http://proxy:3128"},
+        secrets={"index_url": "env=UV_DEFAULT_INDEX", "netrc": "src=/root/.netrc"},
+    )
+
+
+def baked(plan: Plan) -> dict[str, Any]:
+    return render(plan, host(plan), output="type=docker", epoch=1_700_000_000, revision="abc123")
 
 
 def check_golden(name: str, value: object) -> None:
@@ -43,7 +46,11 @@ def check_golden(name: str, value: object) -> None:
 
 
 def test_the_bake_file_of_a_known_repository_is_the_golden_one() -> None:
-    check_golden("specimen.bake.json", baked(make_plan(specimen())))
+    plan = make_plan(specimen())
+    text = json.dumps(baked(plan)).replace(str(UV), "host:uv==VERSION")
+    for target in plan.targets:
+        text = text.replace(target.key, f"KEY({target.id})")
+    check_golden("specimen.bake.json", json.loads(text))
 
 
 def test_only_selected_images_have_tags_and_outputs() -> None:
@@ -59,7 +66,7 @@ def test_the_default_group_is_what_was_selected() -> None:
 def test_every_target_link_names_a_target_of_the_file() -> None:
     targets = baked(make_plan(specimen()))["target"]
     links = [v for target in targets.values() for v in target["contexts"].values() if v.startswith("target:")]
-    assert len(links) == 3
+    assert len(links) == 16
     assert {link.removeprefix("target:") for link in links} <= set(targets)
 
 
@@ -82,12 +89,26 @@ def test_the_date_of_an_image_is_the_epoch_in_utc() -> None:
     assert target["args"]["SOURCE_DATE_EPOCH"] == "1700000000"
 
 
-def test_a_named_base_image_becomes_an_image_context() -> None:
-    plan = make_plan(specimen(), ["pytorch-*"], ["base.image=debian:12"])
-    contexts = baked(plan)["target"]["base-debian-12-py311"]["contexts"]
-    assert contexts["rootfs"] == "docker-image://debian:12"
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Image("debian:12"), "docker-image://debian:12"),
+        (Image("debian:12", "sha256:ab"), "docker-image://debian:12@sha256:ab"),
+        (Image("debian:12", "sha256:ab", local=True), "docker-image://debian:12"),
+    ],
+)
+def test_a_named_base_image_is_taken_by_its_digest_where_a_registry_has_it(found: Image, expected: str) -> None:
+    plan = make_plan(specimen(), ["pytorch-*"], ["base.image=debian:12"], {"debian:12": found})
+    assert baked(plan)["target"][bake_name(TORCH_ID)]["contexts"]["rootfs"] == expected
 
 
-def test_a_folder_that_the_host_did_not_give_is_an_error() -> None:
-    with pytest.raises(RecipeError, match="host:rootfs-bookworm"):
-        baked(make_plan(specimen()), HostInputs(Path("/repository")))
+def test_every_target_is_built_for_the_plans_platform() -> None:
+    assert {str(target["platforms"]) for target in baked(make_plan(specimen()))["target"].values()} == {
+        "['linux/amd64']"
+    }
+
+
+def test_the_content_key_reaches_the_image_alone() -> None:
+    """A stage below it that had the key would be built anew with every change."""
+    targets = baked(make_plan(specimen(), ["pytorch-*"]))["target"]
+    assert [name for name, target in targets.items() if "DLC_CONTENT_KEY" in target["args"]] == [bake_name(TORCH_ID)]

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from dlc.core.checkout import find_root
 from dlc.inspection.pages import BEGIN, END, NOT_BUILT, README, readme, table
+from dlc.plan.contexts import Repo
 from dlc.plan.targets import Target
 
 LABELS = {"org.dlc.framework": "other", "org.dlc.framework.version": "2.0", "org.dlc.device": "cu132",
           "org.dlc.python": "3.13", "org.dlc.os": "debian-trixie"}  # fmt: skip
 TOY, OTHER = "toy-1.17-training-cpu-py311", "other-2.0-training-cu132-py313"
-TARGETS = [Target(name, "Dockerfile", "repo:nothing", labels=LABELS) for name in (TOY, OTHER)]
+TARGETS = [Target(name, "Dockerfile", Repo("nothing"), labels=LABELS) for name in (TOY, OTHER)]
 ROW = f"| `{OTHER}` | other 2.0 | cu132 | 3.13 | debian-trixie | {{}} |"
 
 

@@ -18,7 +18,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Efa
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.errors import LockError, SpecError, UsageError
-from dlc.plan import contexts as pinned
+from dlc.plan.contexts import Pinned
 from dlc.plan.plan import make_plan
 
 ROOT = find_root(Path(__file__).parent)
@@ -70,12 +70,12 @@ def settings(*sets: str) -> Efa:
 
 
 def got(url: str, cache: Path, sha256: str = SHA256) -> bytes:
-    return (fetch.folder(pinned.value(sha256, url), cache, cache, None) / fetch.FILE).read_bytes()
+    return (fetch.folder(Pinned(sha256, url), cache, None) / fetch.FILE).read_bytes()
 
 
 @pytest.mark.parametrize(
     ("source", "names"),
-    [("none", ()), ("distro", ()), ("source", ("version", "context")), ("installer", ("version", "url", "sha256"))],
+    [("none", ()), ("distro", ()), ("installer", ("version", "url", "sha256"))],
 )
 def test_a_source_of_efa_software_says_which_settings_it_lacks(source: str, names: tuple[str, ...]) -> None:
     if not names:
@@ -91,7 +91,7 @@ def test_a_source_of_efa_software_says_which_settings_it_lacks(source: str, name
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("source=sorce", "none, distro, source or installer"),
+        ("source=source", "none, distro or installer"),
         ("sha256=12ab", "64 hexadecimal digits, or nothing"),
         ("url=ftp://x", "an address (http, https, file), or nothing"),
         ("version=latest", "a version such as 1.17.3, or nothing"),
@@ -103,14 +103,9 @@ def test_a_setting_that_cannot_be_right_is_refused(text: str, expected: str) -> 
 
 
 def test_only_the_source_that_needs_them_gets_debian_packages() -> None:
-    def packages(*sets: str) -> tuple[str, str]:
-        arguments = efa.arguments(settings(*sets))
-        return arguments["EFA_PACKAGES"], arguments["EFA_BUILD_PACKAGES"]
-
-    assert packages() == ("", "")
-    assert packages("efa.source=distro") == ("libfabric1", "")
-    assert packages("efa.source=source", "efa.version=1.7.4", "efa.context=plugin") == ("libfabric1", "libtool")
-    assert packages(*INSTALLER, f"efa.sha256={SHA256}") == ("", "")
+    assert efa.debian_packages(settings()) == ()
+    assert efa.debian_packages(settings("efa.source=distro")) == ("libfabric1",)
+    assert efa.debian_packages(settings(*INSTALLER, f"efa.sha256={SHA256}")) == ()
 
 
 def test_an_image_is_another_one_with_another_hash_but_not_with_another_address() -> None:
@@ -126,39 +121,22 @@ def with_rule(rule: str) -> Tree:
     return locked(changed(unlocked(), "buildspec/compat.yml", COMPAT + f"  - {rule}\n    why: it says so\n"))
 
 
-@pytest.mark.parametrize("then", ["debian: {libc6: '>=2.37'}", "locked: {torch: '>=2.14'}", "efa: {version: '>=1.8'}"])
+WHOLE_INSTALLER = [*INSTALLER, f"efa.sha256={SHA256}"]
+
+
+@pytest.mark.parametrize("then", ["debian: {libc6: '>=2.37'}", "locked: {torch: '>=2.14'}", "efa: {version: '>=1.60'}"])
 def test_a_rule_may_ask_for_recorded_versions(then: str) -> None:
-    tree = with_rule("when: {efa: {source: source}}\n    then: {" + then + "}")
+    tree = with_rule("when: {efa: {source: installer}}\n    then: {" + then + "}")
     assert make_plan(tree, [TORCH_ID]).selected == (TORCH_ID,)
     with pytest.raises((SpecError, UsageError), match="because it says so"):
-        make_plan(tree, [TORCH_ID], ["efa.source=source", "efa.version=1.7.4", "efa.context=plugin"])
+        make_plan(tree, [TORCH_ID], WHOLE_INSTALLER)
 
 
 def test_versions_of_a_stale_lock_and_of_a_base_that_the_user_names_break_no_rule() -> None:
-    plugin = ["efa.source=source", "efa.version=1.7.4", "efa.context=plugin"]
-    stale = with_rule("when: {efa: {source: source}}\n    then: {locked: {numpy: '>=3'}}")
-    assert load_variants(stale, [TORCH_ID], [*plugin, "packages.training=[numpy==2.0.0]"])
-    other = with_rule("when: {efa: {source: source}}\n    then: {debian: {libc6: '>=9'}}")
-    assert load_variants(other, [TORCH_ID], [*plugin, "base.image=ubuntu:24.04"])
-
-
-@pytest.mark.parametrize(
-    ("glob", "version", "allowed"),
-    [
-        ("pytorch-2.9-*", "1.7.4", True),
-        ("pytorch-2.9-*", "1.9.2", False),  # Debian 12 has libfabric 1.17
-        ("pytorch-2.9-*", "1.21.1", False),
-        ("pytorch-2.15-*", "1.21.1", True),  # Debian 13 has libfabric 2.1
-        ("pytorch-2.13-training-cpu-*", "1.7.4", False),  # nothing to plug it into
-    ],
-)
-def test_the_plug_in_is_built_only_where_its_libfabric_is(glob: str, version: str, allowed: bool) -> None:
-    sets = ["efa.source=source", f"efa.version={version}", "efa.context=plugin"]
-    if allowed:
-        assert load_variants(read_tree(ROOT), [glob], sets)
-    else:
-        with pytest.raises((SpecError, UsageError), match=r"compat\.yml:"):
-            load_variants(read_tree(ROOT), [glob], sets)
+    stale = with_rule("when: {efa: {source: installer}}\n    then: {locked: {numpy: '>=3'}}")
+    assert load_variants(stale, [TORCH_ID], [*WHOLE_INSTALLER, "packages.training=[numpy==2.0.0]"])
+    other = with_rule("when: {efa: {source: installer}}\n    then: {debian: {libc6: '>=9'}}")
+    assert load_variants(other, [TORCH_ID], [*WHOLE_INSTALLER, "base.image=ubuntu:24.04"])
 
 
 @pytest.mark.parametrize(
@@ -168,6 +146,7 @@ def test_the_plug_in_is_built_only_where_its_libfabric_is(glob: str, version: st
         ("pytorch-2.9-*", "1.30.0", False),  # without the plug-in
         ("pytorch-1.10-*", "1.50.0", True),
         ("pytorch-1.10-*", "1.51.0", False),  # without Debian 11
+        ("pytorch-2.13-training-cpu-*", "1.50.0", False),  # nothing to plug it into
     ],
 )
 def test_the_installer_is_taken_only_where_it_has_what_the_image_needs(glob: str, version: str, allowed: bool) -> None:
@@ -221,34 +200,3 @@ def test_an_address_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: p
 def test_a_file_of_this_host_is_taken_by_its_address(tmp_path: Path) -> None:
     (tmp_path / "installer.tar.gz").write_bytes(CONTENT)
     assert got((tmp_path / "installer.tar.gz").as_uri(), tmp_path) == CONTENT
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Path:
-    folder = tmp_path / "plugin"
-    (folder / ".git").mkdir(parents=True)
-    (folder / ".git/HEAD").write_text("ref: refs/heads/main")
-    (folder / "autogen.sh").write_text("#!/bin/sh\n")
-    (folder / "link").symlink_to("autogen.sh")
-    return folder
-
-
-def test_the_hash_of_a_folder_is_of_what_is_compiled(plugin: Path) -> None:
-    first = fetch.digest(plugin)
-    (plugin / ".git/HEAD").write_text("ref: refs/heads/other")
-    assert fetch.digest(plugin) == first
-    (plugin / "autogen.sh").chmod(0o755)
-    executable = fetch.digest(plugin)
-    (plugin / "link").unlink()
-    (plugin / "link").symlink_to("elsewhere")
-    assert len({first, executable, fetch.digest(plugin)}) == 3
-
-
-def test_a_folder_is_taken_by_its_hash_and_the_error_says_it(plugin: Path, tmp_path: Path) -> None:
-    found = fetch.digest(plugin)
-    with pytest.raises(LockError, match=r"expected its sha256 in efa\.sha256") as caught:
-        fetch.folder(pinned.value("", "plugin"), tmp_path, tmp_path / "cache", None)
-    assert f"efa.sha256={found}" in caught.value.remedy
-    assert fetch.folder(pinned.value(found, "plugin"), tmp_path, tmp_path / "cache", None) == plugin
-    with pytest.raises(LockError, match=r"elsewhere: expected the folder of efa\.context, found none"):
-        fetch.folder(pinned.value(found, "elsewhere"), tmp_path, tmp_path / "cache", None)

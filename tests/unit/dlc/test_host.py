@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from dlc.build import host
+from dlc.core.checkout import SourceFile, Tree
 from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
 from dlc.core.errors import LockError
+from dlc.plan.contexts import Host, Repo
 from dlc.plan.plan import Plan
-from dlc.plan.targets import Target
+from dlc.plan.targets import WHEELS, Target
+
+CA = Host("ca")
 
 DOCKERFILE = """FROM base
 RUN --mount=type=secret,id=index_url --mount=type=secret,id=netrc \\
@@ -28,12 +32,13 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def plan_with_lock(root: Path, lock: str) -> Plan:
-    (root / "locks").mkdir()
-    (root / "locks/framework.txt").write_text(lock)
-    (root / "Dockerfile").write_text(DOCKERFILE)
-    target = Target("t", "Dockerfile", "repo:locks", "key", contexts={"wheels": "host:wheels", "ca": "host:ca"})
-    return Plan((target,), ("t",))
+def tree_with_lock(lock: str) -> Tree:
+    return {"locks/framework.txt": SourceFile(lock.encode()), "Dockerfile": SourceFile(DOCKERFILE.encode())}
+
+
+def collected(lock: str, folder: Path) -> host.HostInputs:
+    target = Target("t", "Dockerfile", Repo("locks"), contexts={"wheels": WHEELS, "ca": CA})
+    return host.collect(Plan((target,), ("t",)), tree_with_lock(lock), folder / "cache")
 
 
 def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_has(
@@ -41,13 +46,12 @@ def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_h
 ) -> None:
     (tmp_path / "ca.pem").write_text("CERTIFICATE")
     (tmp_path / "netrc").write_text("machine m password hunter2")
-    plan = plan_with_lock(tmp_path, "one==1.0\n")
     clean.setenv("NETRC", str(tmp_path / "nothing"))
-    assert not any(host.collect(plan, tmp_path, tmp_path / "cache").contexts["ca"].iterdir())
+    assert not any(collected("one==1.0\n", tmp_path).contexts[CA].iterdir())
     clean.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     clean.setenv("NETRC", str(tmp_path / "netrc"))
-    found = host.collect(plan, tmp_path, tmp_path / "cache")
-    assert (found.contexts["ca"] / "ca.pem").read_text() == "CERTIFICATE"
+    found = collected("one==1.0\n", tmp_path)
+    assert (found.contexts[CA] / "ca.pem").read_text() == "CERTIFICATE"
     [recipe] = found.recipes.values()
     assert recipe.read_text() == DOCKERFILE.replace("--mount=type=secret,id=index_url", "")
 
@@ -59,8 +63,8 @@ def test_locked_wheel_of_a_local_folder_is_handed_over(tmp_path: Path, clean: py
     (wheel.parent / "other-2.0-py3-none-any.whl").write_bytes(b"other")
     clean.setenv("PIP_FIND_LINKS", str(wheel.parent))
     digest = hashlib.sha256(b"wheel").hexdigest()
-    plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{digest}\n")
-    folder = host.collect(plan, tmp_path, tmp_path / "cache").contexts["wheels"]
+    lock = f"my-pkg==1.0+cpu --hash=sha256:{digest}\n"
+    folder = collected(lock, tmp_path).contexts[WHEELS]
     assert [path.name for path in folder.iterdir()] == [wheel.name]
 
 
@@ -69,19 +73,19 @@ def test_local_wheel_with_another_hash_is_refused_before_the_build(tmp_path: Pat
     wheel.parent.mkdir()
     wheel.write_bytes(b"tampered")
     clean.setenv("UV_FIND_LINKS", str(wheel.parent))
-    plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n")
+    lock = f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n"
     with pytest.raises(LockError, match="sha256 is not the one in the lock"):
-        host.collect(plan, tmp_path, tmp_path / "cache")
+        collected(lock, tmp_path)
 
 
 def test_local_version_that_no_folder_and_no_index_has_is_said_before_the_build(
     tmp_path: Path, clean: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_with_lock(tmp_path, f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n")
+    lock = f"my-pkg==1.0+cpu --hash=sha256:{'0' * 64}\n"
     with pytest.raises(LockError, match=r"my-pkg==1\.0\+cpu: a local version"):
-        host.collect(plan, tmp_path, tmp_path / "cache")
+        collected(lock, tmp_path)
     clean.setenv("UV_INDEX", "https://index/cpu")
-    assert host.collect(plan, tmp_path, tmp_path / "cache").contexts["wheels"].is_dir()
+    assert collected(lock, tmp_path).contexts[WHEELS].is_dir()
 
 
 def test_builds_at_the_same_time_put_the_same_wheel_in_place_whole(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc.cli.push import as_text
 from dlc.core.errors import DiskError, ImageError, RegistryError
+from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
-from dlc.engine.images import KEY_LABEL
 from dlc.plan.plan import make_plan
 from dlc.push import layout as oci_layout
 from dlc.push.registry.repository import KINDS, Manifest

@@ -1,83 +1,125 @@
-"""A Dockerfile and what the plan hands to it must fit, or nothing is built."""
+"""The committed Dockerfiles and what plans hand to them fit: no ARG unread or unset, no source unknown or unused."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
 import pytest
 
-from dlc.core.errors import RecipeError
-from dlc.plan.recipe import require_fit
+from dlc.core.checkout import find_root, read_tree, text
+from dlc.plan.plan import make_plan
+from dlc.plan.targets import SCRIPTS, SHARED, Target
 
-GOOD = """\
-FROM base AS one
-ARG A
-RUN echo $A
-FROM one
-RUN --mount=from=scripts,target=/s echo ${A}
-"""
-
-
-def complaints(text: str, args: str = "", contexts: str = "base") -> list[str]:
-    with pytest.raises(RecipeError) as caught:
-        require_fit("Dockerfile", text, dict.fromkeys(args.split(), "1"), dict.fromkeys(contexts.split(), "repo:x"))
-    return caught.value.message.splitlines()
+TREE = read_tree(find_root(Path(__file__).parent))
+# BuildKit hands it over without being asked; the bake file has it, because it is no part of what it names.
+OF_THE_BUILD = {"DLC_CONTENT_KEY"}
+STAGE = re.compile(r"^FROM (\S+) AS (\S+)$", re.MULTILINE)
+SOURCE = re.compile(r"--(?:from=|mount=\S*\bfrom=)([a-z-]+)")
 
 
-def test_a_recipe_that_fits_passes() -> None:
-    require_fit("Dockerfile", GOOD, {"A": "1"}, {"base": "target:b", "scripts": "repo:s"})
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a Dockerfile: its name, what it begins from, and its lines without comments."""
+
+    name: str
+    base: str
+    body: str
+
+    @property
+    def declared(self) -> set[str]:
+        """Names of its ARGs."""
+        return set(re.findall(r"^ARG (\w+)$", self.body, re.MULTILINE))
+
+    @property
+    def read(self) -> set[str]:
+        """Variables that its lines read."""
+        return set(re.findall(r"\$\{(\w+)\}", self.body))
+
+    @property
+    def sources(self) -> set[str]:
+        """Stages and named contexts that it takes from."""
+        return {self.base, *SOURCE.findall(self.body)} - {"scratch"}
+
+
+def stages(dockerfile: str) -> list[Stage]:
+    """The stages in order. Ours are written in one way: no FROM without AS, no ARG before it, no here-document."""
+    lines = "".join(line for line in dockerfile.splitlines(keepends=True) if not line.startswith("#"))
+    before, *parts = re.split(r"^(?=FROM )", lines, flags=re.MULTILINE)
+    assert not before.strip()
+    named = [(STAGE.match(part), part) for part in parts]
+    assert all(match for match, _ in named), "expected FROM ... AS ... in each"
+    return [Stage(match[2], match[1], part[match.end() :]) for match, part in named if match]
+
+
+def reached(found: list[Stage], last: str) -> list[Stage]:
+    """The stages that BuildKit runs for the one that is wanted (empty: the last), as its own stages name them."""
+    wanted = {last or found[-1].name}
+    for stage in reversed(found):
+        if stage.name in wanted:
+            wanted |= stage.sources
+    return [stage for stage in found if stage.name in wanted]
+
+
+def misfits(dockerfile: str, target: Target) -> Iterator[str]:
+    """Whatever does not fit, in words."""
+    used = reached(stages(dockerfile), target.stage)
+    declared = set().union(*(stage.declared for stage in used)) - OF_THE_BUILD
+    yield from (f"{name}: nobody sets this ARG" for name in declared - set(target.args))
+    yield from (f"{name}: no ARG takes this argument" for name in set(target.args) - declared)
+    for stage in used:
+        yield from (f"{stage.name}: ARG {name} is not read" for name in stage.declared - stage.read)
+        yield from (f"{stage.name}: {name} is read without its ARG" for name in stage.read - stage.declared)
+    outside = set().union(*(stage.sources for stage in used)) - {stage.name for stage in used}
+    yield from (f"{name}: neither a stage nor a named context" for name in outside - set(target.contexts))
+    if target.dockerfile == SHARED:  # a framework takes what it needs of what it is offered
+        yield from (f"{name}: nobody takes from this context" for name in set(target.contexts) - outside)
+
+
+TARGETS = [target for target in make_plan(TREE).targets if not target.inline]
+[IMAGE] = [target for target in TARGETS if target.id == "pytorch-2.13-training-cpu-py311"]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.id)
+def test_each_dockerfile_and_what_the_plan_hands_to_it_fit(target: Target) -> None:
+    assert list(misfits(text(TREE, target.dockerfile), target)) == []
+
+
+def test_every_dockerfile_of_the_repository_is_built_by_some_image() -> None:
+    recipes = {path for path in TREE if path.endswith("/Dockerfile")}
+    assert recipes == {target.dockerfile for target in TARGETS}
+
+
+def test_every_stage_is_part_of_some_image() -> None:
+    wanted = [target.stage for target in TARGETS if target.dockerfile == SHARED]
+    found = stages(text(TREE, SHARED))
+    assert {stage.name for name in wanted for stage in reached(found, name)} == {stage.name for stage in found}
 
 
 @pytest.mark.parametrize(
-    ("text", "args", "complaint"),
+    ("line", "found"),
     [
-        ("FROM base\nARG A\n", "A", "Dockerfile:2: ARG A: expected $A in stage 0, found none"),
-        ("FROM base\nARG A=1\n", "", "Dockerfile:2: ARG A: expected $A in stage 0, found none"),
-        ("ARG A=1\nFROM base\n", "", "Dockerfile:1: ARG A: expected a FROM or a stage that reads it, found none"),
-        ("FROM base\nARG A\nRUN $A\n", "",
-         "Dockerfile:2: ARG A: expected a value, found no default and no build argument"),
-        ("ARG A\nFROM base:$A\n", "", "Dockerfile:1: ARG A: expected a value, found no default and no build argument"),
-        ("FROM base\n", "A", "Dockerfile:1: A: expected an ARG for this build argument, found none"),
-        ("FROM base\nARG PYTHON\nRUN $PYTHON\n", "PYTHN PYTHON", "did you mean 'PYTHON'?"),
-        ("FROM base AS a\nARG A\nRUN $A\nFROM base\nENV X=$A\n", "A",
-         "Dockerfile:5: $A: expected `ARG A` in stage 1, found it in other stages only"),
-        ("ARG A=1\nFROM base:$A\nRUN $A\n", "", "Dockerfile:3: $A: expected `ARG A` in stage 0"),
+        ("ARG EXTRA\n", "image: ARG EXTRA is not read"),
+        ("ARG EXTRA\nRUN ${EXTRA}\n", "EXTRA: nobody sets this ARG"),
+        ("RUN ${PYTHON_VERSION}\n", "image: PYTHON_VERSION is read without its ARG"),
+        ("COPY --from=elsewhere / /\n", "elsewhere: neither a stage nor a named context"),
+        ("RUN --mount=type=bind,from=elsewhere,target=/x true\n", "elsewhere: neither a stage nor a named context"),
     ],
-)  # fmt: skip
-def test_arguments_that_do_not_fit_are_named_with_their_line(text: str, args: str, complaint: str) -> None:
-    assert any(complaint in line for line in complaints(text, args))
-
-
-def test_an_argument_of_a_parent_stage_may_be_read_by_its_heir_only() -> None:
-    require_fit("Dockerfile", "FROM base AS a\nARG A\nFROM a\nRUN $A\n", {"A": "1"}, {"base": ""})
-    assert complaints("FROM base AS a\nARG A\nFROM base\nRUN $A\n", "A") == [
-        "Dockerfile:2: ARG A: expected $A in stage a, found none",
-        "Dockerfile:4: $A: expected `ARG A` in stage 1, found it in other stages only",
-    ]
-
-
-@pytest.mark.parametrize("name", ["SOURCE_DATE_EPOCH", "HTTPS_PROXY", "no_proxy", "TARGETARCH"])
-def test_what_buildkit_sets_itself_needs_no_value_and_no_reader(name: str) -> None:
-    require_fit("Dockerfile", f"FROM base\nARG {name}\n", {}, {"base": ""})
-
-
-def test_a_global_argument_may_be_declared_again_in_a_stage() -> None:
-    require_fit("Dockerfile", "ARG A=1\nFROM base\nARG A\nRUN $A\n", {}, {"base": ""})
+)
+def test_a_line_that_fits_nothing_is_found(line: str, found: str) -> None:
+    assert found in list(misfits(text(TREE, SHARED) + line, IMAGE))
 
 
 @pytest.mark.parametrize(
-    "text", ["FROM bas\n", "FROM base\nCOPY --from=bas x y\n", "FROM base\nRUN --mount=from=bas x\n"]
+    ("target", "found"),
+    [
+        (replace(IMAGE, args={**IMAGE.args, "EXTRA": ""}), "EXTRA: no ARG takes this argument"),
+        (replace(IMAGE, contexts={**IMAGE.contexts, "extra": SCRIPTS}), "extra: nobody takes from this context"),
+        (replace(IMAGE, contexts={}), "entrypoint: neither a stage nor a named context"),
+        (replace(IMAGE, args={}), "EFA_VERSION: nobody sets this ARG"),
+    ],
 )
-def test_a_source_that_is_no_stage_and_no_context_is_named(text: str) -> None:
-    line = text.count("\n")
-    assert f"Dockerfile:{line}: bas: expected a stage or a named context (base); did you mean 'base'?" in complaints(
-        text
-    )
-
-
-def test_a_context_that_nothing_uses_is_named() -> None:
-    assert complaints("FROM base\n", contexts="base wheels") == [
-        "Dockerfile:1: named context wheels: expected a FROM, COPY --from or --mount that uses it, found none"
-    ]
-
-
-def test_a_registry_image_in_a_recipe_is_refused_because_it_would_be_pulled() -> None:
-    assert "debian:12: expected a stage or a named context" in complaints("FROM debian:12\nFROM base\n")[0]
+def test_what_a_plan_hands_over_too_much_or_not_at_all_is_found(target: Target, found: str) -> None:
+    assert found in list(misfits(text(TREE, SHARED), target))

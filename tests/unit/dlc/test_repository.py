@@ -11,7 +11,7 @@ from dlc.buildspec.files import read_buildspec
 from dlc.buildspec.locked import staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import normal_name
-from dlc.core.checkout import IGNORED, find_root, read_tree
+from dlc.core.checkout import find_root, read_tree
 from dlc.plan.plan import make_plan
 
 ROOT = find_root(Path(__file__).parent)
@@ -35,11 +35,6 @@ def test_every_lock_folder_belongs_to_an_image() -> None:
     assert folders == {variant.lock_folder for variant in load_variants(TREE)}
 
 
-def test_every_recipe_is_used_by_an_image() -> None:
-    recipes = {path for path in TREE if path.endswith("/Dockerfile")}
-    assert recipes == {target.dockerfile for target in make_plan(TREE).targets if not target.inline}
-
-
 def test_every_pin_is_used_by_an_image() -> None:
     pins = read_buildspec(TREE).pins
     assert pins is not None
@@ -55,15 +50,6 @@ def test_every_image_can_be_planned_on_a_base_that_the_user_names(base: str) -> 
 
 def test_no_compiled_python_is_part_of_a_content_key() -> None:
     assert [path for path in TREE if "__pycache__" in path] == []
-
-
-def test_the_same_files_are_kept_out_of_a_build_and_of_its_content_key() -> None:
-    values = [value for target in make_plan(TREE).targets for value in (target.context, *target.contexts.values())]
-    folders = {value.removeprefix("repo:") for value in values if value.startswith("repo:")}
-    with_python = {f for f in folders if any(path.startswith(f"{f}/") and path.endswith(".py") for path in TREE)}
-    assert "src/entrypoint" in with_python
-    for folder in with_python:
-        assert f"**/{IGNORED}" in TREE[f"{folder}/.dockerignore"].data.decode().splitlines(), folder
 
 
 def test_the_plan_says_nothing_of_the_machine_it_is_made_on() -> None:

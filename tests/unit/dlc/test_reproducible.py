@@ -18,9 +18,11 @@ from dlc.inspection.reproducible import bake_file, build_from_nothing, differenc
 from dlc.plan.plan import make_plan
 
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")
-FOLDERS = ("nothing", "ca", "rootfs-bookworm", "tools", "wheels")
-INPUTS = HostInputs(Path("/repo"), {name: Path("/host", name) for name in FOLDERS})
 PLAN = make_plan(specimen(), [TORCH_ID])
+INPUTS = HostInputs(
+    {c: Path("/cache", str(c)) for target in PLAN.targets for c in (target.context, *target.contexts.values())},
+    {target.dockerfile: Path("/cache", target.dockerfile) for target in PLAN.targets},
+)
 
 
 def archive(digest: str, *layers: dict[str, Entry], **config: object) -> Archive:
@@ -38,7 +40,7 @@ def rendered(*, cached: bool) -> dict[str, Any]:
 
 def test_every_target_parents_included_is_built_without_cache() -> None:
     targets = rendered(cached=False)["target"]
-    assert len(targets) == 3
+    assert len(targets) == len(PLAN.targets)
     assert all(target["no-cache"] for target in targets.values())
 
 
@@ -97,4 +99,4 @@ def test_the_report_says_identical_or_lists_files() -> None:
 def test_an_engine_that_cannot_rewrite_times_is_refused(tmp_path: Path) -> None:
     classic = Engine(None, "context", "20.10", containerd_store=False)
     with pytest.raises(EngineError, match="containerd image store"):
-        build_from_nothing(PLAN, classic, tmp_path, tmp_path / "log", epoch=0, revision="r")
+        build_from_nothing(PLAN, classic, specimen(), tmp_path / "log", epoch=0, revision="r")

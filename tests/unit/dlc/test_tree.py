@@ -16,6 +16,11 @@ def checkout(tmp_path: Path) -> Path:
         "buildspec/defaults.yml",
         "docker/scripts/run.sh",
         "src/entrypoint/launch/__pycache__/a.pyc",
+        "docker/scripts/.DS_Store",
+        "docker/scripts/.run.sh.swp",
+        "docker/scripts/run.sh~",
+        "docker/scripts/#run.sh#",
+        "src/entrypoint/.#launcher.py",
         "README.md",
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

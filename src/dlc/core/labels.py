@@ -1,0 +1,19 @@
+"""The names of the labels that dlc gives to an image and reads from one."""
+
+from __future__ import annotations
+
+KEY = "org.dlc.content-key"
+ID = "org.dlc.id"
+FRAMEWORK = "org.dlc.framework"
+FRAMEWORK_VERSION = "org.dlc.framework.version"
+PYTHON = "org.dlc.python"
+DEVICE = "org.dlc.device"
+OS = "org.dlc.os"
+PLATFORM = "org.dlc.platform"
+
+# https://github.com/opencontainers/image-spec/blob/main/annotations.md
+TITLE = "org.opencontainers.image.title"
+VERSION = "org.opencontainers.image.version"
+LICENSES = "org.opencontainers.image.licenses"
+CREATED = "org.opencontainers.image.created"
+REVISION = "org.opencontainers.image.revision"

@@ -1,0 +1,59 @@
+"""What was hashed is what is built: a build gets a folder of its own, whatever happens to the checkout meanwhile."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from specimen import TORCH_ID, changed, specimen
+
+from dlc.build import host
+from dlc.build.snapshot import TIME, snapshot
+from dlc.core.checkout import SourceFile, below
+from dlc.debian import rootfs
+from dlc.plan.plan import make_plan
+from dlc.plan.targets import ENTRYPOINT
+
+FILES = {"run.sh": SourceFile(b"#!/bin/sh\n", executable=True), "launch/main.py": SourceFile(b"print()\n")}
+
+
+def test_a_snapshot_holds_exactly_the_files_with_their_modes_and_fixed_times(tmp_path: Path) -> None:
+    folder = snapshot(FILES, tmp_path)
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert {name: path.read_bytes() for name, path in found.items()} == {name: f.data for name, f in FILES.items()}
+    assert {name: oct(path.stat().st_mode & 0o777) for name, path in found.items()} == {
+        "run.sh": "0o755", "launch/main.py": "0o644",
+    }  # fmt: skip
+    assert {path.stat().st_mtime for path in (folder, *folder.rglob("*"))} == {TIME}
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_other_content_another_mode_and_another_name_are_other_folders(tmp_path: Path) -> None:
+    others = [
+        {**FILES, "run.sh": SourceFile(b"exit\n", executable=True)},
+        {**FILES, "run.sh": SourceFile(b"#!/bin/sh\n")},
+        {**FILES, "more": SourceFile(b"")},
+    ]
+    assert len({snapshot(files, tmp_path) for files in (FILES, *others)}) == 4
+
+
+def test_many_builds_at_once_write_one_whole_folder(tmp_path: Path) -> None:
+    many = {f"{number}/file": SourceFile(bytes(1000)) for number in range(50)}
+    with ThreadPoolExecutor(16) as pool:
+        folders = set(pool.map(lambda _: snapshot(many, tmp_path), range(32)))
+    [folder] = folders
+    assert len(list(folder.glob("*/file"))) == 50
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_build_takes_the_files_of_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rootfs, "make", lambda suite, recorded, cache: cache / "rootfs")
+    for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UV_INDEX", "https://index.invalid/cpu")
+    tree = changed(specimen(), "src/entrypoint/launcher.py", "print('planned')\n")
+    inputs = host.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
+    assert (inputs.contexts[ENTRYPOINT] / "launcher.py").read_text() == "print('planned')\n"
+    assert inputs.contexts[ENTRYPOINT] == snapshot(below(tree, "src/entrypoint"), tmp_path)
+    assert all(path.is_relative_to(tmp_path) for path in (*inputs.contexts.values(), *inputs.recipes.values()))

@@ -81,8 +81,9 @@ def test_who_waits_for_the_lock_gives_up_at_a_bound_and_says_who_holds_it(
 def test_a_folder_that_cannot_be_made_is_named_with_the_variable_that_names_another(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     engine = EmbeddedEngine(tmp_path / "file/engine")
-    with pytest.raises(EngineError, match="file/engine: expected a folder that dlc can make") as caught, engine.lock():
+    with pytest.raises(EngineError, match="expected a folder that dlc can make") as caught, engine.lock():
         pass
+    assert caught.value.message.startswith(f"{engine.folder}: ")
     assert "DLC_ENGINE_DIR" in caught.value.remedy
 
 

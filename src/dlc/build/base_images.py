@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dlc.core.errors import BaseImageError
-from dlc.core.process import run
 from dlc.engine.connection import Engine
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan
@@ -21,12 +20,10 @@ def resolve(plan: Plan, engine: Engine) -> dict[str, Image]:
 
 
 def _found(reference: str, engine: Engine) -> Image:
-    argv = ["docker", "image", "inspect", "--format", "{{.Id}}", reference]
-    here = run(argv, env=engine.environment, check=False)
+    here = engine.docker("image", "inspect", "--format", "{{.Id}}", reference, check=False)
     if here.returncode == 0:
         return Image(reference, here.stdout.strip(), local=True)
-    argv = ["docker", "buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", reference]
-    there = run(argv, env=engine.environment, check=False)
+    there = engine.docker("buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", reference, check=False)
     if there.returncode == 0:
         return Image(reference, there.stdout.strip())
     raise BaseImageError(

@@ -68,7 +68,9 @@ class Plan:
 def _as_dict(target: Target) -> dict[str, object]:
     """Its fields, contexts as text."""
     contexts = {name: str(context) for name, context in target.contexts.items()}
-    return {**vars(target), "context": str(target.context), "contexts": contexts, "parents": target.parents}
+    indexed = [vars(packages) for packages in target.indexed]
+    own = {"context": str(target.context), "contexts": contexts, "indexed": indexed, "parents": target.parents}
+    return {**vars(target), **own}
 
 
 def _decision(target: Target, existing: Mapping[str, str]) -> Decision:

@@ -16,7 +16,7 @@ import pytest
 
 from dlc.build import fetch
 from dlc.core.errors import DiskError
-from dlc.plan import contexts as pinned
+from dlc.plan.contexts import Pinned
 
 CONTENT = bytes(range(256)) * 4096
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -25,8 +25,8 @@ FETCH = """
 import sys
 from pathlib import Path
 from dlc.build import fetch
-from dlc.plan import contexts
-folder = fetch.folder(contexts.value(sys.argv[1], sys.argv[2]), Path("/"), Path(sys.argv[3]), None)
+from dlc.plan.contexts import Pinned
+folder = fetch.folder(Pinned(sys.argv[1], sys.argv[2]), Path(sys.argv[3]), None)
 print(len((folder / fetch.FILE).read_bytes()))
 """
 
@@ -109,4 +109,4 @@ def test_a_full_disk_is_not_said_to_be_the_networks_fault(server: SlowServer, tm
     (tmp_path / "pinned" / f"{SHA256}.part").symlink_to("/dev/full")
     url = f"http://127.0.0.1:{server.server_port}/installer.tar.gz"
     with pytest.raises(DiskError, match=f"{tmp_path / 'pinned'}: the disk is full"):
-        fetch.folder(pinned.value(SHA256, url), tmp_path, tmp_path, None)
+        fetch.folder(Pinned(SHA256, url), tmp_path, None)

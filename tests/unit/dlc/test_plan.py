@@ -126,7 +126,6 @@ def test_the_text_of_a_context_says_what_it_is() -> None:
         ("docker/pytorch/Dockerfile", {TORCH_ID}),
         ("docker/scripts/install.sh", {TORCH_ID, TENSORFLOW_ID}),
         ("docker/base/Dockerfile", {TORCH_ID, TENSORFLOW_ID}),
-        (f"docker/pytorch/locks/{TORCH_ID}/training.txt", {TORCH_ID}),
         (PYTORCH_PATH, set()),
         ("buildspec/compat.yml", set()),
     ],

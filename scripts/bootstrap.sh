@@ -39,6 +39,9 @@ make_venv "$python" || { install_packages python3-venv; make_venv "$python"; }
 
 echo "setting up .venv with $("$python" --version)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
+# Debian's pip brings certificates of its own; the host trusts the system's, a company's proxy among them.
+bundle=/etc/ssl/certs/ca-certificates.crt
+[ -n "${PIP_CERT:-}" ] || [ ! -f "$bundle" ] || export PIP_CERT="$bundle"
 .venv/bin/python -m pip install -qq --require-hashes -r requirements.lock
 .venv/bin/python -m pip install -qq --no-index --no-deps --no-build-isolation -e .
 touch .venv/ready

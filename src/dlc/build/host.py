@@ -11,14 +11,12 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from dlc.build import fetch, index_wheels
+from dlc.build import fetch, wheels
 from dlc.build.inputs import HostInputs
 from dlc.build.snapshot import snapshot
-from dlc.buildspec.variant import normal_name
 from dlc.core.checkout import Tree, below, text
 from dlc.core.drafts import draft_folder
-from dlc.core.environment import ca_bundle, local_wheel_folders, proxies, secrets
-from dlc.core.errors import LockError
+from dlc.core.environment import ca_bundle, proxies, secrets
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
 from dlc.plan.contexts import Context, Host, Pinned, Repo
@@ -53,7 +51,7 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
         suite = name.removeprefix("rootfs-")
         return rootfs.make(suite, debian.recorded(tree, suite), cache)
     makers = {"uv": _uv, "ca": _authorities, "nothing": _nothing}
-    return makers[name](cache) if name in makers else _wheels(plan, tree, cache)
+    return makers[name](cache) if name in makers else wheels.folder(plan, tree, cache)
 
 
 def without_secrets(dockerfile: str, known: Collection[str]) -> str:
@@ -95,59 +93,10 @@ def _kept(folder: Path, content: bytes, name: str) -> Path:
 def _uv(cache: Path) -> Path:
     """A folder that holds the uv binary and nothing else."""
     source = Path(find_uv_bin())
-    folder = cache / "tools" / _digest(source)[:12]
+    folder = cache / "tools" / wheels.sha256(source)[:12]
     if not (folder / "uv").exists():
         folder.mkdir(parents=True, exist_ok=True)
         with draft_folder(cache) as drafts:
             shutil.copy2(source, drafts / "uv")
             (drafts / "uv").replace(folder / "uv")
     return folder
-
-
-def _wheels(plan: Plan, tree: Tree, cache: Path) -> Path:
-    """A folder with those wheels of the user's folders that a lock names, and of the buildspec's indexes, by hash."""
-    folders = {t.context.folder for t in plan.targets if "wheels" in t.contexts and isinstance(t.context, Repo)}
-    locks = "".join(_lock_text(tree, folder) for folder in sorted(folders))
-    found_wheels = cache / "wheels" / hashlib.sha256(locks.encode()).hexdigest()[:12]
-    found_wheels.mkdir(parents=True, exist_ok=True)
-    known = set(re.findall(r"sha256:([0-9a-f]{64})", locks))
-    have = {_wheel_name(path): path for folder in local_wheel_folders() for path in sorted(folder.glob("*.whl"))}
-    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", locks, re.MULTILINE):
-        wheel = have.get((normal_name(name), version))
-        if wheel and not (found_wheels / wheel.name).exists():
-            if _digest(wheel) not in known:
-                raise LockError(
-                    f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
-                )
-            _link(wheel, found_wheels / wheel.name)
-    for image in plan.targets:
-        if image.indexed and isinstance(image.context, Repo):
-            index_wheels.add(_lock_text(tree, image.context.folder), image.indexed, found_wheels, cache)
-    index_wheels.require_places(locks, [index for image in plan.targets for index in image.indexed], found_wheels)
-    return found_wheels
-
-
-def _lock_text(tree: Tree, folder: str) -> str:
-    """All files of a lock, one after the other."""
-    return "".join(file.data.decode() for _, file in sorted(below(tree, folder).items()))
-
-
-def _wheel_name(path: Path) -> tuple[str, str]:
-    name, version = path.name.split("-")[:2]
-    return normal_name(name), version
-
-
-def _link(source: Path, target: Path) -> None:
-    """Hard link where the file system allows, else a copy; whole, whatever another build does at the same time."""
-    with draft_folder(target.parent.parent) as drafts:
-        draft = drafts / target.name
-        try:
-            os.link(source, draft)
-        except OSError:
-            shutil.copy2(source, draft)
-        draft.replace(target)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

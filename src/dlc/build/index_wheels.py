@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from dlc.buildspec.locked import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
+from dlc.core.drafts import draft_folder
 from dlc.core.environment import ca_bundle, local_wheel_folders
 from dlc.core.errors import DlcError, LockError, PackageIndexError
 from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, shown, wheel_folder
@@ -38,7 +38,7 @@ def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path
         for pin, entry in entries(lock).items():
             if pin[0] in index.packages and pin not in have:
                 wheel = _kept(pin, entry, index, cache)
-                _link(wheel, folder / wheel.name)
+                link(wheel, folder / wheel.name, cache)
 
 
 def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) -> None:
@@ -77,14 +77,25 @@ def wheel_name(path: Path) -> tuple[str, str]:
     return normal_name(name), version
 
 
+def link(source: Path, target: Path, cache: Path) -> None:
+    """Hard link where the file system allows, else a copy; whole, whatever another build does at the same time."""
+    with draft_folder(cache) as drafts:
+        draft = drafts / target.name
+        try:
+            os.link(source, draft)
+        except OSError:
+            shutil.copy2(source, draft)
+        draft.replace(target)
+
+
 def _kept(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
     """The wheel of an entry, in the cache; fetched where it is not there."""
     fits = f"{entry}\n{index.python} {index.glibc}"
     kept = cache / "index-wheels" / hashlib.sha256(fits.encode()).hexdigest()[:16]
     if not any(kept.glob("*.whl")):
         kept.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as draft:
-            wheel = _fetched(pin, entry, index, Path(draft))
+        with draft_folder(cache) as draft:
+            wheel = _fetched(pin, entry, index, draft)
             wheel.replace(kept / wheel.name)
     return next(iter(sorted(kept.glob("*.whl"))))
 
@@ -143,17 +154,6 @@ def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcErr
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
     kind = PackageIndexError if "does not answer" in found else LockError
     return kind(message, f"{remedy} wheel in UV_FIND_LINKS")
-
-
-def _link(source: Path, target: Path) -> None:
-    """The same file in another folder: a hard link where the file system allows, else a copy."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".draft-") as folder:
-        draft = Path(folder, target.name)
-        try:
-            os.link(source, draft)
-        except OSError:
-            shutil.copy2(source, draft)
-        draft.replace(target)
 
 
 def _folders() -> str:

@@ -61,7 +61,10 @@ def writing(folder: Path) -> Iterator[None]:
 def _sweep(home: Path) -> None:
     """Remove the folders whose owners ended without doing it."""
     for left in home.iterdir():
-        descriptor = os.open(left, os.O_RDONLY)
+        try:
+            descriptor = os.open(left, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # its owner removed it just now
         try:
             if try_lock(descriptor):
                 shutil.rmtree(left, ignore_errors=True)

@@ -11,6 +11,7 @@ from dlc.core.errors import UsageError
 
 PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "FTP_PROXY", "ALL_PROXY")
 CA_VARIABLES = ("DLC_CA_BUNDLE", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")  # of Debian and Ubuntu
 # Secret id -> the variables that may hold it, most specific first.
 INDEX_VARIABLES = {
     "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
@@ -65,9 +66,17 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def ca_bundle(environment: Mapping[str, str]) -> Path | None:
-    """The file of certificate authorities that this host trusts, where a variable names one that is there."""
-    named = (Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name))
-    return next((path for path in named if path.is_file()), None)
+    """The file of certificate authorities that this host trusts: a variable's, else the system's own, else none.
+
+    Raises UsageError where DLC_CA_BUNDLE names no file; the other variables are not ours to judge.
+    """
+    chosen = environment.get("DLC_CA_BUNDLE")
+    if chosen and not Path(chosen).is_file():
+        raise UsageError(
+            f"DLC_CA_BUNDLE={chosen}: expected a file of certificates, found none", "correct it, or unset it"
+        )
+    named = [Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name)]
+    return next((path for path in [*named, SYSTEM_BUNDLE] if path.is_file()), None)
 
 
 def platform(machine: str) -> str:

@@ -67,3 +67,21 @@ def test_platforms_have_the_names_that_docker_uses() -> None:
     assert environment.platform("x86_64") == "linux/amd64"
     assert environment.platform("aarch64") == "linux/arm64"
     assert environment.platform("riscv64") == "linux/riscv64"
+
+
+def test_certificates_are_a_variables_else_the_systems_else_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, chosen = tmp_path / "system.crt", tmp_path / "company.pem"
+    monkeypatch.setattr(environment, "SYSTEM_BUNDLE", system)
+    assert environment.ca_bundle({}) is None
+    system.touch()
+    assert environment.ca_bundle({}) == system
+    chosen.touch()
+    assert environment.ca_bundle({"SSL_CERT_FILE": str(chosen)}) == chosen
+    assert environment.ca_bundle({"SSL_CERT_FILE": "/not/there"}) == system
+
+
+def test_a_bundle_of_dlc_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(UsageError, match="DLC_CA_BUNDLE=/not/there: expected a file of certificates, found none"):
+        environment.ca_bundle({"DLC_CA_BUNDLE": "/not/there"})

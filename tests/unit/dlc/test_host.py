@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from dlc.build import host
+from dlc.build.index_wheels import link
+from dlc.core import environment
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
 from dlc.core.errors import LockError
@@ -47,6 +49,7 @@ def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_h
     (tmp_path / "ca.pem").write_text("CERTIFICATE")
     (tmp_path / "netrc").write_text("machine m password hunter2")
     clean.setenv("NETRC", str(tmp_path / "nothing"))
+    clean.setattr(environment, "SYSTEM_BUNDLE", tmp_path / "nothing")
     assert not any(collected("one==1.0\n", tmp_path).contexts[CA].iterdir())
     clean.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     clean.setenv("NETRC", str(tmp_path / "netrc"))
@@ -93,8 +96,8 @@ def test_builds_at_the_same_time_put_the_same_wheel_in_place_whole(tmp_path: Pat
     wheel.write_bytes(b"wheel" * 10_000)
     target.parent.mkdir(parents=True)
     with ThreadPoolExecutor(8) as pool:  # a second link to the same file is no error
-        for done in [pool.submit(host._link, wheel, target) for _ in range(40)]:
+        for done in [pool.submit(link, wheel, target, tmp_path) for _ in range(40)]:
             done.result()
     assert target.read_bytes() == wheel.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == [wheel.name]
-    assert not any((tmp_path / "wheels/drafts").iterdir())
+    assert not any((tmp_path / "drafts").iterdir())

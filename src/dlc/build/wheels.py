@@ -1,0 +1,59 @@
+"""The folder of wheels that a build may take beside its package index: the user's own, and those of named indexes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from dlc.build import index_wheels
+from dlc.build.index_wheels import link, wheel_name
+from dlc.buildspec.locked import entries
+from dlc.core.checkout import Tree, below
+from dlc.core.environment import local_wheel_folders
+from dlc.core.errors import LockError
+from dlc.plan.contexts import Repo
+from dlc.plan.plan import Plan
+
+
+def folder(plan: Plan, tree: Tree, cache: Path) -> Path:
+    """A folder with those wheels that the plan's locks name and the user's folders or the buildspec's indexes have.
+
+    Raises LockError for a file with another hash than the lock's, and for a local version that is found nowhere.
+    """
+    locked = {t.context.folder for t in plan.targets if "wheels" in t.contexts and isinstance(t.context, Repo)}
+    locks = {name: _lock_text(tree, name) for name in sorted(locked)}
+    text = "".join(locks.values())
+    wheels = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
+    wheels.mkdir(parents=True, exist_ok=True)
+    _add_own(text, wheels, cache)
+    for image in plan.targets:
+        if image.indexed and isinstance(image.context, Repo):
+            index_wheels.add(_lock_text(tree, image.context.folder), image.indexed, wheels, cache)
+    index_wheels.require_places(text, [index for image in plan.targets for index in image.indexed], wheels)
+    return wheels
+
+
+def sha256(path: Path) -> str:
+    """Of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _add_own(locks: str, wheels: Path, cache: Path) -> None:
+    """Put in the wheels of the user's own folders that these locks name."""
+    known = set(re.findall(r"sha256:([0-9a-f]{64})", locks))
+    have = {wheel_name(path): path for own in local_wheel_folders() for path in sorted(own.glob("*.whl"))}
+    for pin in entries(locks):
+        wheel = have.get(pin)
+        if wheel and not (wheels / wheel.name).exists():
+            if sha256(wheel) not in known:
+                raise LockError(
+                    f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
+                )
+            link(wheel, wheels / wheel.name, cache)
+
+
+def _lock_text(tree: Tree, name: str) -> str:
+    """All files of a lock, one after the other."""
+    return "".join(file.data.decode() for _, file in sorted(below(tree, name).items()))

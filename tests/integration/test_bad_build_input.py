@@ -25,7 +25,7 @@ REPOSITORY = "dlc-bad"
 REF = toy.ref(REPOSITORY)
 TOO_LARGE = "budget.gigabytes=1000000"
 ALPINE = "dlc-bad-base:1"
-DONE_BEFORE = " framework 1/1  RUN"  # of the first package; its line in the progress, once it is done
+DONE_BEFORE = "RUN /scripts/python-packages/install.sh /lock/framework.txt"  # of the first package; its line in the progress, once it is done
 
 
 @pytest.fixture

@@ -21,8 +21,7 @@ from harness.engine import docker
 pytestmark = pytest.mark.integration
 
 REPOSITORY = "dlc-efa"
-DEVICE = ("--set", "device=cu128")
-REF = toy.ref(REPOSITORY).replace("cpu", "cu128")
+DEVICE = "device=cu128"
 FILE = "aws-efa-installer-1.50.0.tar.gz"
 LOADED = """
 import ctypes
@@ -55,9 +54,11 @@ class Vendor:
 def checkout(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("efa") / "checkout"
     toy.make_checkout(root, REPOSITORY)
-    assert toy.dlc(root, "lock", "toy-*", *DEVICE).returncode == 0
+    assert toy.dlc(root, "lock", "toy-*", "--set", DEVICE).returncode == 0
     yield root
-    docker("image", "rm", "--force", REF, check=False)
+    built = docker("image", "ls", "--quiet", "--filter", f"reference={REPOSITORY}/toy").stdout.split()
+    if built:
+        docker("image", "rm", "--force", *built, check=False)
 
 
 @pytest.fixture
@@ -68,14 +69,18 @@ def vendor(tmp_path: Path) -> Iterator[Vendor]:
     serving.server.server_close()
 
 
-def build(root: Path, cache: Path, vendor: Vendor, sha256: str) -> subprocess.CompletedProcess[str]:
+def settings(vendor: Vendor, sha256: str) -> list[str]:
     wanted = {"source": "installer", "version": "1.50.0", "url": vendor.url, "sha256": sha256}
-    sets = [word for name, value in wanted.items() for word in ("--set", f"efa.{name}={value}")]
-    return toy.dlc(root, "build", "toy-*", *DEVICE, *sets, DLC_CACHE_DIR=str(cache), NO_PROXY="127.0.0.1")
+    return [DEVICE, *(f"efa.{name}={value}" for name, value in wanted.items())]
 
 
-def ask(*argv: str) -> str:
-    return docker("run", "--rm", "--entrypoint", argv[0], REF, *argv[1:]).stdout
+def build(root: Path, cache: Path, vendor: Vendor, sha256: str) -> subprocess.CompletedProcess[str]:
+    sets = [word for setting in settings(vendor, sha256) for word in ("--set", setting)]
+    return toy.dlc(root, "build", "toy-*", *sets, DLC_CACHE_DIR=str(cache), NO_PROXY="127.0.0.1")
+
+
+def ask(ref: str, *argv: str) -> str:
+    return docker("run", "--rm", "--entrypoint", argv[0], ref, *argv[1:]).stdout
 
 
 def test_a_wrong_checksum_unpacks_nothing_and_the_right_one_goes_on(
@@ -95,12 +100,13 @@ def test_a_wrong_checksum_unpacks_nothing_and_the_right_one_goes_on(
     assert again.returncode == 0, again.stderr
     assert vendor.asked == 2
 
-    packages = ask("dpkg-query", "--show", "--showformat", "${Package} ${Version}\n").splitlines()
+    ref = toy.changed_ref(checkout, *settings(vendor, sha256))
+    packages = ask(ref, "dpkg-query", "--show", "--showformat", "${Package} ${Version}\n").splitlines()
     assert {f"{name.rpartition('/')[2]} 99.0" for name in efa_installer.WANTED} <= set(packages)
     assert not [line for line in packages if line.startswith(("efa ", "openmpi50", "libfabric-aws-"))]
-    found = [line for line in ask("ldconfig", "-p").splitlines() if "libfabric.so.1 " in line]
+    found = [line for line in ask(ref, "ldconfig", "-p").splitlines() if "libfabric.so.1 " in line]
     assert found[0].endswith(f"=> {efa_installer.LIBFABRIC}")
-    assert ask("python", "-c", LOADED) == "True\n"
+    assert ask(ref, "python", "-c", LOADED) == "True\n"
 
 
 def test_an_installer_without_packages_for_the_images_debian_is_refused_with_what_it_has(

@@ -19,8 +19,9 @@ class Switch(NamedTuple):
 
 SWITCHES = (
     Switch("DLC_HOSTS", "", "the job's hosts, comma-separated; comes before resourceconfig.json, Slurm, Kubernetes"),
-    Switch("DLC_RANK", "", "which of DLC_HOSTS this host is, from 0"),
-    Switch("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions); makes them one cluster"),
+    Switch("DLC_GROUPS", "", "instance groups outside of SageMaker: data=h1,h2;dnn=h[3-4]; alone or beside DLC_HOSTS"),
+    Switch("DLC_RANK", "by HOSTNAME", "which of DLC_HOSTS (else of DLC_GROUPS' hosts) this host is, from 0"),
+    Switch("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions), 1 where each is a job of its own"),
     Switch("DLC_SERVICE", "JOBSET_NAME", "the headless service that Kubernetes pods resolve under"),
     Switch("DLC_NETWORK_INTERFACE", "default route", "interface for NCCL, gloo and MPI where no platform names one"),
     Switch("DLC_NUM_CPUS", "detected", "CPUs of this host"),
@@ -29,7 +30,10 @@ SWITCHES = (
     Switch("DLC_EFA", "detected", "1: this host has EFA that reads remote memory, 0: it has none"),
     Switch("DLC_STRATEGY", "from the job", "the strategy's name, whatever the hyperparameters ask for"),
     Switch(
-        "DLC_ARGV_DIALECT", "toolkit", "`sdk3`: hyperparameters as arguments the way the drivers of SDK 3.x pass them"
+        "DLC_ARGV_DIALECT",
+        "toolkit",
+        "hyperparameters as arguments: `toolkit` is `--key value`, `flags` the bare `--key` for true and nothing for "
+        "false, `equals` is `--key=value`, `sdk3` as the drivers of SDK 3.x pass them",
     ),
     Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun with elastic rendezvous"),
     Switch("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),

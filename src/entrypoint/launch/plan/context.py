@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -47,7 +48,10 @@ class Context(NamedTuple):
 
     @property
     def processes_per_host(self) -> int:
-        return self.job.number(PROCESSES_PER_HOST) or self.devices.accelerators
+        """The job's number, else what Kubeflow tells torchrun (it may say auto), else one for each accelerator."""
+        stated = self.environ.get("PET_NPROC_PER_NODE", "")
+        own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
+        return self.job.number(PROCESSES_PER_HOST) or own or self.devices.accelerators
 
     def process(
         self,
@@ -65,7 +69,7 @@ class Context(NamedTuple):
 
     def require_script(self, strategy: str) -> None:
         """Raise LaunchError unless the entry point is a Python script: what the strategy starts is Python."""
-        if self.entry.kind != "script":
+        if self.entry.kind not in ("script", "module"):
             raise LaunchError(
                 CONFIG,
                 "unsupported type of entry point",

@@ -11,6 +11,7 @@ from launch.base.errors import DATA, LaunchError
 from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
+from launch.job.entry_point import module_name
 from launch.job.parameters import DEFAULT_LOG_LEVEL, Job
 
 LONGEST_VARIABLE = 128 * 1024 - 1  # bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
@@ -23,11 +24,6 @@ def encode(value: object) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def module_name(program: str) -> str:
-    """The program without its .py."""
-    return program[:-3] if program.endswith(".py") else program
 
 
 def sm_variables(

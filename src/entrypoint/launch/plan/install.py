@@ -25,6 +25,6 @@ def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
     if not what:
         return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")
-    pip = (programs.path("codeartifact_pip"), repository) if repository else ("-m", "pip")
-    argv = (context.python, *pip, "install", "--disable-pip-version-check", *what)
+    pip = (programs.path("codeartifact_pip"), repository) if repository else (programs.path("pip_install"),)
+    argv = (context.python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
     return (context.process(argv, "install", 0, defaults={"PIP_ROOT_USER_ACTION": "ignore"}),)

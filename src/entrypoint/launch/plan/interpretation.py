@@ -16,15 +16,25 @@ from launch.job import entry_point
 from launch.job import parameters as job_module
 from launch.job.parameters import Job
 from launch.plan import strategies
-from launch.plan.compiler import compiler_decisions, compiler_variables
+from launch.plan.compiler import ENABLED, compiler_decisions, compiler_variables
 from launch.plan.context import Context
 from launch.plan.environment import sm_variables
-from launch.plan.frameworks import framework_variables, installed
+from launch.plan.frameworks import accelerate_variables, framework_variables, installed
 from launch.plan.install import installation
 from launch.plan.network import network_variables
 
 DEFAULT_VENV = "/opt/venv"
 DEFAULT_RUN_DIR = "/run/dlc"
+# torchrun reads these too, where its flags, which hold what they say, leave it a choice.
+READ_FOR_TORCHRUN = frozenset(
+    f"PET_{name}"
+    for name in (
+        *("NNODES", "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+        *("RDZV_BACKEND", "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "STANDALONE"),
+    )
+)
+# Of all SM_* these are settings, not what a launcher said to the processes of its job.
+USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE", "SM_TRAINING_COMPILER_CONFIGURED"))
 GROUPS = "sagemaker_distribution_instance_groups"
 
 
@@ -47,8 +57,8 @@ class Request(NamedTuple):
 
     @property
     def talks_to_others(self) -> bool:
-        """Whether this host has to find another one."""
-        return len(self.cluster.hosts) > 1
+        """Whether this host has to find another one. Of tasks that are ranks the platform takes care."""
+        return len(self.cluster.hosts) > 1 and self.cluster.task is None
 
     @property
     def run_dir(self) -> str:
@@ -78,7 +88,7 @@ class Request(NamedTuple):
     @property
     def group_hosts(self) -> tuple[str, ...]:
         """The hosts that end together. Without stated groups each group is a job of its own."""
-        if not self.strategy:
+        if not self.strategy or self.cluster.task:
             return ()
         return self.cluster.hosts if GROUPS in self.job.parameters else self.hosts
 
@@ -104,7 +114,9 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
     cluster = cluster_module.discover(environ, paths)
     job = job_module.read(environ, paths, extra)
     libraries = installed(_venv(environ))
-    strategy = strategies.requested(job, environ, len(cluster.hosts), libraries)
+    distributed = bool(strategies.asked(job) or environ.get("DLC_STRATEGY"))
+    groups = _groups(job, cluster, distributed)
+    strategy = strategies.requested(job, environ, cluster, groups, libraries)
     return Request(
         environ=environ,
         paths=paths,
@@ -112,7 +124,7 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
         devices=devices_module.detect(environ, root),
         job=job,
         strategy=strategy,
-        groups=_groups(job, cluster, strategy is not None or bool(strategies.asked(job))),
+        groups=groups if strategy is None else _groups(job, cluster, distributed=True),
         installed=libraries,
     )
 
@@ -123,12 +135,13 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
     """
     folder = folder or request.paths.code
-    job = request.job._replace(program=entry_point.relative_name(request.job.program, request.paths.code))
+    entry = entry_point.resolve(request.job.program, folder, request.paths.code, _venv(request.environ))
+    job = request.job._replace(program=entry.program)
     context = Context(
         cluster=request.cluster,
         devices=request.devices,
         job=job,
-        entry=entry_point.resolve(job.program, folder),
+        entry=entry,
         hosts=request.hosts,
         env=_environment(request._replace(job=job)),
         environ=request.environ,
@@ -154,10 +167,15 @@ def _venv(environ: Mapping[str, str]) -> str:
 
 
 def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
-    """The groups that the job is distributed over: the stated ones, else each host's own (as the platform has it)."""
+    """The groups that the job is distributed over: the stated ones, else all.
+
+    On the platform each host's own: without stated groups its toolkit takes each group for a job.
+    """
     stated = job.parameters.get(GROUPS)
     if stated is None:
-        return (cluster.current_group,) if distributed else ()
+        own = (cluster.current_group,)
+        every = tuple(group.name for group in cluster.groups) or own
+        return (own if cluster.each_group_is_a_job else every) if distributed else ()
     known = [group.name for group in cluster.groups] or [cluster.current_group]
     if not isinstance(stated, list) or not all(isinstance(name, str) for name in stated):
         raise LaunchError(
@@ -178,7 +196,7 @@ def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
 def _environment(request: Request) -> dict[str, str]:
     """The whole environment of a plain process: the user's, our defaults where they have none, and the contract's."""
     environ, job, paths = request.environ, request.job, request.paths
-    env = {**_defaults(request), **environ}
+    env = {**_defaults(request), **{name: value for name, value in environ.items() if not _is_stale(name)}}
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", "")]))
     env["CURRENT_HOST"] = request.cluster.current_host
@@ -188,17 +206,28 @@ def _environment(request: Request) -> dict[str, str]:
     return env
 
 
+def _is_stale(name: str) -> bool:
+    """Whether a variable tells of an outer job, or of a launcher's work that is done: nobody below may read it."""
+    return (name.startswith("SM_") and name not in USERS_SM) or name in READ_FOR_TORCHRUN
+
+
 def _defaults(request: Request) -> dict[str, str]:
     hosts = request.hosts or request.cluster.hosts
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
-        "MASTER_ADDR": hosts[0],
-        "MASTER_PORT": "7777",
+        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or hosts[0],
+        "MASTER_PORT": request.environ.get("PET_MASTER_PORT") or "7777",
         **network_variables(request.cluster, request.devices),
         **compiler_variables(request.job, request.installed, request.paths),
         **framework_variables(request.installed, _region(request)),
+        **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
     }
+
+
+def _uses_xla(request: Request) -> bool:
+    by_strategy = request.strategy is not None and request.strategy.strategy == "xla"
+    return by_strategy or request.job.flag(ENABLED) or "PJRT_DEVICE" in request.environ
 
 
 def _region(request: Request) -> str:

@@ -16,9 +16,20 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
     if devices.efa:
         variables["FI_PROVIDER"] = "efa"
         variables["RDMAV_FORK_SAFE"] = "1"
+        variables["NCCL_PROTO"] = "simple"
     if devices.efa_rdma:
         variables["FI_EFA_USE_DEVICE_RDMA"] = "1"
     return variables
+
+
+def address(host: str, port: int | str) -> str:
+    """`host:port`; an IPv6 literal gets the brackets that tell its colons from the port's."""
+    return f"{url_host(host)}:{port}"
+
+
+def url_host(host: str) -> str:
+    """The host as it stands in a URL or before a port."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def thread_variables(devices: Devices, processes_per_host: int) -> dict[str, str]:

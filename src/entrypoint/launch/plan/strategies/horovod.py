@@ -5,7 +5,7 @@ from __future__ import annotations
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.network import thread_variables
+from launch.plan.network import thread_variables, url_host
 
 RENDEZVOUS_PORT = 7778
 WAIT = 600  # seconds that ranks wait for one another: a host may be longer at installing its requirements
@@ -36,7 +36,8 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
     }
     command = context.entry.command(context.python, context.job.arguments)
     if _size(context) > 1:
-        variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = context.leader
+        # Horovod puts it into a URL as it is.
+        variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = url_host(context.leader)
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(RENDEZVOUS_PORT)
         # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
         waiting = programs.when_listening(WAIT, [(context.leader, RENDEZVOUS_PORT)])

@@ -8,12 +8,14 @@ import shlex
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
+from launch.discovery import mpijob
 from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.strategies import mpi_keys, smdistributed
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")  # a shell that sshd starts would have others
+NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # exported with a value
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
@@ -26,6 +28,8 @@ def plan(context: Context) -> Launch:
 
     Raises LaunchError for custom options that are no text or have an unclosed quote.
     """
+    if context.cluster.source == mpijob.SOURCE:
+        return _of_the_operator(context)
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
     if context.host_rank:
         server = context.process(
@@ -52,6 +56,16 @@ def plan(context: Context) -> Launch:
     # ssh gives up at once where no server listens yet: another host may still install its requirements.
     waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]], greeting="SSH-2.0-dlc")
     return launch._replace(before=(context.process(waiting, "wait for ssh", 0),))
+
+
+def _of_the_operator(context: Context) -> Launch:
+    """mpirun in a Kubeflow MPIJob: hosts, slots, keys and ssh servers are the operator's; ranks get our variables."""
+    nccl_debug, custom = _custom(context)
+    ours = sorted(name for name, value in context.env.items() if context.environ.get(name) != value)
+    brought = (part for name in ours if name not in (*EXPORTED, *NCCL) for part in ("-x", name))
+    argv = ("mpirun", "--allow-run-as-root", "-bind-to", "none", *_exported(context, nccl_debug), *brought, *custom)
+    process = context.process((*argv, *_command(context)), "mpirun", 0, defaults={"LD_LIBRARY_PATH": ""})
+    return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
 
 
 def _placement(context: Context) -> tuple[str, ...]:
@@ -133,10 +147,13 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
 def _rank(context: Context) -> tuple[str, ...]:
     """One rank: our program puts the host's own environment in place, then becomes the user's."""
     own_host = (*programs.SYSTEM_PYTHON, programs.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
+    return (*own_host, *_command(context))
+
+
+def _command(context: Context) -> tuple[str, ...]:
     if not context.entry.is_python or not _has_mpi4py(context):
-        return (*own_host, *context.entry.command(context.python, context.job.arguments))
-    target = ("-m", context.entry.module) if context.entry.kind == "package" else (context.entry.name,)
-    return (*own_host, context.python, "-m", "mpi4py", *target, *context.job.arguments)
+        return context.entry.command(context.python, context.job.arguments)
+    return (context.python, "-m", "mpi4py", *context.entry.target(), *context.job.arguments)
 
 
 def _has_mpi4py(context: Context) -> bool:

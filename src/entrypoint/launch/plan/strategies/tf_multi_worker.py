@@ -6,6 +6,7 @@ import json
 
 from launch.base.process_spec import Launch
 from launch.plan.context import Context
+from launch.plan.network import address
 
 PORT = 8890
 
@@ -13,10 +14,10 @@ PORT = 8890
 def plan(context: Context) -> Launch:
     """One process with TF_CONFIG, also on a single host."""
     config = {
-        "cluster": {"worker": [f"{host}:{PORT}" for host in context.hosts]},
+        "cluster": {"worker": [address(host, PORT) for host in context.hosts]},
         "environment": "cloud",
         "task": {"index": context.host_rank, "type": "worker"},
     }
     command = context.entry.command(context.python, context.job.arguments)
-    variables = {"TF_CONFIG": json.dumps(config)}
-    return Launch("tf_multi_worker", (context.process(command, "worker", context.host_rank, variables),))
+    defaults = {"TF_CONFIG": json.dumps(config)}
+    return Launch("tf_multi_worker", (context.process(command, "worker", context.host_rank, defaults=defaults),))

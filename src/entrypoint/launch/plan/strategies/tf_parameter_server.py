@@ -9,6 +9,7 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan import programs
 from launch.plan.context import Context
+from launch.plan.network import address
 
 WORKER_PORT = 2222
 SERVER_PORT = 2223
@@ -18,14 +19,19 @@ CHIEF_NAMES = ("master", "chief")  # the platform's (TensorFlow 1) and TensorFlo
 def plan(context: Context) -> Launch:
     """The user's process with TF_CONFIG, and a server process on the CPU.
 
+    A TF_CONFIG of the user's own says where its servers are: then there is none of ours.
     Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
     """
+    command = context.entry.command(context.python, context.job.arguments)
+    if "TF_CONFIG" in context.environ:
+        alone = context.process(command, "worker", context.host_rank)
+        return Launch("tf_parameter_server", (alone,), (Decision("no parameter server of ours", "TF_CONFIG is set"),))
     chief = _chief_name(context)
     cluster = _cluster(context, chief)
     rank = context.host_rank
     task = {"index": 0, "type": chief} if rank == 0 else {"index": rank - 1, "type": "worker"}
     worker = context.process(
-        context.entry.command(context.python, context.job.arguments),
+        command,
         "worker",
         rank,
         {"TF_CONFIG": json.dumps({"cluster": cluster, "environment": "cloud", "task": task})},
@@ -48,9 +54,9 @@ def plan(context: Context) -> Launch:
 def _cluster(context: Context, chief: str) -> dict[str, Any]:
     first, *others = context.hosts
     return {
-        chief: [f"{first}:{WORKER_PORT}"],
-        "worker": [f"{host}:{WORKER_PORT}" for host in others],
-        "ps": [f"{host}:{SERVER_PORT}" for host in context.hosts],
+        chief: [address(first, WORKER_PORT)],
+        "worker": [address(host, WORKER_PORT) for host in others],
+        "ps": [address(host, SERVER_PORT) for host in context.hosts],
     }
 
 

@@ -8,9 +8,7 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.network import thread_variables
-
-MASTER_PORT = 7777
+from launch.plan.network import address, thread_variables
 
 
 def plan(context: Context) -> Launch:
@@ -23,10 +21,10 @@ def plan(context: Context) -> Launch:
     argv = (
         *_neuron_compiler(context),
         *command(context, per_host),
-        context.entry.name,
+        *context.entry.target(),
         *context.job.arguments,
     )
-    defaults = {"NCCL_PROTO": "simple", **thread_variables(context.devices, per_host)}
+    defaults = thread_variables(context.devices, per_host)
     rank = context.host_rank * per_host
     process = context.process(argv, "torchrun", rank, prefixed_ranks(context, per_host), defaults)
     return Launch("torchrun", (process,), _decisions(context))
@@ -50,7 +48,7 @@ def command(context: Context, per_host: int) -> tuple[str, ...]:
         return argv
     return (
         *argv,
-        *("--master_addr", context.leader, "--master_port", str(MASTER_PORT)),
+        *("--master_addr", context.env["MASTER_ADDR"], "--master_port", context.env["MASTER_PORT"]),
         *("--node_rank", str(context.host_rank)),
     )
 
@@ -68,7 +66,8 @@ def _elastic(context: Context, stated: str) -> tuple[str, ...]:
         )
     return (
         *("--nnodes", f"{match[1]}:{match[2]}", "--max_restarts", match[3] or "3"),
-        *("--rdzv_backend", "c10d", "--rdzv_endpoint", f"{context.leader}:{MASTER_PORT}"),
+        *("--rdzv_backend", "c10d"),
+        *("--rdzv_endpoint", address(context.env["MASTER_ADDR"], context.env["MASTER_PORT"])),
         *("--rdzv_id", context.job.job_name or "job"),
     )
 

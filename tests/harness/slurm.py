@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -50,6 +50,7 @@ MpiDefault=none
 ReturnToService=2
 KillWait=20
 SlurmdParameters=config_overrides
+SchedulerParameters=bf_interval=1
 {nodes}
 PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
@@ -186,7 +187,13 @@ class Slurm:
 
     def _start_daemons(self) -> None:
         folder, sbin = self.folder, self._root / "usr/sbin"
-        own = ("key-file=munge.key", "socket=munge.socket", "pid-file=munge.pid", "log-file=munge.log", "seed-file=seed")
+        own = (
+            "key-file=munge.key",
+            "socket=munge.socket",
+            "pid-file=munge.pid",
+            "log-file=munge.log",
+            "seed-file=seed",
+        )
         options = [f"--{option.replace('=', f'={folder}/', 1)}" for option in own]
         self._daemon([str(sbin / "munged"), "--foreground", "--force", *options])
         self._until(lambda: (folder / "munge.socket").exists(), "munged listens")
@@ -198,7 +205,9 @@ class Slurm:
             )
             words = ("unshare", "--mount", "--uts", "sh", "-c", script, "sh", node, str(folder), str(sbin))
             self._daemon([*self._inside(f"{self._hub}-{node}"), *words])
-        self._until(lambda: self.command("sinfo", "-h", "-o", "%T %D").stdout.split() == ["idle", "2"], "nodes are idle")
+        self._until(
+            lambda: self.command("sinfo", "-h", "-o", "%T %D").stdout.split() == ["idle", "2"], "nodes are idle"
+        )
 
     def _daemon(self, argv: Sequence[str]) -> None:
         with (self.folder / "daemons.log").open("ab") as log:
@@ -208,7 +217,7 @@ class Slurm:
                 )
             )
 
-    def _until(self, is_so, what: str) -> None:  # type: ignore[no-untyped-def]
+    def _until(self, is_so: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not is_so():
             if time.monotonic() > deadline:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from launch import signals
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
-from launch.base.paths import DEFAULT_BASE, Paths
+from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
 from launch.job import entry_point
 from launch.plan import interpretation
 
@@ -84,7 +84,7 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    venv = environ.get("DLC_VENV") or interpretation.DEFAULT_VENV
+    venv = environ.get("DLC_VENV") or DEFAULT_VENV
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
     try:
         os.execvpe(argv[0], list(argv), env)

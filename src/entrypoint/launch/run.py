@@ -12,7 +12,7 @@ from launch.base.outcome import Outcome
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.switches import seconds
 from launch.group import traps
-from launch.job import entry_point, source
+from launch.job import arguments, entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, programs
 from launch.plan.interpretation import Request
@@ -35,13 +35,25 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
         outcome = in_group(request, settings, lambda joined: _run(request, joined))
     else:
-        _say(f"preflight: {finding}" for finding in traps.find(request.devices, request.cluster, environ))
+        found = traps.find(request.devices, request.cluster, environ)
+        _say(f"preflight: {finding}" for finding in found)
+        traps.refuse(found, environ)
         outcome = _run(request, settings)
     outcome = failure.check_disk(outcome, (paths.model, paths.output), settings.host)
+    outcome = _with_advice(outcome, request.job.dialect)
     failure.write(paths.failure, outcome)
     if outcome.exit_code == 0:
         _mark_success(paths.success)
     return outcome.exit_code
+
+
+def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
+    """The outcome, which says what to do about it where the script did not take its arguments."""
+    advice = outcome.failure and arguments.refused(outcome.failure.last_lines, dialect)
+    if not outcome.failure or not advice:
+        return outcome
+    _say([advice])
+    return outcome._replace(failure=outcome.failure._replace(cause=f"{outcome.failure.cause}: {advice}"))
 
 
 def _settings(request: Request) -> supervise.Settings:

@@ -21,7 +21,7 @@ class Output:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._unfinished = ""
-        self.reason: "list[str]" = []
+        self.reason: list[str] = []
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
@@ -41,7 +41,7 @@ class Output:
 def main() -> int:
     """Run pip; its reason and EX_UNAVAILABLE where it fails."""
     output = Output(sys.stdout)
-    sys.stdout = output  # type: ignore[assignment]
+    sys.stdout = output
     sys.path.pop(0)  # this program's folder: nothing in it is for pip
     try:
         runpy.run_module("pip", run_name="__main__", alter_sys=True)

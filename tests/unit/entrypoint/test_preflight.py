@@ -176,7 +176,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda _which: unlimited)
-    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 20, 0, 0, 0, 0, 0, 0, 255)))
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, *[1 << 20] * 3, 0, 0, 0, 0, 255)))
     return Machine(tmp_path)
 
 
@@ -185,7 +185,9 @@ def test_a_good_machine_has_no_traps(machine: Machine) -> None:
 
 
 def test_dockers_default_shared_memory_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 14, 0, 0, 0, 0, 0, 0, 255)))
+    monkeypatch.setattr(
+        os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 14, *[1 << 20] * 2, 0, 0, 0, 0, 255))
+    )
     assert "(/dev/shm) is 64 MiB" in machine.traps()
     assert "--shm-size" in machine.traps()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 DEFAULT_BASE = "/opt/ml"
+DEFAULT_VENV = "/opt/venv"  # the image's Python environment
 
 
 class Paths(NamedTuple):

@@ -14,7 +14,8 @@ DIALECTS = (TOOLKIT, SDK3, FLAGS, EQUALS)
 # What argparse, absl and click say of arguments that they do not take.
 _REFUSED = re.compile(
     r"error: (unrecognized arguments|argument .*(expected|ignored|invalid|not allowed))"
-    r"|Unknown command line flag|FATAL Flags parsing error|Error: (No such option|Got unexpected extra argument|Option )"
+    r"|Unknown command line flag|FATAL Flags parsing error"
+    r"|Error: (No such option|Got unexpected extra argument|Option )"
 )
 
 

@@ -144,7 +144,11 @@ def _dialect(environ: Mapping[str, str]) -> str:
     dialect = environ.get("DLC_ARGV_DIALECT", TOOLKIT)
     if dialect not in DIALECTS:
         raise LaunchError(
-            CONFIG, "unknown dialect", where="DLC_ARGV_DIALECT", expected=f"one of {', '.join(DIALECTS)}", found=shown(dialect)
+            CONFIG,
+            "unknown dialect",
+            where="DLC_ARGV_DIALECT",
+            expected=f"one of {', '.join(DIALECTS)}",
+            found=shown(dialect),
         )
     return dialect
 

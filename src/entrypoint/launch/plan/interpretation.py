@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.paths import DEFAULT_BASE, Paths
+from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import cluster as cluster_module
 from launch.discovery import devices as devices_module
@@ -23,7 +23,6 @@ from launch.plan.frameworks import accelerate_variables, framework_variables, in
 from launch.plan.install import installation
 from launch.plan.network import network_variables
 
-DEFAULT_VENV = "/opt/venv"
 DEFAULT_RUN_DIR = "/run/dlc"
 # torchrun reads these too, where its flags, which hold what they say, leave it a choice.
 READ_FOR_TORCHRUN = frozenset(

@@ -59,8 +59,7 @@ def _runtime(context: Context, device: str) -> dict[str, str]:
         threads = max(devices, context.devices.num_cpus)
         return {"CPU_NUM_DEVICES": str(devices), "XLA_THREAD_POOL_SIZE": str(threads)}
     # GPU_NUM_DEVICES is what torch_xla (and scripts made for the Training Compiler) take as "XLA was set up".
-    variables = {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
-    return variables
+    return {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
 
 
 def _defines_mp_fn(context: Context) -> bool:

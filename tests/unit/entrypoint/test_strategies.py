@@ -275,3 +275,169 @@ def test_sixty_four_hosts_in_two_groups_are_all_counted(job: JobFolder) -> None:
     process = job.process()
     assert process["rank"] == 31 * 8
     assert process["argv"][process["argv"].index("--master_addr") + 1] == names[32]
+
+
+def test_a_users_own_master_reaches_torchruns_flags(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN).env(MASTER_ADDR="10.0.0.9", MASTER_PORT="29500")
+    argv = " ".join(job.process()["argv"])
+    assert "--master_addr 10.0.0.9 --master_port 29500" in argv
+    assert "--rdzv_endpoint 10.0.0.9:29500" in " ".join(job.env(DLC_ELASTIC="1:2").process()["argv"])
+
+
+def test_a_users_own_tf_config_stays_and_has_its_own_servers(job: JobFolder) -> None:
+    mine = json.dumps({"cluster": {"worker": ["algo-1:1", "algo-2:1"]}, "task": {"type": "worker", "index": 1}})
+    job.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True).env(TF_CONFIG=mine)
+    assert "TF_CONFIG" not in job.process()["env"]  # unchanged
+    job.hyperparameters(**SERVERS)
+    assert roles(job) == [("worker", 1, True)]
+    assert "TF_CONFIG is set" in decisions(job.explain())
+
+
+def test_ipv6_literals_get_their_brackets_wherever_a_port_follows(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("fd00::1", "fd00::2", current="fd00::1"))
+    job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:2")
+    assert "[fd00::1]:7777" in job.process()["argv"]
+    job.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True)
+    config = json.loads(job.process()["env"]["TF_CONFIG"])
+    assert config["cluster"]["worker"] == ["[fd00::1]:8890", "[fd00::2]:8890"]
+    config = json.loads(job.hyperparameters(**SERVERS).process(1)["env"]["TF_CONFIG"])
+    assert config["cluster"]["master"] == ["[fd00::1]:2222"]
+    assert config["cluster"]["ps"][1] == "[fd00::2]:2223"
+    assert job.hyperparameters(**HOROVOD).process(1)["env"]["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "[fd00::1]"
+
+
+def test_a_parameter_server_counts_the_hosts_of_its_own_group(job: JobFolder) -> None:
+    job.config("resourceconfig", {**HETEROGENEOUS, "current_host": "algo-2", "current_group_name": "data"})
+    job.hyperparameters(**SERVERS, sagemaker_distribution_instance_groups=["data"])
+    assert roles(job) == [("worker", 0, True)]
+    assert "TF_CONFIG" not in job.process()["env"]
+    assert interpretation.read(job.environ).members == ("algo-2",)  # the others still end with it
+
+
+def test_what_an_outer_job_said_does_not_reach_the_script(job: JobFolder) -> None:
+    stale = {"SM_HP_OLD": "1", "SM_CHANNEL_OLD": "/x", "SM_HOST_COUNT": "9", "SM_TOPOLOGY": "[]"}
+    job.hyperparameters().env(**stale, SM_STUDIO_LOCAL_MODE="true", SM_CURRENT_HOST="other")
+    env = interpretation.decide(interpretation.read(job.environ)).context.env
+    assert not set(stale) & set(env)
+    assert (env["SM_CURRENT_HOST"], env["SM_STUDIO_LOCAL_MODE"]) == ("algo-2", "true")
+
+
+@pytest.mark.parametrize("strategy", [TORCHRUN, XLA, MPI])
+def test_nccls_simple_protocol_is_for_efa_only(job: JobFolder, strategy: dict[str, Any]) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**strategy).env(DLC_NUM_GPUS="2")
+    assert "NCCL_PROTO" not in job.process()["env"]
+    assert "NCCL_PROTO=simple" not in job.process()["argv"]
+    assert job.env(DLC_EFA="1").process()["env"]["NCCL_PROTO"] == "simple"
+
+
+def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:
+    install(job, "torch")
+    job.hyperparameters(**TORCHRUN)
+    assert job.process()["env"]["ACCELERATE_USE_CPU"] == "true"
+    assert "ACCELERATE_USE_CPU" not in job.env(ACCELERATE_USE_CPU="false").process()["env"]  # the user's own stays
+    del job.environ["ACCELERATE_USE_CPU"]
+    assert "ACCELERATE_USE_CPU" not in job.env(DLC_NUM_GPUS="1").process()["env"]
+
+
+def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFolder) -> None:
+    install(job, "torch", "torch_xla")
+    for gpus in ("0", "4"):
+        job.env(DLC_NUM_GPUS=gpus).hyperparameters(**TORCHRUN)
+        assert job.process()["env"]["USE_TORCH_XLA"] == "0"
+    for asked in (XLA, {"sagemaker_training_compiler_enabled": True}):
+        env = job.hyperparameters(**asked).process()["env"]
+        assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(env)
+    assert "USE_TORCH_XLA" not in job.hyperparameters().env(PJRT_DEVICE="CPU").process()["env"]
+
+
+def test_an_image_without_torch_xla_gets_no_word_of_it(job: JobFolder) -> None:
+    install(job, "torch")
+    assert "USE_TORCH_XLA" not in job.hyperparameters().process()["env"]
+
+
+# --- where a platform other than SageMaker starts the launcher
+
+TRAINER = {
+    "PET_NNODES": "2",
+    "PET_NPROC_PER_NODE": "3",
+    "PET_NODE_RANK": "1",
+    "PET_MASTER_ADDR": "t-node-0-0.t",
+    "PET_MASTER_PORT": "29400",
+    "PET_RDZV_BACKEND": "c10d",
+}
+TASK = {
+    "SLURM_STEP_NODELIST": "n[1-2]",
+    "SLURM_NODEID": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+}
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> JobFolder:
+    return JobFolder(tmp_path / "elsewhere").hyperparameters().code()
+
+
+def test_trainer_v2_expects_torchrun_and_what_it_told_is_in_the_flags(elsewhere: JobFolder) -> None:
+    process = elsewhere.env(**TRAINER).process()
+    flags = "--nnodes 2 --nproc_per_node 3 --master_addr t-node-0-0.t --master_port 29400 --node_rank 1"
+    assert " ".join(process["argv"]) == f"torchrun {flags} train.py"
+    env = interpretation.decide(interpretation.read(elsewhere.environ)).context.env
+    assert not [name for name in env if name.startswith("PET_")]  # torchrun would take c10d from it
+
+
+def test_trainer_v2_leaves_other_programs_and_other_strategies_alone(elsewhere: JobFolder) -> None:
+    elsewhere.env(**TRAINER).code(["run.sh"])
+    assert elsewhere.env(DLC_STRATEGY="horovod").explain()["strategy"] == "horovod"
+    assert elsewhere.env(DLC_STRATEGY="single").explain()["strategy"] == "single"
+    del elsewhere.environ["DLC_STRATEGY"]
+    assert elsewhere.env(SAGEMAKER_PROGRAM="run.sh").explain()["strategy"] == "single"
+
+
+def test_a_plain_process_of_a_pytorch_job_has_the_rank_that_it_was_given(elsewhere: JobFolder) -> None:
+    elsewhere.env(RANK="1", WORLD_SIZE="2", MASTER_ADDR="job-master-0", MASTER_PORT="23456")
+    data = elsewhere.explain()
+    assert (data["strategy"], data["cluster"]["current_host"]) == ("single", "job-worker-0")
+    env = interpretation.decide(interpretation.read(elsewhere.environ)).context.env
+    assert (env["RANK"], env["MASTER_ADDR"]) == ("1", "job-master-0")
+    argv = elsewhere.env(DLC_STRATEGY="torchrun").process()["argv"]
+    assert " ".join(argv[5:]) == "--master_addr job-master-0 --master_port 23456 --node_rank 1 train.py"
+
+
+@pytest.mark.parametrize("asked", [{}, TORCHRUN])
+def test_each_of_several_slurm_tasks_is_a_rank(elsewhere: JobFolder, asked: dict[str, Any]) -> None:
+    process = elsewhere.env(**TASK).hyperparameters(**asked).process()
+    assert process["argv"][-1] == "train.py"
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
+    assert [process["env"].get(name) for name in names[:5]] == ["3", "4", "1", "2", "1"]
+    assert elsewhere.explain()["env"]["MASTER_ADDR"] == "n1"
+    assert not interpretation.read(elsewhere.environ).talks_to_others
+
+
+@pytest.mark.parametrize("asked", [MPI, HOROVOD, XLA])
+def test_a_strategy_that_starts_ranks_itself_wants_one_slurm_task_for_each_node(
+    elsewhere: JobFolder, asked: dict[str, Any]
+) -> None:
+    elsewhere.env(**TASK).hyperparameters(**asked)
+    with pytest.raises(LaunchError, match="srun --ntasks-per-node=1") as error:
+        elsewhere.explain()
+    assert error.value.exit_code == 78
+
+
+def test_stated_groups_are_one_job_unless_some_of_them_are_asked_for(elsewhere: JobFolder) -> None:
+    elsewhere.env(DLC_GROUPS="data=h1;dnn=h2,h3", DLC_RANK="1").hyperparameters(**TORCHRUN)
+    assert elsewhere.explain()["cluster"]["distribution_hosts"] == ["h1", "h2", "h3"]
+    elsewhere.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=["dnn"])
+    assert elsewhere.explain()["cluster"]["distribution_hosts"] == ["h2", "h3"]
+    assert roles(elsewhere.env(DLC_RANK="0")) == [("worker", 0, True)]
+
+
+def test_an_mpi_jobs_launcher_starts_mpirun_with_the_operators_hosts_and_our_variables(elsewhere: JobFolder) -> None:
+    elsewhere.env(K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile="/etc/mpi/hostfile")
+    argv = elsewhere.process()["argv"]
+    assert argv[0] == "mpirun"
+    assert "--host" not in argv
+    assert argv[argv.index("SM_MODEL_DIR") - 1] == "-x"
+    assert argv[-3:] == ["-m", "mpi4py", "train.py"]

@@ -306,6 +306,12 @@ def test_ipv6_literals_get_their_brackets_wherever_a_port_follows(job: JobFolder
     assert job.hyperparameters(**HOROVOD).process(1)["env"]["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "[fd00::1]"
 
 
+def test_mpirun_cannot_take_ipv6_literals_and_that_is_said_before_it_starts(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("fd00::1", "fd00::2", current="fd00::1")).hyperparameters(**MPI)
+    with pytest.raises(LaunchError, match="IPv6 literal, which mpirun cannot take"):
+        job.explain()
+
+
 def test_a_parameter_server_counts_the_hosts_of_its_own_group(job: JobFolder) -> None:
     job.config("resourceconfig", {**HETEROGENEOUS, "current_host": "algo-2", "current_group_name": "data"})
     job.hyperparameters(**SERVERS, sagemaker_distribution_instance_groups=["data"])

@@ -12,7 +12,7 @@ TOOLKIT, SDK3, FLAGS, EQUALS = "toolkit", "sdk3", "flags", "equals"
 DIALECTS = (TOOLKIT, SDK3, FLAGS, EQUALS)
 
 # What argparse, absl and click say of arguments that they do not take.
-_REFUSED = re.compile(
+_REFUSED = (  # compiled only when a script has failed
     r"error: (unrecognized arguments|argument .*(expected|ignored|invalid|not allowed))"
     r"|Unknown command line flag|FATAL Flags parsing error"
     r"|Error: (No such option|Got unexpected extra argument|Option )"
@@ -28,7 +28,7 @@ def arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ..
 
 def refused(lines: Iterable[str], dialect: str) -> str:
     """The advice where a script's last lines say that it cannot read its arguments, "" for any other words."""
-    if not any(_REFUSED.search(line) for line in lines):
+    if not any(re.search(_REFUSED, line) for line in lines):
         return ""
     others = {
         TOOLKIT: "--key value; a true or false is a value",

@@ -26,10 +26,11 @@ WAIT = 900  # seconds that the leader waits for the other hosts' ssh servers
 def plan(context: Context) -> Launch:
     """mpirun on the group's first host, an ssh server on the others.
 
-    Raises LaunchError for custom options that are no text or have an unclosed quote.
+    Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
     if context.cluster.source == mpijob.SOURCE:
         return _of_the_operator(context)
+    _check_names(context)
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
     if context.host_rank:
         server = context.process(
@@ -56,6 +57,20 @@ def plan(context: Context) -> Launch:
     # ssh gives up at once where no server listens yet: another host may still install its requirements.
     waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]], greeting="SSH-2.0-dlc")
     return launch._replace(before=(context.process(waiting, "wait for ssh", 0),))
+
+
+def _check_names(context: Context) -> None:
+    """mpirun reads what follows a host's first colon as its number of slots, with brackets or without."""
+    literal = next((host for host in context.hosts if ":" in host), "")
+    if literal and len(context.hosts) > 1:
+        raise LaunchError(
+            CONFIG,
+            "an IPv6 literal, which mpirun cannot take",
+            where="hosts",
+            expected="names or IPv4 addresses below MPI",
+            found=shown(literal),
+            remedy="give the hosts names, or use torchrun or Horovod's gloo controller",
+        )
 
 
 def _of_the_operator(context: Context) -> Launch:

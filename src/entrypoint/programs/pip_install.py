@@ -4,6 +4,9 @@ pip explains a conflict on stdout, where the log's last lines of stderr do not h
 Usage: pip_install.py PIP-ARGUMENT...
 """
 
+import contextlib
+import fcntl
+import os
 import runpy
 import sys
 from typing import TextIO
@@ -38,10 +41,17 @@ class Output:
         return len(text)
 
 
+def _take_turns() -> None:
+    """Wait for another pip of this environment: where each rank has a launcher, they all install at once."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(os.open(sys.prefix, os.O_RDONLY), fcntl.LOCK_EX)  # given back when this process ends
+
+
 def main() -> int:
     """Run pip; its reason and EX_UNAVAILABLE where it fails."""
     output = Output(sys.stdout)
     sys.stdout = output
+    _take_turns()
     sys.path.pop(0)  # this program's folder: nothing in it is for pip
     try:
         runpy.run_module("pip", run_name="__main__", alter_sys=True)

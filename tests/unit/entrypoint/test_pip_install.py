@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 import zipfile
@@ -64,6 +66,17 @@ def test_what_is_installed_is_installed_and_the_log_says_which(wheels: Path) -> 
     assert done.returncode == 0, done.stderr
     assert (wheels / "target/one-1.dist-info").exists()
     assert "Successfully installed one-1 shared-1" in done.stdout
+
+
+def test_two_that_install_into_one_environment_take_turns(wheels: Path) -> None:
+    holder = os.open(sys.prefix, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    own = ("--no-index", "--find-links", str(wheels / "wheels"), "--target", str(wheels / "target"), "one")
+    with subprocess.Popen([sys.executable, programs.path("pip_install"), "install", *own]) as waiting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(3)
+        os.close(holder)
+        assert waiting.wait(BOUND) == 0
 
 
 def test_what_is_there_already_is_not_worth_a_line() -> None:

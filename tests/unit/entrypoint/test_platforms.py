@@ -11,6 +11,7 @@ from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster
 from launch.discovery.node_list import expand
+from launch.discovery.unwired import NUMBERS
 
 HET = {
     "SLURM_STEP_NODELIST": "n[1-2]",
@@ -278,6 +279,27 @@ def test_a_malformed_tf_config_is_an_error(text: str) -> None:
 def test_the_launcher_of_an_mpi_job_is_found_and_its_workers_are_refused() -> None:
     assert discover(K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile="/etc/mpi/hostfile").source == "MPIJob"
     assert "the operator starts sshd" in refused(K_MPI_JOB_ROLE="worker")
+
+
+def test_parameter_servers_of_a_tf_job_are_known_not_to_end_by_themselves() -> None:
+    text = tf_config("ps", 0, ps=["p:1"], worker=["w:1"])
+    assert discover(TF_CONFIG=text).servers == ("p",)
+
+
+# --- others
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_platform_that_is_not_wired_is_refused_with_the_way_to_wire_it(name: str) -> None:
+    said = refused(**{name: "2"})
+    assert "DLC_HOSTS to the hosts and DLC_RANK" in said
+    assert discover(**{name: "1"}).source == "single host"
+    assert discover(**{name: "2"}, DLC_HOSTS="a,b", DLC_RANK="1").current_host == "b"
+
+
+def test_every_way_that_is_looked_at_only_for_its_variables_says_which() -> None:
+    assert set(cluster.VARIABLES) < set(cluster.DISCOVERERS)
+    assert set(cluster.VARIABLES["not wired"]) == set(NUMBERS)
 
 
 def test_the_platforms_file_comes_before_whatever_the_environment_looks_like(tmp_path: Path) -> None:

@@ -422,6 +422,11 @@ def test_each_of_several_slurm_tasks_is_a_rank(elsewhere: JobFolder, asked: dict
     assert not interpretation.read(elsewhere.environ).talks_to_others
 
 
+def test_a_slurm_task_that_sees_its_own_gpu_alone_takes_the_first(elsewhere: JobFolder) -> None:
+    assert elsewhere.env(**TASK, DLC_NUM_GPUS="1").process()["env"]["LOCAL_RANK"] == "0"
+    assert elsewhere.env(DLC_NUM_GPUS="2").process()["env"]["LOCAL_RANK"] == "1"
+
+
 @pytest.mark.parametrize("asked", [MPI, HOROVOD, XLA])
 def test_a_strategy_that_starts_ranks_itself_wants_one_slurm_task_for_each_node(
     elsewhere: JobFolder, asked: dict[str, Any]

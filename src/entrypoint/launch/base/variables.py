@@ -30,7 +30,7 @@ VARIABLES = (
     Variable("MASTER_PORT", ALWAYS, "7777, the same"),
     Variable("RANK", "several tasks on a node of Slurm", "SLURM_PROCID", False),
     Variable("WORLD_SIZE", "several tasks on a node of Slurm", "the step's tasks", False),
-    Variable("LOCAL_RANK", "several tasks on a node of Slurm", "SLURM_LOCALID", False),
+    Variable("LOCAL_RANK", "several tasks on a node of Slurm", "SLURM_LOCALID; 0 where each task sees one GPU", False),
     Variable("LOCAL_WORLD_SIZE", "several tasks on a node of Slurm", "this node's tasks", False),
     Variable("GROUP_RANK", "several tasks on a node of Slurm", "this node's place among the hosts", False),
     Variable("ACCELERATE_USE_CPU", "no accelerator, and no XLA", "true: else each rank trains a model of its own"),

@@ -23,6 +23,7 @@ DISCOVERERS = {
     "torchrun's variables": "launch.discovery.torch_variables",
     "TF_CONFIG": "launch.discovery.tf_config",
     "Kubernetes": "launch.discovery.kubernetes",
+    "not wired": "launch.discovery.unwired",
     "single host": "launch.discovery.single",
 }
 
@@ -34,6 +35,7 @@ VARIABLES = {
     "torchrun's variables": ("PET_NNODES", "WORLD_SIZE"),
     "TF_CONFIG": ("TF_CONFIG",),
     "Kubernetes": ("JOB_COMPLETION_INDEX",),
+    "not wired": ("AWS_BATCH_JOB_NUM_NODES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PBS_NUM_NODES", "NHOSTS"),
 }
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")
@@ -69,6 +71,7 @@ class Cluster(NamedTuple):
     network_interface: str = DEFAULT_INTERFACE
     resource_config: Mapping[str, Any] = {}  # as read, or in the same shape, for SM_RESOURCE_CONFIG
     task: Task | None = None
+    servers: tuple[str, ...] = ()  # hosts that only serve the others and never end by themselves
     each_group_is_a_job: bool = False  # the platform's rule where nobody says which groups are distributed
 
     @property

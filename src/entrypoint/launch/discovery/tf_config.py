@@ -31,7 +31,8 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     if index >= len(tasks[kind]):
         raise _malformed(f"a task below {len(tasks[kind])}", config.get("task"))
     shared = len(hosts) < sum(map(len, tasks.values()))  # two tasks on one host: the types are no groups of hosts
-    return plain(SOURCE, hosts, tasks[kind][index], SOURCE, environ, None if shared else tasks)
+    found = plain(SOURCE, hosts, tasks[kind][index], SOURCE, environ, None if shared else tasks)
+    return found if shared else found._replace(servers=tuple(tasks.get("ps", ())))
 
 
 def _parsed(text: str) -> dict[str, Any]:

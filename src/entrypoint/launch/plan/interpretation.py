@@ -82,7 +82,8 @@ class Request(NamedTuple):
         leads = self.cluster.current_host == self.hosts[0]
         served = self.strategy.strategy == "tf_parameter_server" and self.environ.get("DLC_TF_CHIEF") == "chief"
         only_leader = self.strategy.strategy == "mpi" or (leads and served)
-        return self.hosts[:1] if only_leader else self.hosts
+        ending = self.hosts[:1] if only_leader else self.hosts
+        return tuple(host for host in ending if host not in self.cluster.servers)
 
     @property
     def group_hosts(self) -> tuple[str, ...]:

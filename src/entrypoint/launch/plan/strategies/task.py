@@ -18,10 +18,12 @@ def plan(context: Context) -> Launch:
         raise LaunchError(
             CONFIG, "no task", where="DLC_STRATEGY", expected="several tasks on a node of Slurm", found="one launcher"
         )
+    # Where Slurm shows each task its own GPU alone, that is the first.
+    confined = context.devices.num_gpus == 1 and task.local_size > 1
     variables = {
         "RANK": str(task.rank),
         "WORLD_SIZE": str(task.world_size),
-        "LOCAL_RANK": str(task.local_rank),
+        "LOCAL_RANK": "0" if confined else str(task.local_rank),
         "LOCAL_WORLD_SIZE": str(task.local_size),
         "GROUP_RANK": str(context.cluster.hosts.index(context.cluster.current_host)),
     }

@@ -446,8 +446,11 @@ def test_stated_groups_are_one_job_unless_some_of_them_are_asked_for(elsewhere: 
 
 
 def test_an_mpi_jobs_launcher_starts_mpirun_with_the_operators_hosts_and_our_variables(elsewhere: JobFolder) -> None:
-    elsewhere.env(K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile="/etc/mpi/hostfile")
+    host_file = elsewhere.base / "hostfile"
+    host_file.write_text("# made by the operator\njob-worker-0.job slots=8\njob-worker-1.job slots=8\n")
+    elsewhere.env(K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile=str(host_file))
     argv = elsewhere.process()["argv"]
+    assert elsewhere.process()["env"]["MASTER_ADDR"] == "job-worker-0.job"
     assert argv[0] == "mpirun"
     assert "--host" not in argv
     assert argv[argv.index("SM_MODEL_DIR") - 1] == "-x"

@@ -10,6 +10,7 @@ from launch.discovery.cluster import Cluster, plain
 from launch.discovery.single import HOST
 
 SOURCE = "MPIJob"
+HOST_FILE_PATH = "/etc/mpi/hostfile"  # where the operator mounts it
 HOST_FILE = "OMPI_MCA_orte_default_hostfile"  # what the operator tells Open MPI
 
 
@@ -31,3 +32,13 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     if role != "launcher" and not (environ.get(HOST_FILE) and "KUBERNETES_SERVICE_HOST" in environ):
         return None
     return plain(SOURCE, [HOST], HOST, SOURCE, environ)
+
+
+def first_worker(environ: Mapping[str, str]) -> str:
+    """The host of rank 0: the first of the operator's host file, "" where it cannot be read."""
+    try:
+        with open(environ.get(HOST_FILE) or HOST_FILE_PATH, encoding="utf-8", errors="replace") as file:
+            words = (line.split() for line in file)
+            return next((line[0].partition(":")[0] for line in words if line and not line[0].startswith("#")), "")
+    except OSError:
+        return ""

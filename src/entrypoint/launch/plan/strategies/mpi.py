@@ -79,7 +79,9 @@ def _of_the_operator(context: Context) -> Launch:
     ours = sorted(name for name, value in context.env.items() if context.environ.get(name) != value)
     brought = (part for name in ours if name not in (*EXPORTED, *NCCL) for part in ("-x", name))
     argv = ("mpirun", "--allow-run-as-root", "-bind-to", "none", *_exported(context, nccl_debug), *brought, *custom)
-    process = context.process((*argv, *_command(context)), "mpirun", 0, defaults={"LD_LIBRARY_PATH": ""})
+    first = mpijob.first_worker(context.environ)  # ranks run on the workers; the launcher pod has none
+    defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first} if first else {})}
+    process = context.process((*argv, *_command(context)), "mpirun", 0, defaults=defaults)
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
 
 

@@ -128,6 +128,18 @@ def test_the_rank_is_found_by_this_hosts_name_where_nobody_states_it(tmp_path: P
     assert discover(tmp_path, DLC_HOSTS="a,b", SLURMD_NODENAME="b", HOSTNAME="c0ffee").current_host == "b"
 
 
+@pytest.mark.parametrize(
+    ("stated", "hosts"),
+    [
+        ("h[1-3]", ("h1", "h2", "h3")),
+        ("[fd00::1],[fd00::2]", ("fd00::1", "fd00::2")),
+        ("fd00::1, fd00::2", ("fd00::1", "fd00::2")),
+    ],
+)
+def test_stated_hosts_may_be_short_or_ipv6_literals(tmp_path: Path, stated: str, hosts: tuple[str, ...]) -> None:
+    assert discover(tmp_path, DLC_HOSTS=stated, DLC_RANK="0").hosts == hosts
+
+
 def test_groups_are_stated_outside_of_the_platform_too(tmp_path: Path) -> None:
     found = discover(tmp_path, DLC_GROUPS="data=h1,h2;dnn=h[3-4]", DLC_RANK="3")
     assert (found.hosts, found.current_host, found.current_group) == (("h1", "h2", "h3", "h4"), "h4", "dnn")

@@ -340,6 +340,9 @@ def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFol
     for gpus in ("0", "4"):
         job.env(DLC_NUM_GPUS=gpus).hyperparameters(**TORCHRUN)
         assert job.process()["env"]["USE_TORCH_XLA"] == "0"
+    job.env(DLC_NUM_GPUS="0", DLC_NUM_NEURONS="2")  # which is what torch_xla is for
+    assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(job.process()["env"])
+    job.env(DLC_NUM_NEURONS="0")
     for asked in (XLA, {"sagemaker_training_compiler_enabled": True}):
         env = job.hyperparameters(**asked).process()["env"]
         assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(env)

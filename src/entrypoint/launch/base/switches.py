@@ -18,7 +18,7 @@ class Switch(NamedTuple):
 
 
 SWITCHES = (
-    Switch("DLC_HOSTS", "", "the job's hosts, comma-separated; comes before resourceconfig.json, Slurm, Kubernetes"),
+    Switch("DLC_HOSTS", "", "the job's hosts, such as a,b[1-3]; comes before resourceconfig.json, Slurm, Kubernetes"),
     Switch("DLC_GROUPS", "", "instance groups outside of SageMaker: data=h1,h2;dnn=h[3-4]; alone or beside DLC_HOSTS"),
     Switch("DLC_RANK", "by HOSTNAME", "which of DLC_HOSTS (else of DLC_GROUPS' hosts) this host is, from 0"),
     Switch("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions), 1 where each is a job of its own"),

@@ -34,7 +34,11 @@ VARIABLES = (
     Variable("LOCAL_WORLD_SIZE", "several tasks on a node of Slurm", "this node's tasks", False),
     Variable("GROUP_RANK", "several tasks on a node of Slurm", "this node's place among the hosts", False),
     Variable("ACCELERATE_USE_CPU", "no accelerator, and no XLA", "true: else each rank trains a model of its own"),
-    Variable("USE_TORCH_XLA", "torch_xla in the image, and no XLA asked for", "0: else every Trainer goes to xla:0"),
+    Variable(
+        "USE_TORCH_XLA",
+        "torch_xla in the image, no Neuron cores, no XLA asked for",
+        "0: else every Trainer goes to xla:0",
+    ),
     Variable("NCCL_SOCKET_IFNAME", ALWAYS, "the interface that the platform names; NCCL would try all, docker0 too"),
     Variable(
         "GLOO_SOCKET_IFNAME", "several hosts, and the interface exists", "gloo would take the host name's address"

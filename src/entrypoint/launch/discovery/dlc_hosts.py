@@ -21,7 +21,7 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     groups = _groups(environ.get("DLC_GROUPS", ""))
     grouped = [host for members in groups.values() for host in members]
     where = "DLC_HOSTS" if "DLC_HOSTS" in environ else "DLC_GROUPS"
-    hosts = [host.strip() for host in environ["DLC_HOSTS"].split(",")] if where == "DLC_HOSTS" else grouped
+    hosts = _hosts(environ["DLC_HOSTS"], where) if where == "DLC_HOSTS" else grouped
     if groups and sorted(grouped) != sorted(set(hosts)):
         raise LaunchError(
             CONFIG,
@@ -59,5 +59,12 @@ def _groups(stated: str) -> dict[str, list[str]]:
             raise LaunchError(
                 CONFIG, "malformed", where="DLC_GROUPS", expected="groups like data=h1,h2;dnn=h3", found=shown(stated)
             )
-        groups[name.strip()] = [host.strip() for host in expand(members, "DLC_GROUPS")]
+        groups[name.strip()] = _hosts(members, "DLC_GROUPS")
     return groups
+
+
+def _hosts(stated: str, where: str) -> list[str]:
+    """`a,b[1-3]` as names; where there are IPv6 literals, brackets are theirs."""
+    if ":" in stated:
+        return [host.strip().strip("[]") for host in stated.split(",")]
+    return [host.strip() for host in expand(stated, where)]

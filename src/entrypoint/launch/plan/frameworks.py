@@ -21,12 +21,12 @@ def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: 
 
     Without an accelerator each rank would train a model of its own; with torch_xla in the image it would take that.
     """
-    if uses_xla:
+    if uses_xla or devices.num_neurons:  # whose cores are reached through torch_xla
         return {}
     variables = {}
     if "torch_xla" in installed:
         variables["USE_TORCH_XLA"] = "0"
-    if ("torch" in installed or not installed) and not (devices.num_gpus or devices.num_neurons):
+    if ("torch" in installed or not installed) and not devices.num_gpus:
         variables["ACCELERATE_USE_CPU"] = "true"
     return variables
 

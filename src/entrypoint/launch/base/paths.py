@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 DEFAULT_BASE = "/opt/ml"
+RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
 
 
 class Paths(NamedTuple):
@@ -51,6 +52,10 @@ class Paths(NamedTuple):
     @property
     def success(self) -> str:
         return f"{self.output}/success"
+
+    @property
+    def checkpoints(self) -> str:
+        return f"{self.base}/checkpoints"
 
     def channel(self, name: str) -> str:
         """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""

@@ -1,10 +1,16 @@
-"""Reads out of the closing report of torchrun or mpirun which rank failed first, and how."""
+"""Which rank below torchrun or mpirun failed first, and how: from the starter's closing report and the ranks' files."""
 
 from __future__ import annotations
 
 import re
 
 from launch.base.outcome import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from launch.supervision.ranks import RankEnd
 
 STARTERS = ("torchrun", "mpirun")  # roles of processes that start ranks
 LAST_LINES = 20
@@ -23,10 +29,26 @@ _MPIRUN_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit c
 _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
 
 
-def root_cause(failure: Failure, output: str) -> Failure:
+def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
+    """The failure of a stopped run as its ranks' files tell it; None where each ended with 0.
+
+    The starter's own exit code says nothing after a stop. `why` is what asked for it.
+    """
+    for rank in ranks:
+        if rank.code is None:
+            failure = _of_file(rank._replace(code=-9))
+            return failure._replace(cause=f"{why}: {failure.cause}, because it was still running {grace:g} s later")
+        if rank.code:
+            failure = _of_file(rank)
+            return failure._replace(cause=f"{why}: {failure.cause}")
+    return None
+
+
+def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> Failure:
     """The failure with the rank, exit code and last lines of the rank that failed first; itself without a report.
 
-    `output` is the last of the starter's stderr, in which the ranks' lines begin with [host:rank].
+    `output` is the last of the starter's stderr, in which the ranks' lines begin with [host:rank]; `ranks` are those on
+    this host, as their files tell.
     """
     # A stopped starter ends its ranks with signals and reports those: the stop request is the cause.
     if not failure.cause.startswith(failure.role):
@@ -36,7 +58,22 @@ def root_cause(failure: Failure, output: str) -> Failure:
         return failure
     found = match.groupdict()
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
-    return _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
+    named = _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
+    return next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
+
+
+def _of_file(rank: RankEnd) -> Failure:
+    code = rank.code or 0
+    name = _signal_name(max(0, -code))
+    how = f"was ended by {name}" if name else f"exited with code {code}"
+    number = int(rank.rank) if rank.rank.isdigit() else -1
+    cause = f"worker rank {rank.rank} on {rank.host} {how}"
+    return Failure(cause, "worker", number, rank.host, 128 - code if code < 0 else code, name, rank.last_lines)
+
+
+def _in_own_words(named: Failure, rank: RankEnd) -> Failure:
+    """What the rank's parent kept of it: the starter's output may be full of other ranks' lines."""
+    return named._replace(last_lines=rank.last_lines or named.last_lines)
 
 
 def _stopped(failure: Failure, output: str) -> Failure:

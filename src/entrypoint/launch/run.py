@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from launch import signals
 from launch.base.errors import CANNOT_CREATE, LaunchError
 from launch.base.outcome import Failure, Outcome
+from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.switches import exit_code, seconds
 from launch.group import traps
@@ -16,7 +17,7 @@ from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, programs
 from launch.plan.interpretation import Request
-from launch.supervision import failure, grace, ranks
+from launch.supervision import failure, grace
 from launch.supervision import run as supervise
 
 
@@ -56,7 +57,7 @@ def _settings(request: Request) -> supervise.Settings:
         stop_margin=limits.margin,
         end_grace=seconds(environ, "DLC_END_GRACE", supervise.END_GRACE),
         hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
-        rank_folder=ranks.make(request.run_dir) if request.strategy else "",
+        rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
     )
 
 

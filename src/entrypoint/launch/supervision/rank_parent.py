@@ -16,6 +16,7 @@ from launch import signals
 from launch.supervision import descendants
 from launch.supervision.output import Console, Stream
 from launch.supervision.ranks import OUTPUT_LOCK, RankEnd, RankFolder
+from launch.supervision.reason import telling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ IDLE = 3600.0  # seconds; only output, signals and the end matter here
 FINISH_BOUND = 5.0  # seconds for a slow reader at the end
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LAST_LINES = 20
+MOST_LINES = 1000
 
 
 def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, folder: str) -> NoReturn:
@@ -46,8 +48,9 @@ def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, fo
     ranks.write(RankEnd(rank, host, pid))
     code = os.waitstatus_to_exitcode(_carry_until_the_end(console, pid, ranks))
     console.drain(streams)
-    stderr, stdout = streams[1].last_lines(LAST_LINES), streams[0].last_lines(LAST_LINES)
-    ranks.write(RankEnd(rank, host, pid, code, stderr or stdout))
+    lines = MOST_LINES if code == -signal.SIGABRT else LAST_LINES  # a watchdog's SIGABRT brings out all stacks
+    last_lines = streams[1].last_lines(lines) or streams[0].last_lines(lines)
+    ranks.write(RankEnd(rank, host, pid, code, last_lines, telling(streams[1].last_lines(MOST_LINES))))
     if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
         os.setsid()
         _carry_the_rest(console)

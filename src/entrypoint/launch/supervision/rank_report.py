@@ -68,12 +68,14 @@ def _of_file(rank: RankEnd) -> Failure:
     how = f"was ended by {name}" if name else f"exited with code {code}"
     number = int(rank.rank) if rank.rank.isdigit() else -1
     cause = f"worker rank {rank.rank} on {rank.host} {how}"
-    return Failure(cause, "worker", number, rank.host, 128 - code if code < 0 else code, name, rank.last_lines)
+    return Failure(
+        cause, "worker", number, rank.host, 128 - code if code < 0 else code, name, rank.last_lines, rank.error
+    )
 
 
 def _in_own_words(named: Failure, rank: RankEnd) -> Failure:
     """What the rank's parent kept of it: the starter's output may be full of other ranks' lines."""
-    return named._replace(last_lines=rank.last_lines or named.last_lines)
+    return named._replace(last_lines=rank.last_lines or named.last_lines, error=rank.error)
 
 
 def _stopped(failure: Failure, output: str) -> Failure:

@@ -14,8 +14,6 @@ import os
 import time
 from typing import NamedTuple
 
-from launch.base.paths import RANK_FOLDER
-
 MARKER = "stopping"
 LOCK = "running"
 OUTPUT_LOCK = "output"
@@ -29,6 +27,7 @@ class RankEnd(NamedTuple):
     pid: int  # of the user's program
     code: int | None = None  # exit code, -N for signal N; None: it runs, or was killed together with its parent
     last_lines: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()  # Failure.error
     ended_at: float = 0.0  # of the wall clock, so that ranks can be compared
 
 
@@ -72,7 +71,7 @@ class RankFolder:
             if name.endswith(".json"):
                 with contextlib.suppress(OSError, ValueError), open(f"{self.path}/{name}", encoding="utf-8") as file:
                     fields = RankEnd(*json.load(file))
-                    found.append(fields._replace(last_lines=tuple(fields.last_lines)))
+                    found.append(fields._replace(last_lines=tuple(fields.last_lines), error=tuple(fields.error)))
         return sorted(found, key=lambda end: (end.code is None, end.ended_at))
 
     def _write(self, name: str, text: str) -> None:
@@ -85,9 +84,10 @@ class RankFolder:
             os.replace(part, f"{self.path}/{name}")
 
 
-def make(run_dir: str) -> str:
-    """An empty folder for the ranks of a run in the run directory; "" where none can be made."""
-    folder = f"{run_dir}/{RANK_FOLDER}"
+def make(folder: str) -> str:
+    """Make this folder, empty; its path, "" where none is wanted or none can be made."""
+    if not folder:
+        return ""
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         for name in os.listdir(folder):  # of an earlier run in this container

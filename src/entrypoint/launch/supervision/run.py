@@ -12,7 +12,7 @@ from launch.supervision import descendants, oom
 from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
 from launch.supervision.failure import frame
 from launch.supervision.output import Console
-from launch.supervision.ranks import RankFolder
+from launch.supervision.ranks import RankFolder, make
 from launch.supervision.watchdog import Watchdog
 
 TYPE_CHECKING = False
@@ -107,7 +107,8 @@ class _Supervision:
         self.stop = ""  # what asked this host to stop
         self.passed_on: list[int] = []  # stop signals that the main processes got, once each
         self.mains: list[int] = []  # the processes that got them
-        self.ranks = RankFolder(self.settings.rank_folder)
+        # Made anew for each run of the job's own processes; what prepares them has no ranks.
+        self.ranks = RankFolder("" if settings.more_follows else make(settings.rank_folder))
         self.reasons: list[str] = []  # why it ends: "stop", "failure", "verdict", "ended"
         self.kill_at = float("inf")
         self.give_up_at = float("inf")
@@ -235,7 +236,7 @@ class _Supervision:
         from launch.supervision import stacks  # rarely needed
 
         names = {pid: name_of(child.spec) for pid, child in self.running.items()}
-        details = stacks.collect(self.console, names)
+        details = stacks.collect(self.console, names, self.ranks)
         return outcome._replace(failure=outcome.failure and outcome.failure._replace(details=details))
 
     def _patience(self) -> float:

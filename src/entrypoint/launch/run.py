@@ -32,6 +32,8 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     paths = request.paths
     for folder in (paths.model, paths.output_data, paths.code):
         _make_folder(folder)
+    if request.records_collectives:
+        _make_folder(paths.launcher)
     for path in (paths.failure, paths.success):  # an earlier run's, in a container that is started again
         _remove(path)
     failure.reserve(paths.failure)
@@ -57,6 +59,7 @@ def _settings(request: Request) -> supervise.Settings:
         stop_margin=limits.margin,
         end_grace=seconds(environ, "DLC_END_GRACE", supervise.END_GRACE),
         hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
+        log_folder=request.paths.launcher if environ.get("DLC_LOGS") == "1" else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 DEFAULT_BASE = "/opt/ml"
+LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
 RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
 
 
@@ -52,6 +53,11 @@ class Paths(NamedTuple):
     @property
     def success(self) -> str:
         return f"{self.output}/success"
+
+    @property
+    def launcher(self) -> str:
+        """What the launcher itself adds to the results."""
+        return f"{self.output_data}/{LOG_FOLDER}"
 
     @property
     def checkpoints(self) -> str:

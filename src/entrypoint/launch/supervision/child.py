@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from launch.base.process_spec import ProcessSpec
+    from launch.supervision.journal import Log
     from launch.supervision.ranks import RankEnd
 
 LAST_LINES = 20
@@ -25,14 +26,14 @@ NOT_EXECUTABLE = 126  # and for one that cannot be executed
 class Child:
     """A process in a session of its own, so that a terminal's Ctrl-C reaches it only through us."""
 
-    def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes) -> None:
+    def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes, log: Log | None = None) -> None:
         """Start it. Raises OSError (program or working directory missing, not executable) or ValueError (NUL)."""
         self.spec = spec
         self._code = 0  # -N for signal N
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        self.stdout = Stream(out_read, console.stdout, prefix)
-        self.stderr = Stream(err_read, console.stderr, prefix)
+        self.stdout = Stream(out_read, console.stdout, prefix, log)
+        self.stderr = Stream(err_read, console.stderr, prefix, log)
         console.add(self.stdout)
         console.add(self.stderr)
         try:

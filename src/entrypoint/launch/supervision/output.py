@@ -9,16 +9,21 @@ import select
 import stat
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launch.supervision.journal import Log
+
 READ_SIZE = 1 << 16  # a pipe's default capacity
 LONGEST_LINE = 1 << 16  # a longer one is shown as several lines, so that it cannot fill the memory
 TAIL_SIZE = 1 << 15  # kept of each stream for the failure report
 BACKLOG = 1 << 20  # with more than this unwritten nothing more is read: the writers wait, as they would without us
 PIPE_BUF = 4096  # a pipe that polls as writable takes this much without blocking (pipe(7))
 PAUSE = 0.02  # seconds while lines trickle in: one turn for many lines instead of one each
+REDRAW_INTERVAL = 1.0  # seconds between two states of a progress bar that are shown
 MOST_HELD = 1 << 20  # what a pipe can be made to hold without privilege
 
-# A carriage return redraws a line on a terminal. In a log each drawing becomes a line of its own; those that stand
-# beside a newline draw nothing.
+# A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
+# a newline draw nothing.
 _REDRAW = re.compile(rb"\r*\n\r*|\r+")
 
 
@@ -81,9 +86,12 @@ class Sink:
 class Stream:
     """One output stream of one process: read end of its pipe, its prefix (may be empty), its last bytes."""
 
-    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"") -> None:
+    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"", log: Log | None = None) -> None:
         self.fd = fd
         self.sink = sink
+        self._log = log
+        self._redrawn_at = 0.0  # when a state of a progress bar was shown last
+        self._hidden = b""  # its newest state since then
         self.tail = b""
         self.captured: bytearray | None = None  # a copy of what is read, while somebody wants it
         self._prefix = prefix
@@ -100,6 +108,8 @@ class Stream:
         if not data:
             return -1
         self.tail = (self.tail + data)[-TAIL_SIZE:]
+        if self._log:
+            self._log.write(data)
         if self.captured is not None:
             self.captured += data
         if self._prefix:
@@ -115,14 +125,17 @@ class Stream:
 
     def close(self) -> None:
         """End of the stream: a last line without its newline gets one, or it would swallow another rank's prefix."""
-        if self._partial:
-            self._emit(self._partial + b"\n")
-            self._partial = b""
+        last = self._partial or self._hidden
+        if last:
+            self._emit(last + b"\n")
+        self._partial = self._hidden = b""
+        if self._log:
+            self._log.close()
         os.close(self.fd)
 
     def _feed(self, data: bytes) -> None:
         if self._held_return or b"\r" in data:
-            data = self._split_redraws(data)
+            data = self._thin_out(data)
         whole, newline, rest = data.rpartition(b"\n")
         if newline:
             self._emit(self._partial + whole + newline)
@@ -133,16 +146,25 @@ class Stream:
             self._emit(self._partial[:LONGEST_LINE] + b"\n")
             self._partial = self._partial[LONGEST_LINE:]
 
-    def _split_redraws(self, data: bytes) -> bytes:
-        """Turn carriage returns into line ends; one at the very end is held until it is known what follows it."""
-        if self._held_return:
-            data = b"\r" + data
-        self._held_return = data.endswith(b"\r")
-        if self._held_return:
-            data = data[:-1]
-        if not self._partial:
-            data = data.lstrip(b"\r")
-        return _REDRAW.sub(b"\n", data)
+    def _thin_out(self, data: bytes) -> bytes:
+        """The data with line ends alone: of the states that a progress bar is drawn in, one a second and the last.
+
+        A carriage return at the very end is held until it is known what follows it.
+        """
+        text = self._partial + (b"\r" if self._held_return else b"") + data
+        self._held_return = text.endswith(b"\r")
+        text = text[:-1] if self._held_return else text
+        self._partial = b""
+        lines, start = [], 0
+        for match in _REDRAW.finditer(text):
+            line, start = text[start : match.start()], match.end()
+            if b"\n" in match.group() or (line and time.monotonic() - self._redrawn_at >= REDRAW_INTERVAL):
+                self._redrawn_at = 0.0 if b"\n" in match.group() else time.monotonic()
+                self._hidden = b""
+                lines.append(line + b"\n")
+            else:
+                self._hidden = line or self._hidden
+        return b"".join(lines) + text[start:]
 
     def _emit(self, lines: bytes) -> None:
         """Queue whole lines, each with the prefix."""

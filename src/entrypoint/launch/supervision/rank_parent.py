@@ -13,7 +13,9 @@ import os
 import signal
 
 from launch import signals
+from launch.base.paths import LOG_FOLDER
 from launch.supervision import descendants
+from launch.supervision.journal import Journal
 from launch.supervision.output import Console, Stream
 from launch.supervision.ranks import OUTPUT_LOCK, RankEnd, RankFolder
 from launch.supervision.reason import telling
@@ -42,7 +44,10 @@ def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, fo
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     pid = _start(command, env, out_write, err_write)
-    streams = [Stream(out_read, console.stdout, prefix), Stream(err_read, console.stderr, prefix)]
+    journal = Journal(f"{env['SM_OUTPUT_DATA_DIR']}/{LOG_FOLDER}" if env.get("DLC_LOGS") == "1" else "", host)
+    journal.event("start", role="worker", rank=rank, pid=pid)
+    log = journal.log("worker", rank)
+    streams = [Stream(out_read, console.stdout, prefix, log), Stream(err_read, console.stderr, prefix, log)]
     for stream in streams:
         console.add(stream)
     ranks.write(RankEnd(rank, host, pid))
@@ -51,6 +56,7 @@ def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, fo
     lines = MOST_LINES if code == -signal.SIGABRT else LAST_LINES  # a watchdog's SIGABRT brings out all stacks
     last_lines = streams[1].last_lines(lines) or streams[0].last_lines(lines)
     ranks.write(RankEnd(rank, host, pid, code, last_lines, telling(streams[1].last_lines(MOST_LINES))))
+    journal.event("end", role="worker", rank=rank, pid=pid, exit_code=code if code >= 0 else 128 - code)
     if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
         os.setsid()
         _carry_the_rest(console)

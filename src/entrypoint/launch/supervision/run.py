@@ -11,6 +11,7 @@ from launch.base.outcome import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
 from launch.supervision import descendants, oom
 from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
 from launch.supervision.failure import frame
+from launch.supervision.journal import Journal
 from launch.supervision.output import Console
 from launch.supervision.ranks import RankFolder, make
 from launch.supervision.watchdog import Watchdog
@@ -65,6 +66,7 @@ class Settings(NamedTuple):
     hang_timeout: float = 0.0  # without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
     group: GroupOfHosts | None = None  # told how this host's part ends; its end ends the run
     rank_folder: str = ""  # what ranks below a starter tell us of their ends (ranks.py)
+    log_folder: str = ""  # for a log of each process and the events of the run; none without it (DLC_LOGS)
     more_follows: bool = False  # another run follows on this host: a good end of this one is no news for the group
     on_stop: Callable[[int], None] | None = None  # called at once when a stop signal came, with its number
     # Another host that was asked to stop, empty while none was: then this one stops too. `group.fileno()` wakes us.
@@ -108,6 +110,7 @@ class _Supervision:
         self.passed_on: list[int] = []  # stop signals that the main processes got, once each
         self.mains: list[int] = []  # the processes that got them
         # Made anew for each run of the job's own processes; what prepares them has no ranks.
+        self.journal = Journal(settings.log_folder, settings.host)
         self.ranks = RankFolder("" if settings.more_follows else make(settings.rank_folder))
         self.reasons: list[str] = []  # why it ends: "stop", "failure", "verdict", "ended"
         self.kill_at = float("inf")
@@ -119,14 +122,17 @@ class _Supervision:
         self.several = len(specs) > 1
         self.serves = not any(spec.essential for spec in specs)
         prefixed = self.several if self.settings.prefix is None else self.settings.prefix
+        if not self.settings.more_follows:
+            self.journal.event("ready")
         for spec in specs:
             prefix = f"[{self.settings.host}:{spec.rank}] ".encode() if prefixed else b""
             try:
-                child = Child(spec, self.console, prefix)
+                child = Child(spec, self.console, prefix, self.journal.log(spec.role, spec.rank))
             except (OSError, ValueError) as error:
                 self.failure = start_failure(spec, self.settings.host, error)
                 return
             self.running[child.pid] = child
+            self.journal.event("start", role=spec.role, rank=spec.rank, pid=child.pid)
 
     def step(self) -> bool:
         """One turn of the loop; False when there is nothing to wait for any more."""
@@ -185,6 +191,8 @@ class _Supervision:
         """The first failure stays; the group hears of it at once."""
         if self.failure is None:
             self.failure = failure
+            facts = {"rank": failure.rank, "exit_code": failure.exit_code}
+            self.journal.event("failure", kind=kind, cause=failure.cause, **facts)
             self._tell(failure, kind)
 
     def _tell(self, failure: Failure | None, kind: str = FAILED) -> None:
@@ -233,9 +241,12 @@ class _Supervision:
         self._fail(self._with_stacks(Outcome(HANG_CODE, failure)).failure or failure)
 
     def _with_stacks(self, outcome: Outcome) -> Outcome:
-        from launch.supervision import stacks  # rarely needed
+        from launch.supervision import flight_recorder, stacks  # rarely needed
 
         names = {pid: name_of(child.spec) for pid, child in self.running.items()}
+        dumps = [path for child in self.running.values() for path in flight_recorder.dump(child.spec.env)]
+        if dumps:
+            self._say(f"NCCL's flight recorder: {', '.join(dumps)}")
         details = stacks.collect(self.console, names, self.ranks)
         return outcome._replace(failure=outcome.failure and outcome.failure._replace(details=details))
 
@@ -267,6 +278,7 @@ class _Supervision:
         if signum in self.passed_on or (self.reasons and not self.stop):
             return
         self.stop = self.stop or why
+        self.journal.event("stop", cause=why)
         self.passed_on.append(signum)
         if not self.running:
             return
@@ -297,6 +309,8 @@ class _Supervision:
         ended = [(self.running.pop(pid), status) for pid, status in statuses if pid in self.running]
         for child, status in ended:
             child.ended(status)
+            facts = {"rank": child.spec.rank, "exit_code": child.exit_code}
+            self.journal.event("end", role=child.spec.role, pid=child.pid, **facts)
         if ended and "verdict" not in self.reasons:
             self._judge([child for child, _ in ended])
         return any_left

@@ -39,6 +39,13 @@ def descendants(root: int | None = None) -> list[int]:
     return found
 
 
+def orphans(but: Container[int]) -> list[int]:
+    """What was left to this process by parents that have ended, and what is below it; `but` are its own children."""
+    me = os.getpid()
+    left = [pid for pid in descendants() if pid not in but and parent(pid) == me]
+    return [pid for orphan in left for pid in (orphan, *descendants(orphan))]
+
+
 def parent(pid: int) -> int:
     """The parent's pid; 0 for a process that is gone."""
     state = _state_and_parent(pid)

@@ -1,7 +1,7 @@
 """With DLC_LOGS=1: what each process wrote and what became of it, as files that are uploaded with the results.
 
-`output/data/launcher/` gets `<host>-events.jsonl`, a line of JSON for each event (ready, start, stop, failure, end), and
-`<host>-<role>-<rank>.log`, bounded in size: the beginning, and the end in a second file that is begun anew when full.
+`output/data/launcher/` gets `<host>-events.jsonl`, a line of JSON for each event (ready, start, stop, failure, end),
+and `<host>-<role>-<rank>.log`, bounded in size: the beginning, and in a second file, begun anew when full, the end.
 """
 
 from __future__ import annotations

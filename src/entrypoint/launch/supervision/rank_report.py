@@ -25,6 +25,7 @@ _TORCHRUN = re.compile(
 _STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
 # The first line that torchrun itself writes about an end: before it are the words of the ranks.
 _TORCHRUN_OWN = re.compile(r"^[EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)
+_ENDED_BY_OTHERS = (-15, -9)  # SIGTERM, SIGKILL: what a starter ends the remaining ranks with
 _MPIRUN_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
 _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
 
@@ -54,8 +55,9 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     if not failure.cause.startswith(failure.role):
         return _stopped(failure, output)
     match = _TORCHRUN.search(output) or _MPIRUN_EXIT.search(output) or _MPIRUN_SIGNAL.search(output)
-    if match is None:
-        return failure
+    if match is None:  # it was killed, or says it in words that we do not know
+        first = next((rank for rank in ranks if rank.code and rank.code not in _ENDED_BY_OTHERS), None)
+        return _of_file(first) if first else failure
     found = match.groupdict()
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
     named = _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)

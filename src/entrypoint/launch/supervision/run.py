@@ -49,7 +49,7 @@ GROUP_BOUND = 2.0  # seconds to hear from the group, when our part failed, which
 LAST_CHANCE = 2.0  # seconds from SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
 OUTPUT_BOUND = 5.0  # seconds; for a slow reader of our output at the very end
 KILL_INTERVAL = 0.05  # seconds between two rounds of SIGKILL
-TICK = 1.0  # seconds between looks at the watches
+TICK, STOP_TICK = 1.0, 0.1  # seconds between looks at the watches; at the main processes after a stop
 NOT_SERVED = 69  # EX_UNAVAILABLE of sysexits.h: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 IDLE = 60.0  # seconds to sleep where only output and signals can happen
@@ -140,6 +140,7 @@ class _Supervision:
         signals.drain()
         self._hear_requests()
         any_left = self._reap()
+        self._end_orphans()
         self._look_for_a_hang()
         self._hear_the_group()
         if self.failure and not self.reasons:
@@ -255,6 +256,8 @@ class _Supervision:
         if self.give_up_at < float("inf"):
             return KILL_INTERVAL
         until_kill = self.kill_at - time.monotonic()
+        if self.stop:  # nobody wakes us when a main process below a starter ends
+            return max(0.0, min(until_kill, STOP_TICK))
         return max(0.0, min(until_kill, TICK if self.settings.hang_timeout else IDLE))
 
     def _hear_requests(self) -> None:
@@ -293,6 +296,13 @@ class _Supervision:
         if "stop" not in self.reasons:
             self.reasons.append("stop")
             self.kill_at = min(self.kill_at, time.monotonic() + self.settings.stop_grace)
+
+    def _end_orphans(self) -> None:
+        """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
+        if self.reasons == ["stop"] and self.mains and not any(map(descendants.is_running, self.mains)):
+            self.mains = []
+            for pid in descendants.orphans(but=self.running):
+                descendants.send(pid, signal.SIGTERM)
 
     def _end(self, reason: str, grace: float) -> None:
         """Begin the end, or bring it forward: SIGTERM to all that has not got one."""

@@ -35,6 +35,10 @@ class Paths(NamedTuple):
         return f"{self.base}/model"
 
     @property
+    def checkpoints(self) -> str:
+        return f"{self.base}/checkpoints"
+
+    @property
     def output(self) -> str:
         return f"{self.base}/output"
 
@@ -58,10 +62,6 @@ class Paths(NamedTuple):
     def launcher(self) -> str:
         """What the launcher itself adds to the results."""
         return f"{self.output_data}/{LOG_FOLDER}"
-
-    @property
-    def checkpoints(self) -> str:
-        return f"{self.base}/checkpoints"
 
     def channel(self, name: str) -> str:
         """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""

@@ -88,6 +88,17 @@ def test_remote_ranks_are_found_below_sshd_and_orted() -> None:
     assert found(*tree) == {15}
 
 
+def test_remote_ranks_are_found_below_an_orted_that_made_itself_a_daemon() -> None:
+    tree = [
+        Process(10, 1, ("/usr/sbin/sshd", "-D")),
+        Process(13, 1, ("orted", "-mca", "x", "y")),
+        Process(14, 13, MPI_WRAPPER),
+        Process(15, 14, PYTHON),
+        Process(16, 1, ("python", "daemon.py")),
+    ]
+    assert set(mains(tree, [10], adopter=1)) == {10, 15}
+
+
 def test_a_starter_that_has_started_nothing_yet_is_told_itself() -> None:
     assert found(Process(10, 1, TORCHRUN)) == {10}
     assert found(Process(10, 1, TORCHRUN), Process(20, 10, WRAPPER)) == {20}

@@ -49,14 +49,19 @@ class Process(NamedTuple):
     in_background: bool = False  # started with & by a shell
 
 
-def mains(processes: Iterable[Process], planned: Collection[int]) -> list[int]:
-    """The main processes below the planned ones (pids), each once, parents before children."""
+def mains(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
+    """The main processes below the planned ones (pids), each once, parents before children.
+
+    Starters whose parents are gone count as planned: mpirun's orted makes itself a daemon. `adopter` is who is the parent
+    of such processes then.
+    """
     tree = {process.pid: process for process in processes}
     children: dict[int, list[Process]] = {}
     for process in tree.values():
         children.setdefault(process.parent, []).append(process)
     found: list[int] = []
-    for pid in planned:
+    daemons = [child.pid for child in children.get(adopter, ()) if child.pid not in planned and is_starter(child.words)]
+    for pid in (*planned, *daemons):
         if pid in tree:
             found += [main for main in _mains_of(tree[pid], children) if main not in found]
     return found

@@ -33,12 +33,14 @@ _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S
 def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
     """The failure of a stopped run as its ranks' files tell it; None where each ended with 0.
 
-    The starter's own exit code says nothing after a stop. `why` is what asked for it.
+    The starter's own exit code says nothing after a stop. `why` is what asked for it; `grace` is the one that ran out, or
+    0.
     """
     for rank in ranks:
         if rank.code is None:
             failure = _of_file(rank._replace(code=-9))
-            return failure._replace(cause=f"{why}: {failure.cause}, because it was still running {grace:g} s later")
+            late = f", because it was still running {grace:g} s later" if grace else ""
+            return failure._replace(cause=f"{why}: {failure.cause}{late}")
         if rank.code:
             failure = _of_file(rank)
             return failure._replace(cause=f"{why}: {failure.cause}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from typing import NamedTuple
@@ -289,9 +290,13 @@ class _Supervision:
         from launch.supervision.mains import mains
 
         self.ranks.stop()
-        planned = [pid for pid, child in self.running.items() if child.spec.essential or self.serves]
+        planned = [pid for pid, child in self.running.items() if child.spec.essential]
         self._say(f"{why}: the main processes are told, and have {self.settings.stop_grace:g} s to save")
-        told = [pid for pid in mains(snapshot.take(), planned) if descendants.send(pid, _as_heard(pid, signum))]
+        if self.serves:  # the ranks of mpirun on another host are below our ssh server, or below a daemon of its own
+            planned = list(self.running)
+        found = mains(snapshot.take(), planned, os.getpid())
+        to_be_told = [pid for pid in found if not (self.serves and pid in self.running)]
+        told = [pid for pid in to_be_told if descendants.send(pid, _as_heard(pid, signum))]
         self.mains += [pid for pid in told if pid not in self.mains]
         if "stop" not in self.reasons:
             self.reasons.append("stop")
@@ -300,9 +305,12 @@ class _Supervision:
     def _end_orphans(self) -> None:
         """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
         if self.reasons == ["stop"] and self.mains and not any(map(descendants.is_running, self.mains)):
+            from launch.supervision.mains import is_starter
+
             self.mains = []
             for pid in descendants.orphans(but=self.running):
-                descendants.send(pid, signal.SIGTERM)
+                if not is_starter(descendants.command(pid)):
+                    descendants.send(pid, signal.SIGTERM)
 
     def _end(self, reason: str, grace: float) -> None:
         """Begin the end, or bring it forward: SIGTERM to all that has not got one."""
@@ -330,7 +338,8 @@ class _Supervision:
         if self.stop and (ranks := self.ranks.ends()):
             from launch.supervision.rank_report import after_stop
 
-            failure = after_stop(ranks, self.stop, self.settings.stop_grace)
+            grace = self.settings.stop_grace if "grace" in self.reasons else 0.0
+            failure = after_stop(ranks, self.stop, grace)
             if failure:
                 self._fail(failure, STOPPED)
             return

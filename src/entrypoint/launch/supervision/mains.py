@@ -52,8 +52,8 @@ class Process(NamedTuple):
 def mains(processes: Iterable[Process], planned: Collection[int], adopter: int = 0) -> list[int]:
     """The main processes below the planned ones (pids), each once, parents before children.
 
-    Starters whose parents are gone count as planned: mpirun's orted makes itself a daemon. `adopter` is who is the parent
-    of such processes then.
+    Starters whose parents are gone count as planned: mpirun's orted makes itself a daemon. `adopter` is the parent of
+    such processes then.
     """
     tree = {process.pid: process for process in processes}
     children: dict[int, list[Process]] = {}

@@ -45,7 +45,8 @@ def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, fo
     err_read, err_write = os.pipe()
     pid = _start(command, env, out_write, err_write)
     journal = Journal(f"{env['SM_OUTPUT_DATA_DIR']}/{LOG_FOLDER}" if env.get("DLC_LOGS") == "1" else "", host)
-    journal.event("start", role="worker", rank=rank, pid=pid)
+    number = int(rank) if rank.isdigit() else -1
+    journal.event("start", role="worker", rank=number, pid=pid)
     log = journal.log("worker", rank)
     streams = [Stream(out_read, console.stdout, prefix, log), Stream(err_read, console.stderr, prefix, log)]
     for stream in streams:
@@ -56,7 +57,7 @@ def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, fo
     lines = MOST_LINES if code == -signal.SIGABRT else LAST_LINES  # a watchdog's SIGABRT brings out all stacks
     last_lines = streams[1].last_lines(lines) or streams[0].last_lines(lines)
     ranks.write(RankEnd(rank, host, pid, code, last_lines, telling(streams[1].last_lines(MOST_LINES))))
-    journal.event("end", role="worker", rank=rank, pid=pid, exit_code=code if code >= 0 else 128 - code)
+    journal.event("end", role="worker", rank=number, pid=pid, exit_code=code if code >= 0 else 128 - code)
     if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
         os.setsid()
         _carry_the_rest(console)

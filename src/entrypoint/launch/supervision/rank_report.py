@@ -33,8 +33,8 @@ _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S
 def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
     """The failure of a stopped run as its ranks' files tell it; None where each ended with 0.
 
-    The starter's own exit code says nothing after a stop. `why` is what asked for it; `grace` is the one that ran out, or
-    0.
+    The starter's own exit code says nothing after a stop. `why` is what asked for it; `grace` is the one that ran out,
+    or 0.
     """
     for rank in ranks:
         if rank.code is None:

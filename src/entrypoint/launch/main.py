@@ -6,10 +6,12 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TextIO, cast
 
 from launch import signals
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
 from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+from launch.base.unfailing import Unfailing
 from launch.job import entry_point
 from launch.plan import interpretation
 
@@ -25,6 +27,7 @@ NOT_EXECUTABLE = 126
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Do what `argv` (without the program's name) asks; the exit code. Shows no traceback of its own."""
+    sys.stderr = cast("TextIO", Unfailing(2))
     if not argv:
         print(HELP, file=sys.stderr)
         return USAGE

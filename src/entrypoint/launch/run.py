@@ -8,15 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from launch import signals
 from launch.base.errors import CANNOT_CREATE, LaunchError
-from launch.base.outcome import Outcome
+from launch.base.outcome import Failure, Outcome
+from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
-from launch.base.switches import seconds
+from launch.base.switches import exit_code, seconds
 from launch.group import traps
 from launch.job import arguments, entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, programs
 from launch.plan.interpretation import Request
-from launch.supervision import failure
+from launch.supervision import failure, grace
 from launch.supervision import run as supervise
 
 
@@ -25,24 +26,28 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
     Raises LaunchError before anything starts.
     """
-    request = interpretation.read(environ, extra)
+    with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
+        request = interpretation.read(environ, extra)
     settings = _settings(request)
     paths = request.paths
     for folder in (paths.model, paths.output_data, paths.code):
         _make_folder(folder)
+    if request.records_collectives:
+        _make_folder(paths.launcher)
+    for path in (paths.failure, paths.success):  # an earlier run's, in a container that is started again
+        _remove(path)
+    failure.reserve(paths.failure)
     if request.talks_to_others:
         from launch.group.session import in_group  # a host alone has no use for sockets and threads
 
-        outcome = in_group(request, settings, lambda joined: _run(request, joined))
+        outcome = in_group(request, settings, lambda joined: _part(request, joined))
     else:
         found = traps.find(request.devices, request.cluster, environ)
         _say(f"preflight: {finding}" for finding in found)
         traps.refuse(found, environ)
-        outcome = _run(request, settings)
-    outcome = failure.check_disk(outcome, (paths.model, paths.output), settings.host)
-    outcome = _with_advice(outcome, request.job.dialect)
+        outcome = _part(request, settings)
     failure.write(paths.failure, outcome)
-    if outcome.exit_code == 0:
+    if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
     return outcome.exit_code
 
@@ -58,12 +63,32 @@ def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
 
 def _settings(request: Request) -> supervise.Settings:
     environ = request.environ
+    limits = grace.of(environ)
     return supervise.Settings(
         host=request.cluster.current_host,
-        stop_grace=seconds(environ, "DLC_STOP_GRACE", supervise.STOP_GRACE),
+        stop_grace=limits.stop,
+        stop_margin=limits.margin,
         end_grace=seconds(environ, "DLC_END_GRACE", supervise.END_GRACE),
         hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
+        log_folder=request.paths.launcher if environ.get("DLC_LOGS") == "1" else "",
+        rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
     )
+
+
+def _part(request: Request, settings: supervise.Settings) -> Outcome:
+    """This host's part, with its failure file, which is written before the goodbye to the other hosts."""
+    paths = request.paths
+    try:
+        outcome = _run(request, settings)
+    except LaunchError as error:
+        failure.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
+        raise
+    outcome = failure.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
+    if outcome.stopped and outcome.exit_code == 0:
+        outcome = failure.stopped(outcome, exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host)
+    outcome = _with_advice(outcome, request.job.dialect)
+    failure.write(paths.failure, outcome)
+    return outcome
 
 
 def _run(request: Request, settings: supervise.Settings) -> Outcome:
@@ -71,7 +96,7 @@ def _run(request: Request, settings: supervise.Settings) -> Outcome:
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate(request.job, request.paths)
     outcome = _fetch(code, request, getting_ready)
-    if outcome.exit_code:
+    if outcome.exit_code or outcome.stopped:
         return outcome
     plan = interpretation.decide(request)
     entry_point.check(plan.context.entry, request.paths.code)
@@ -81,7 +106,7 @@ def _run(request: Request, settings: supervise.Settings) -> Outcome:
     try:
         for process in plan.launch.before:
             outcome = supervise.run([process], getting_ready)
-            if outcome.exit_code:
+            if outcome.exit_code or outcome.stopped:
                 return outcome
         return supervise.run(plan.launch.processes, settings)
     finally:
@@ -96,7 +121,7 @@ def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outc
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
         argv = (interpretation.python(request.environ), programs.path("s3_download"), code.location, download)
         outcome = supervise.run([ProcessSpec(argv, request.environ, request.paths.base, "download", 0)], settings)
-        if outcome.exit_code:
+        if outcome.exit_code or outcome.stopped:
             return outcome
     try:
         _say(source.put_in_place(code, request.paths, download))
@@ -125,6 +150,15 @@ def _mark_success(path: str) -> None:
             pass
     except OSError:
         _say([f"{path} cannot be written"])
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _say([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 
 
 def _make_folder(folder: str, mode: int = 0o777) -> None:

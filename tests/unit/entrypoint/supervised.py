@@ -27,7 +27,7 @@ exec(job["before"])
 outcome = run(specs, Settings(**job["settings"]))
 failure = outcome.failure._asdict() if outcome.failure else None
 with open(job["result"], "w") as file:
-    json.dump({"exit_code": outcome.exit_code, "failure": failure}, file)
+    json.dump({"exit_code": outcome.exit_code, "failure": failure, "stopped": outcome.stopped}, file)
 """
 
 

@@ -38,7 +38,20 @@ SWITCHES = (
     Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun with elastic rendezvous"),
     Switch("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),
     Switch("DLC_TF_CHIEF", "master", "`chief`: TensorFlow 2's name for the first task of a parameter server job"),
-    Switch("DLC_STOP_GRACE", "100", "seconds between a SIGTERM passed on and SIGKILL; 8 for a plain `docker stop`"),
+    Switch(
+        "DLC_STOP_GRACE",
+        "by platform",
+        "seconds to save after a stop: 100 on SageMaker, 21 on Kubernetes and Slurm, else 7",
+    ),
+    Switch(
+        "DLC_TERMINATION_GRACE", "by platform", "seconds from the platform's SIGTERM to its SIGKILL, where it is told"
+    ),
+    Switch(
+        "DLC_STOPPED_EXIT_CODE",
+        "0",
+        "exit code when all state was saved after a stop; 143 for Kubernetes to start again",
+    ),
+    Switch("DLC_LOGS", "", "1: a log per rank and events as JSON in output/data/launcher"),
     Switch("DLC_END_GRACE", "10", "the same for what is left after the end or a failure of the job"),
     Switch(
         "DLC_HANG_TIMEOUT", "0", "seconds without output and CPU use after which the job ends with all stacks; 0: never"
@@ -65,6 +78,16 @@ def seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
         raise LaunchError(CONFIG, "a duration", where=name, expected="a number of seconds", found=shown(text))
     return float(text)
+
+
+def exit_code(environ: Mapping[str, str], name: str) -> int:
+    """An exit code, 0 where it is not set. Raises LaunchError for anything else than a number up to 255."""
+    text = environ.get(name)
+    if not text:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,3}", text) or int(text) > 255:
+        raise LaunchError(CONFIG, "an exit code", where=name, expected="a number from 0 to 255", found=shown(text))
+    return int(text)
 
 
 def port(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from launch.base.errors import UNAVAILABLE
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import is_buildable
 from launch.plan import programs
@@ -27,4 +28,6 @@ def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
     repository = context.environ.get("CA_REPOSITORY_ARN")
     pip = (programs.path("codeartifact_pip"), repository) if repository else (programs.path("pip_install"),)
     argv = (context.python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
-    return (context.process(argv, "install", 0, defaults={"PIP_ROOT_USER_ACTION": "ignore"}),)
+    process = context.process(argv, "install", -1, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
+    failed = f"{REQUIREMENTS if '-r' in what else 'the package'} could not be installed"
+    return (process._replace(failure=failed, failure_code=UNAVAILABLE),)

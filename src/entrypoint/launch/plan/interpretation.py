@@ -15,11 +15,11 @@ from launch.discovery.devices import Devices
 from launch.job import entry_point
 from launch.job import parameters as job_module
 from launch.job.parameters import Job
-from launch.plan import strategies
+from launch.plan import programs, strategies
 from launch.plan.compiler import ENABLED, compiler_decisions, compiler_variables
 from launch.plan.context import Context
 from launch.plan.environment import sm_variables
-from launch.plan.frameworks import accelerate_variables, framework_variables, installed
+from launch.plan.frameworks import accelerate_variables, flight_recorder_variables, framework_variables, installed
 from launch.plan.install import installation
 from launch.plan.network import network_variables
 
@@ -63,6 +63,11 @@ class Request(NamedTuple):
     def run_dir(self) -> str:
         """Where this host's launcher keeps private files of the job."""
         return self.environ.get("DLC_RUN_DIR") or DEFAULT_RUN_DIR
+
+    @property
+    def records_collectives(self) -> bool:
+        """Whether PyTorch's ranks talk over NCCL here, so that its flight recorder can say who waits for whom."""
+        return self.strategy is not None and self.devices.num_gpus > 0 and "torch" in self.installed
 
     @property
     def needs_ssh(self) -> bool:
@@ -198,7 +203,7 @@ def _environment(request: Request) -> dict[str, str]:
     environ, job, paths = request.environ, request.job, request.paths
     env = {**_defaults(request), **{name: value for name, value in environ.items() if not _is_stale(name)}}
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
-    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", "")]))
+    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), programs.SITE]))
     env["CURRENT_HOST"] = request.cluster.current_host
     env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
     env["SAGEMAKER_REGION"] = _region(request)
@@ -222,6 +227,7 @@ def _defaults(request: Request) -> dict[str, str]:
         **compiler_variables(request.job, request.installed, request.paths),
         **framework_variables(request.installed, _region(request)),
         **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
+        **(flight_recorder_variables(request.paths, request.run_dir) if request.records_collectives else {}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
 from launch.plan import programs
 from launch.plan.context import Context
@@ -34,7 +35,12 @@ def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:
     """Variables that make torchrun's ranks start below our program, which tells their lines apart."""
     if per_host * len(context.hosts) == 1 or "PYTHON_EXEC" in context.environ:
         return {}
-    return {"PYTHON_EXEC": programs.path("torch_rank"), "DLC_RANK_PYTHON": context.python}
+    folder = f"{context.run_dir}/{RANK_FOLDER}"
+    return {
+        "PYTHON_EXEC": programs.path("torch_rank"),
+        "DLC_RANK_PYTHON": context.python,
+        "DLC_RANK_FOLDER": folder,
+    }
 
 
 def command(context: Context, per_host: int) -> tuple[str, ...]:

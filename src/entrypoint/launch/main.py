@@ -45,9 +45,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
             return train(environ, argv[1:])
     except signals.StopRequested as stop:
-        return _failed(paths, str(stop), 128 + stop.signum, verb)
+        code = _failed(paths, str(stop), 128 + stop.signum, verb)
+        _tell_the_others(environ, paths, stop, code, verb)
+        return code
     except LaunchError as error:
-        return _failed(paths, str(error), error.exit_code, verb)
+        code = _failed(paths, str(error), error.exit_code, verb)
+        _tell_the_others(environ, paths, error, code, verb)
+        return code
     except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
         if environ.get("DLC_DEBUG"):
             raise
@@ -81,6 +85,22 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
 
         failure.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
     return exit_code
+
+
+def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: Exception, code: int, verb: str) -> None:
+    """The other hosts of the job, unless they know already: they would wait for this one."""
+    if verb == "train" and not getattr(error, "told", False):
+        from launch.base.outcome import Failure
+        from launch.discovery import cluster
+
+        try:
+            is_alone = len(cluster.discover(environ, paths).hosts) < 2
+        except LaunchError:  # who the others are is what went wrong
+            return
+        if not is_alone:
+            from launch.group import last_words
+
+            last_words.tell(environ, paths, Failure(str(error), exit_code=code))
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -24,7 +24,7 @@ class Hosts:
 
     def __init__(self, folder: Path, count: int) -> None:
         self.names = [f"127.0.0.{number + 1}" for number in range(count)]
-        self.jobs = [JobFolder(folder / name) for name in self.names]
+        self.jobs = [JobFolder(folder / name).env(TRAINING_JOB_NAME=str(folder)) for name in self.names]
         self.processes: list[subprocess.Popen[str]] = []
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
@@ -181,10 +181,12 @@ def test_a_peer_that_never_comes_is_named(two: Hosts) -> None:
     assert failure.startswith("127.0.0.2 did not join the job within 1 s")
 
 
-def test_hosts_of_a_plain_job_have_nothing_to_do_with_one_another(two: Hosts) -> None:
-    two.configure(SECOND_FAILS.replace("60", "0.5"))
+def test_a_plain_job_ends_on_every_host_when_one_fails(two: Hosts) -> None:
+    two.configure(SECOND_FAILS)
     two.start()
-    assert [code for code, _, _ in two.ends()] == [0, 1]
+    (first_code, _, first), (second_code, _, _) = two.ends()
+    assert (first_code, second_code) == (1, 1)
+    assert "the job failed on 127.0.0.2" in first
 
 
 def test_preflight_on_every_host_says_that_they_fit_together(two: Hosts) -> None:

@@ -15,6 +15,7 @@ from hosts import free_port
 from supervised import HANG_BOUND
 
 from launch.base.errors import DATA, NO_INPUT, LaunchError
+from launch.plan.network import Network
 from launch.plan.strategies import mpi_keys
 
 HOSTS = ("algo-1", "127.0.0.1")  # the second is connected to under its name
@@ -30,12 +31,12 @@ def openssh() -> None:
 class Cluster:
     """The run directories of a leader and one other host, and that host's ssh server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, network: Network = Network({}, {HOSTS[0]: "127.0.0.1"}, ("127.0.0.1",))) -> None:  # noqa: B008
         self.port = free_port()
         self.folders = {host: str(folder / host / "run") for host in HOSTS}
         keys = {host: mpi_keys.make(self.folders[host], leads=host == HOSTS[0]) for host in HOSTS}
         for host in HOSTS:
-            mpi_keys.install(self.folders[host], HOSTS, host, keys, self.port)
+            mpi_keys.install(mpi_keys.Site(self.folders[host], HOSTS, host, self.port), keys, network)
         argv = mpi_keys.server(self.folders[HOSTS[1]])
         self.server = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -146,7 +147,8 @@ def test_nothing_is_left_after_the_job(cluster: Cluster) -> None:
 )
 def test_what_is_no_key_is_written_nowhere(tmp_path: Path, key: object) -> None:
     with pytest.raises(LaunchError, match="ssh to algo-1") as error:
-        mpi_keys.install(str(tmp_path), HOSTS, HOSTS[1], {"algo-1": key, HOSTS[1]: "ssh-ed25519 " + "A" * 68}, 22)
+        keys = {"algo-1": key, HOSTS[1]: "ssh-ed25519 " + "A" * 68}
+        mpi_keys.install(mpi_keys.Site(str(tmp_path), HOSTS, HOSTS[1], 22), keys, Network())
     assert error.value.exit_code == DATA
     assert list(tmp_path.iterdir()) == []
 

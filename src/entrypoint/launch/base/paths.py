@@ -33,6 +33,10 @@ class Paths(NamedTuple):
         return f"{self.base}/model"
 
     @property
+    def checkpoints(self) -> str:
+        return f"{self.base}/checkpoints"
+
+    @property
     def output(self) -> str:
         return f"{self.base}/output"
 

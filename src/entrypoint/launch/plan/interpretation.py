@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import DEFAULT_BASE, Paths
-from launch.base.process_spec import Decision, Launch
+from launch.base.private_files import default_folder
+from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.discovery import cluster as cluster_module
 from launch.discovery import devices as devices_module
 from launch.discovery.cluster import Cluster
@@ -21,10 +23,9 @@ from launch.plan.context import Context
 from launch.plan.environment import sm_variables
 from launch.plan.frameworks import framework_variables, installed
 from launch.plan.install import installation
-from launch.plan.network import network_variables
+from launch.plan.network import Network, network_variables
 
 DEFAULT_VENV = "/opt/venv"
-DEFAULT_RUN_DIR = "/run/dlc"
 GROUPS = "sagemaker_distribution_instance_groups"
 
 
@@ -39,6 +40,7 @@ class Request(NamedTuple):
     strategy: strategies.Request | None
     groups: tuple[str, ...]  # names of the distributed groups
     installed: frozenset[str]  # libraries of the image (frameworks.py)
+    network: Network = Network()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ class Request(NamedTuple):
     @property
     def run_dir(self) -> str:
         """Where this host's launcher keeps private files of the job."""
-        return self.environ.get("DLC_RUN_DIR") or DEFAULT_RUN_DIR
+        return self.environ.get("DLC_RUN_DIR") or default_folder()
 
     @property
     def needs_ssh(self) -> bool:
@@ -68,8 +70,10 @@ class Request(NamedTuple):
         Below MPI the leader's mpirun is the whole job. With TensorFlow 2's parameter servers the chief is: its workers
         serve it for ever. The platform's workers (`master` in TF_CONFIG) train by themselves, and each counts.
         """
-        if len(self.group_hosts) < 2 or self.strategy is None:
+        if len(self.group_hosts) < 2:
             return ()
+        if self.strategy is None:
+            return self.group_hosts
         leads = self.cluster.current_host == self.hosts[0]
         served = self.strategy.strategy == "tf_parameter_server" and self.environ.get("DLC_TF_CHIEF") == "chief"
         only_leader = self.strategy.strategy == "mpi" or (leads and served)
@@ -77,9 +81,9 @@ class Request(NamedTuple):
 
     @property
     def group_hosts(self) -> tuple[str, ...]:
-        """The hosts that end together. Without stated groups each group is a job of its own."""
+        """The hosts that end together. With a strategy and without stated groups each group is a job of its own."""
         if not self.strategy:
-            return ()
+            return self.cluster.hosts
         return self.cluster.hosts if GROUPS in self.job.parameters else self.hosts
 
 
@@ -89,6 +93,7 @@ class Interpretation(NamedTuple):
     request: Request
     context: Context
     launch: Launch
+    install: tuple[ProcessSpec, ...] = ()  # what the user's code needs; every host is ready before any starts `launch`
 
     def with_decision(self, decision: Decision) -> Interpretation:
         """The same, with one more decision made known."""
@@ -136,12 +141,12 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         venv=_venv(request.environ),
         run_dir=request.run_dir,
         installed=request.installed,
+        network=request.network,
     )
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     decisions = (hosts, *launch.decisions, *compiler_decisions(job))
-    before = (*installation(context, folder), *launch.before)
-    return Interpretation(request, context, launch._replace(decisions=decisions, before=before))
+    return Interpretation(request, context, launch._replace(decisions=decisions), installation(context, folder))
 
 
 def python(environ: Mapping[str, str]) -> str:
@@ -179,6 +184,7 @@ def _environment(request: Request) -> dict[str, str]:
     """The whole environment of a plain process: the user's, our defaults where they have none, and the contract's."""
     environ, job, paths = request.environ, request.job, request.paths
     env = {**_defaults(request), **environ}
+    env.pop("DLC_JOB_TOKEN", None)  # the launchers' secret; user code and what it logs have no need of it
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", "")]))
     env["CURRENT_HOST"] = request.cluster.current_host
@@ -193,8 +199,8 @@ def _defaults(request: Request) -> dict[str, str]:
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
-        "MASTER_ADDR": hosts[0],
-        "MASTER_PORT": "7777",
+        "MASTER_ADDR": request.network.addresses.get(hosts[0], hosts[0]),
+        "MASTER_PORT": str(ports.of(request.environ, ports.MASTER)),
         **network_variables(request.cluster, request.devices),
         **compiler_variables(request.job, request.installed, request.paths),
         **framework_variables(request.installed, _region(request)),

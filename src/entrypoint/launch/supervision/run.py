@@ -16,7 +16,7 @@ from launch.supervision.watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Protocol
 
     from launch.base.process_spec import ProcessSpec
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
             """How the run has to end because the group ended; None while it has not."""
 
         def report(self, failure: Failure | None, kind: str = FAILED) -> None:
-            """Tell the group how this host's part ended."""
+            """Tell the group how this host's part ended: None is well, or with STOPPED: stopped, its state saved."""
 
 
 STOP_GRACE = 100.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
@@ -62,6 +62,9 @@ class Settings(NamedTuple):
     hang_timeout: float = 0.0  # without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
     group: GroupOfHosts | None = None  # told how this host's part ends; its end ends the run
     more_follows: bool = False  # another run follows on this host: a good end of this one is no news for the group
+    on_stop: Callable[[int], None] | None = None  # called at once when a stop signal came, with its number
+    # Another host that was asked to stop, empty while none was: then this one stops too. `group.fileno()` wakes us.
+    remote_stop: Callable[[], str] | None = None
 
 
 def run(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:

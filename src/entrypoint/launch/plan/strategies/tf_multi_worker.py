@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
+from launch.base import ports
 from launch.base.process_spec import Launch
 from launch.plan.context import Context
-
-PORT = 8890
 
 
 def plan(context: Context) -> Launch:
     """One process with TF_CONFIG, also on a single host."""
+    port = ports.of(context.environ, ports.TF_MULTI_WORKER)
     config = {
-        "cluster": {"worker": [f"{host}:{PORT}" for host in context.hosts]},
+        "cluster": {"worker": [f"{context.address(host)}:{port}" for host in context.hosts]},
         "environment": "cloud",
         "task": {"index": context.host_rank, "type": "worker"},
     }

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan import programs
 from launch.plan.context import Context
 
-WORKER_PORT = 2222
-SERVER_PORT = 2223
 CHIEF_NAMES = ("master", "chief")  # the platform's (TensorFlow 1) and TensorFlow 2's
 
 
@@ -46,11 +45,13 @@ def plan(context: Context) -> Launch:
 
 
 def _cluster(context: Context, chief: str) -> dict[str, Any]:
-    first, *others = context.hosts
+    first, *others = [context.address(host) for host in context.hosts]
+    worker_port = ports.of(context.environ, ports.TF_WORKER)
+    server_port = ports.of(context.environ, ports.TF_SERVER)
     return {
-        chief: [f"{first}:{WORKER_PORT}"],
-        "worker": [f"{host}:{WORKER_PORT}" for host in others],
-        "ps": [f"{host}:{SERVER_PORT}" for host in context.hosts],
+        chief: [f"{first}:{worker_port}"],
+        "worker": [f"{host}:{worker_port}" for host in others],
+        "ps": [f"{host}:{server_port}" for host in (first, *others)],
     }
 
 

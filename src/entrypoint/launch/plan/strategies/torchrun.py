@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
+from launch.base.switches import count
 from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.network import thread_variables
 
-MASTER_PORT = 7777
+DEFAULT_RESTARTS = 3
+
+
+class Elastic(NamedTuple):
+    """DLC_ELASTIC: how many hosts the job needs, may have, and how often torchrun starts its ranks again."""
+
+    least: int
+    most: int
+    restarts: int
 
 
 def plan(context: Context) -> Launch:
@@ -41,22 +53,29 @@ def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:
 
 def command(context: Context, per_host: int) -> tuple[str, ...]:
     """torchrun with its own options, up to the script."""
-    elastic = context.environ.get("DLC_ELASTIC")
-    if elastic:
-        return ("torchrun", *_elastic(context, elastic), "--nproc_per_node", str(per_host))
+    stated = elastic(context.environ)
+    if stated:
+        return ("torchrun", *_elastic(context, stated), "--nproc_per_node", str(per_host))
     hosts = len(context.hosts)
     argv = ("torchrun", "--nnodes", str(hosts), "--nproc_per_node", str(per_host))
     if hosts == 1:
         return argv
     return (
         *argv,
-        *("--master_addr", context.leader, "--master_port", str(MASTER_PORT)),
+        *("--master_addr", context.address(context.leader)),
+        *("--master_port", str(ports.of(context.environ, ports.MASTER))),
         *("--node_rank", str(context.host_rank)),
     )
 
 
-def _elastic(context: Context, stated: str) -> tuple[str, ...]:
-    """DLC_ELASTIC=MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink to MIN and grow back."""
+def elastic(environ: Mapping[str, str]) -> Elastic | None:
+    """DLC_ELASTIC=MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink to MIN and grow back; None without it.
+
+    Raises LaunchError where it is malformed.
+    """
+    stated = environ.get("DLC_ELASTIC")
+    if not stated:
+        return None
     match = re.fullmatch(r"([1-9]\d{0,4}):([1-9]\d{0,4})(?::(\d{1,4}))?", stated)
     if not match or int(match[1]) > int(match[2]):
         raise LaunchError(
@@ -66,9 +85,19 @@ def _elastic(context: Context, stated: str) -> tuple[str, ...]:
             expected="MIN:MAX or MIN:MAX:RESTARTS",
             found=shown(stated),
         )
+    restarts = int(match[3]) if match[3] else count(environ, "DLC_MAX_RESTARTS", DEFAULT_RESTARTS)
+    return Elastic(int(match[1]), int(match[2]), restarts)
+
+
+def _elastic(context: Context, stated: Elastic) -> tuple[str, ...]:
+    """The rendezvous is the first host's: torchrun would look there by name, which need not resolve on that host."""
+    leads = context.host_rank == 0
+    address = context.address(context.leader)
+    host = f"[{address}]" if ":" in address else address
     return (
-        *("--nnodes", f"{match[1]}:{match[2]}", "--max_restarts", match[3] or "3"),
-        *("--rdzv_backend", "c10d", "--rdzv_endpoint", f"{context.leader}:{MASTER_PORT}"),
+        *("--nnodes", f"{stated.least}:{stated.most}", "--max_restarts", str(stated.restarts)),
+        *("--rdzv_backend", "c10d", "--rdzv_endpoint", f"{host}:{ports.of(context.environ, ports.MASTER)}"),
+        *("--rdzv_conf", f"is_host={str(leads).lower()}"),
         *("--rdzv_id", context.job.job_name or "job"),
     )
 

@@ -146,8 +146,8 @@ def test_nothing_is_left_after_the_job(cluster: Cluster) -> None:
     ],
 )
 def test_what_is_no_key_is_written_nowhere(tmp_path: Path, key: object) -> None:
+    keys = {"algo-1": key, HOSTS[1]: "ssh-ed25519 " + "A" * 68}
     with pytest.raises(LaunchError, match="ssh to algo-1") as error:
-        keys = {"algo-1": key, HOSTS[1]: "ssh-ed25519 " + "A" * 68}
         mpi_keys.install(mpi_keys.Site(str(tmp_path), HOSTS, HOSTS[1], 22), keys, Network())
     assert error.value.exit_code == DATA
     assert list(tmp_path.iterdir()) == []

@@ -38,12 +38,11 @@ def install(job: JobFolder, *libraries: str) -> None:
     job.env(DLC_VENV=str(job.base / "venv"))
 
 
-def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_no_group(job: JobFolder) -> None:
+def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_all_end_together(job: JobFolder) -> None:
     job.hyperparameters()
     assert roles(job) == [("worker", 0, True)]
     request = interpretation.read(job.environ)
-    assert request.talks_to_others
-    assert request.members == ()
+    assert request.members == request.group_hosts == request.cluster.hosts
 
 
 def test_ranks_of_torchrun_count_from_the_first_host_of_the_group(job: JobFolder) -> None:
@@ -61,7 +60,8 @@ def test_one_process_keeps_its_librarys_number_of_threads(job: JobFolder) -> Non
 def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:4:2", TRAINING_JOB_NAME="job-7")
     argv = " ".join(job.process()["argv"])
-    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777 --rdzv_id job-7" in argv
+    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777" in argv
+    assert "--rdzv_conf is_host=false --rdzv_id job-7" in argv
     assert "--node_rank" not in argv
 
 

@@ -48,11 +48,6 @@ class Request(NamedTuple):
         return self.cluster.hosts_of(self.groups) if self.strategy else ()
 
     @property
-    def talks_to_others(self) -> bool:
-        """Whether this host has to find another one."""
-        return len(self.cluster.hosts) > 1
-
-    @property
     def run_dir(self) -> str:
         """Where this host's launcher keeps private files of the job."""
         return self.environ.get("DLC_RUN_DIR") or default_folder()

@@ -8,7 +8,8 @@ from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.network import thread_variables
 
-WAIT = 120  # seconds that ranks wait for the rendezvous server and for one another; all hosts start together
+WAIT = 120  # seconds that ranks wait for the rendezvous server; all hosts start together
+GLOO_TIMEOUT = 600  # seconds; of every collective too: one rank may save for minutes while the others wait
 
 LOOPBACK = "127.0.0.1"
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
@@ -50,7 +51,7 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
         command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(WAIT),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT),
         "HOROVOD_GLOO_IFACE": context.cluster.network_interface,
         **thread_variables(context.devices, context.processes_per_host),
     }

@@ -42,7 +42,8 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
         outcome = in_group(request, settings, _run)
     else:
-        _say(f"preflight: {finding}" for finding in traps.find(request.devices, request.cluster, environ))
+        found = traps.find(request.devices, request.cluster, environ, is_distributed=request.strategy is not None)
+        _say(f"preflight: {finding}" for finding in found)
         outcome = _run(request, settings)
     outcome = failure.check_disk(outcome, (paths.model, paths.output), settings.host)
     failure.write(paths.failure, outcome)

@@ -36,7 +36,10 @@ def facts(request: Request) -> dict[str, Any]:
         "distributed over": _digest(list(request.hosts)),
         "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
         "efa": request.devices.efa if counts_devices else None,
-        "traps": [str(finding) for finding in traps.find(request.devices, cluster, request.environ)],
+        "traps": [
+            str(finding)
+            for finding in traps.find(request.devices, cluster, request.environ, is_distributed=bool(strategy))
+        ],
     }
 
 

@@ -20,7 +20,7 @@ from launch.job.parameters import Job
 from launch.plan import strategies
 from launch.plan.compiler import compiler_decisions, compiler_variables
 from launch.plan.context import Context
-from launch.plan.environment import sm_variables
+from launch.plan.environment import AGGREGATES, sm_variables
 from launch.plan.frameworks import framework_variables, installed
 from launch.plan.install import installation
 from launch.plan.network import Network, network_variables
@@ -140,8 +140,13 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     )
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
-    decisions = (hosts, *launch.decisions, *compiler_decisions(job))
+    decisions = (hosts, *launch.decisions, *compiler_decisions(job), *_left_out(context.env))
     return Interpretation(request, context, launch._replace(decisions=decisions), installation(context, folder))
+
+
+def _left_out(env: Mapping[str, str]) -> list[Decision]:
+    why = "too long for a variable; input/config/resourceconfig.json and the other SM_* variables say the same"
+    return [Decision(f"warning: {name} is left out", why) for name in AGGREGATES if name not in env]
 
 
 def python(environ: Mapping[str, str]) -> str:

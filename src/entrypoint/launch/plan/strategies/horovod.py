@@ -52,10 +52,17 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT),
-        "HOROVOD_GLOO_IFACE": context.cluster.network_interface,
+        **_interface(context),
         **thread_variables(context.devices, context.processes_per_host),
     }
     return context.process(command, "worker", rank, variables, defaults)
+
+
+def _interface(context: Context) -> dict[str, str]:
+    """gloo dies of one that is not there; without the variable it looks for one itself."""
+    name = context.cluster.network_interface
+    known = context.devices.interfaces
+    return {"HOROVOD_GLOO_IFACE": name} if name in known or not known else {}
 
 
 def _server(context: Context) -> ProcessSpec:

@@ -1,6 +1,5 @@
 """Fits a line on as many hosts as there are, and goes on from the checkpoint whenever their number has changed."""
 
-import os
 import time
 from pathlib import Path
 
@@ -26,8 +25,9 @@ def main() -> None:
         if dist.get_rank() == 0:
             print(f"step {int(step)} world {dist.get_world_size()} loss {float((weight - 3.0) ** 2):.9f}", flush=True)
             CHECKPOINT.parent.mkdir(exist_ok=True)
-            torch.save((weight, step), f"{CHECKPOINT}.part")
-            os.replace(f"{CHECKPOINT}.part", CHECKPOINT)
+            part = CHECKPOINT.with_suffix(".part")
+            torch.save((weight, step), part)
+            part.replace(CHECKPOINT)
         time.sleep(STEP_SECONDS)
     dist.destroy_process_group()
 

@@ -104,12 +104,14 @@ class Job:
         self.started: dict[str, Host] = {}
 
     def start(
-        self, host: str, source: str, *, essential: bool = True, environ: dict[str, str] | None = None, **settings: Any
-    ) -> Host:
-        """Start this host's launcher over a script."""
+        self, host: str, source: str, *, essential: bool = True, environ: dict[str, str] | None = None,
+        join: dict[str, Any] | None = None, **settings: Any,
+    ) -> Host:  # fmt: skip
+        """Start this host's launcher over a script; `join` changes how this host joins."""
         result = self.folder / f"{host}.{len(self.started)}.json"
         job = {
-            "host": host, "hosts": self.hosts, "members": self.members, "join": self.join, "rules": self.rules,
+            "host": host, "hosts": self.hosts, "members": self.members, "rules": self.rules,
+            "join": {**self.join, **(join or {})},
             "source": source, "rank": self.hosts.index(host) if host in self.hosts else -1, "essential": essential,
             "folder": str(self.folder), "result": str(result),
             "settings": {"end_grace": 5.0, "stop_grace": 20.0, **settings},

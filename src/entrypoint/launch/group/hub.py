@@ -6,6 +6,7 @@ broke and came back has missed nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import sys
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
 MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
 LINGER = 5.0  # seconds to wait at the end for the hosts to have heard it
-WRONG_TOKEN_BOUND = 15.0  # seconds in which a host of the job keeps coming with another token
+WRONG_TOKEN_BOUND = 8.0  # seconds in which a host of the job keeps coming with another token
 LONGEST_BEAT = 10.0  # seconds; of a thousand hosts, each beat costs a look
 
 
@@ -255,6 +256,8 @@ class Hub(threading.Thread):
             print(
                 f"dlc: refused a connection from {peer or 'a peer that is gone'}: {error}", file=sys.stderr, flush=True
             )
+        with contextlib.suppress(OSError):
+            channel.flush()  # our own proof, by which it can tell whose token is another
         self._note_impostor(channel.claims, peer)
         self._drop(channel, "it sent what does not belong to this job")
 

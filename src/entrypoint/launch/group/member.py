@@ -167,7 +167,7 @@ class Group:
 
     def close(self, linger: float | None = None) -> None:
         """Leave. On the leader this first waits (for seconds at most) until every host has heard the end."""
-        self._leave_at = time.monotonic() + CONNECT_BOUND
+        self._leave_at = time.monotonic() + (0 if self.reach.hopeless else CONNECT_BOUND)
         self._wake()
         self._thread.join(2 * CONNECT_BOUND + 1)
         if self._hub:
@@ -239,7 +239,7 @@ class Group:
     def _converse(self, channel: Channel) -> None:
         interval = beat_interval(self.place.heartbeat)
         last_turn = next_beat = time.monotonic()
-        while self.end is None and not (self._may_leave and channel.authentic):
+        while self.end is None and not self._may_leave:
             self._wait(channel, interval if channel.authentic else CONNECT_RETRY)
             now = time.monotonic()
             if now - last_turn > self.place.heartbeat / 2:  # this process stood still: the hub's silence says nothing

@@ -9,7 +9,8 @@ from launch.base.errors import one_line
 from launch.discovery import names
 from launch.group.channel import NotOfThisJobError
 
-HOPELESS_AFTER = 20.0  # seconds of the same trouble, where waiting does not mend it
+SURE_AFTER = 5.0  # seconds of a wrong answer, after which its end changes nothing
+HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not mend it
 
 
 class Reach:
@@ -56,8 +57,8 @@ class Reach:
             self._note_bad(f"what answers on {where} is not this job's launcher: {self.trouble}")
         elif answered:
             self._note_bad(f"what answers on {where} does not say that it is this job's launcher: {self.trouble}")
-        elif "does not resolve" not in how:
-            self._bad = ""
+        elif time.monotonic() - self._bad_since < SURE_AFTER and "does not resolve" not in how:
+            self._bad = ""  # it was there for a moment, and is gone: perhaps what ran before this job
 
     def _note_bad(self, text: str) -> None:
         if not self._bad:

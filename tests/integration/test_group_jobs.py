@@ -31,7 +31,11 @@ def test_three_quick_hosts_that_start_one_after_the_other_all_succeed(image: Ima
 
 
 def test_a_plain_job_of_two_hosts_ends_on_both_when_one_fails(image: Image, tmp_path: Path) -> None:
-    with Job(image, tmp_path, SCRIPTS / "fail_on_rank_one.py", hosts=2) as job:
+    script = tmp_path / "second_fails.py"
+    script.write_text(
+        "import os, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2': raise SystemExit(3)\ntime.sleep(600)"
+    )
+    with Job(image, tmp_path, script, hosts=2) as job:
         assert set(job.wait(seconds=60).values()) == {3}, job.report()
 
 

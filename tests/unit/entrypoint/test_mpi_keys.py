@@ -181,6 +181,6 @@ def test_a_host_whose_name_does_not_resolve_is_known_by_its_address(tmp_path: Pa
 
 def test_a_user_without_a_name_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    with pytest.raises(LaunchError, match="an entry for user 54321 in /etc/passwd.*Horovod") as error:
+    with pytest.raises(LaunchError, match=r"an entry for user 54321 in /etc/passwd.*Horovod") as error:
         mpi_keys.make(str(tmp_path / "run"), leads=True)
     assert error.value.exit_code == NO_PERMISSION

@@ -61,7 +61,7 @@ def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder
     job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:4:2", TRAINING_JOB_NAME="job-7")
     argv = " ".join(job.process()["argv"])
     assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777" in argv
-    assert "--rdzv_conf is_host=false --rdzv_id job-7" in argv
+    assert "--rdzv_conf is_host=false --local_addr algo-2 --rdzv_id job-7" in argv
     assert "--node_rank" not in argv
 
 

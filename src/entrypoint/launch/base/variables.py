@@ -44,6 +44,7 @@ VARIABLES = (
     Variable("GPU_NUM_DEVICES", "strategy xla on GPUs, or the Training Compiler", "what torch_xla takes as set up"),
     Variable("PYTHON_EXEC", "torchrun with several ranks", "our program, which gives each rank's lines its prefix"),
     Variable("DLC_RANK_PYTHON", "beside PYTHON_EXEC", "the Python that it becomes; neither reaches the script", False),
+    Variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "DLC_ELASTIC", "1: hosts that come back find the first rank"),
     Variable("LD_LIBRARY_PATH", "below mpirun, where it is unset", "empty: mpirun exports it, and warns without it"),
     Variable("PRTE_MCA_*", "below mpirun", "this job's ssh settings and interface under Open MPI 5's names for them"),
     Variable("TF_CONFIG", "strategies tf_*", "cluster and task of TensorFlow's distribution strategies", False),

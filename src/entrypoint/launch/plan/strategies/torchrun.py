@@ -38,7 +38,7 @@ def plan(context: Context) -> Launch:
         context.entry.name,
         *context.job.arguments,
     )
-    defaults = {"NCCL_PROTO": "simple", **thread_variables(context.devices, per_host)}
+    defaults = {"NCCL_PROTO": "simple", **elastic_variables(context), **thread_variables(context.devices, per_host)}
     rank = context.host_rank * per_host
     process = context.process(argv, "torchrun", rank, prefixed_ranks(context, per_host), defaults)
     return Launch("torchrun", (process,), _decisions(context))
@@ -98,8 +98,14 @@ def _elastic(context: Context, stated: Elastic) -> tuple[str, ...]:
         *("--nnodes", f"{stated.least}:{stated.most}", "--max_restarts", str(stated.restarts)),
         *("--rdzv_backend", "c10d", "--rdzv_endpoint", f"{host}:{ports.of(context.environ, ports.MASTER)}"),
         *("--rdzv_conf", f"is_host={str(leads).lower()}"),
+        *("--local_addr", context.address(context.cluster.current_host)),
         *("--rdzv_id", context.job.job_name or "job"),
     )
+
+
+def elastic_variables(context: Context) -> dict[str, str]:
+    """Rank 0's host must tell its address in every round; torch 2.13 keeps that of the first one to itself."""
+    return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if elastic(context.environ) else {}
 
 
 def _neuron_compiler(context: Context) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ SLEEP = "import time; print(flush=True); time.sleep(60)\n"
 HOST = "localhost"  # a name that resolves: the peer waits a quarter of an hour for one that does not
 HANG_BOUND = 120.0  # seconds
 RANKS = 64
+GROUP_SIZES = (64, 512, 1000)
 BYTES_PER_SECOND = 10_000_000
 CHATTY_SECONDS = 5.0
 CHATTY = f"""
@@ -64,6 +66,45 @@ outcome = run(specs, Settings(host="algo-1"))
 wall, cpu = time.monotonic() - wall, time.process_time() - cpu
 with open(folder + "/cost", "w") as file:
     json.dump([outcome.exit_code, wall, cpu], file)
+"""
+MEET_IDLE = 20.0  # seconds over which the leader's CPU is taken
+MEET = f"""
+import json, resource, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from launch import signals
+from launch.group import meeting
+from launch.group.ledger import Rules
+from launch.group.member import Place
+signals.arm()
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+threading.stack_size(256 * 1024)
+port, count, first, last = map(int, sys.argv[2:])
+names = ("127.0.0.1", *(f"algo-{{number}}" for number in range(2, count + 1)))
+facts = {{"image": "x" * 64, "hosts": "x" * 12, "ssh key": "k" * 80, "traps": ["a line that says what is wrong"] * 3}}
+groups = []
+def join(host):
+    groups.append(meeting.join(Place(host, Rules(names, names), b"key", port, 60.0, "lo"), facts, 60.0))
+threads = [threading.Thread(target=join, args=(host,)) for host in names[first:last]]
+started = time.monotonic()
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+seconds = time.monotonic() - started
+assert all(len(group.facts) == count for group in groups)
+time.sleep(2)
+wall, cpu = time.monotonic(), time.process_time()
+time.sleep({MEET_IDLE})
+percent = (time.process_time() - cpu) / (time.monotonic() - wall) * 100
+for group in groups:
+    group.report(None)
+deadline = time.monotonic() + 60
+while not all(group.end for group in groups) and time.monotonic() < deadline:
+    time.sleep(0.05)
+assert all(group.end and group.end.ok for group in groups)
+for group in groups:
+    group.close()
+print(json.dumps([seconds, percent]))
 """
 PLAN = """
 import json, os, sys, time
@@ -206,36 +247,20 @@ def chatty_ranks(folder: Path) -> tuple[float, int]:
     return cpu / wall * 100, sum(sent.values()) - sum(received.values())
 
 
-def join_64_hosts() -> float:
-    """Seconds for 64 hosts (threads, over loopback) to join the group and know each other's facts."""
-    sys.path.insert(0, str(ENTRYPOINT))
-    import socket
+def hub_of(hosts: int) -> tuple[float, float]:
+    """(seconds for so many hosts to meet over loopback, CPU of the leader afterwards in percent of one core).
 
-    from launch import signals
-    from launch.group import member as group_end
-
-    signals.arm()
-    with socket.create_server(("", 0)) as server:
+    The leader is a process of its own; the others are threads of another one.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    names = ("127.0.0.1", *(f"algo-{n}" for n in range(2, 65)))
-    groups: list[group_end.Group] = []
-
-    def join(host: str) -> None:
-        membership = group_end.Membership(host, names, names)
-        groups.append(group_end.join(membership, {"image": "x" * 64}, {}, port=port, timeout=60))
-
-    threads = [threading.Thread(target=join, args=(name,)) for name in names]
-    start = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.monotonic() - start
-    for group in groups:
-        group.report(None)
-    for group in groups:
-        group.close()
-    return seconds
+    commands = [
+        [SYSTEM_PYTHON, "-I", "-S", "-c", MEET, str(ENTRYPOINT), str(port), str(hosts), str(first), str(last)]
+        for first, last in ((0, 1), (1, hosts))
+    ]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for command in commands]
+    told = [json.loads(process.communicate(timeout=HANG_BOUND)[0]) for process in processes]
+    return max(seconds for seconds, _ in told), told[0][1]
 
 
 def measure(folder: Path, peer_python: str | None, runs: int) -> list[Row]:
@@ -271,8 +296,19 @@ def measure(folder: Path, peer_python: str | None, runs: int) -> list[Row]:
         Row("config files of 64 heterogeneous hosts to plan", plan_64_hosts(folder / "plan", runs), "ms", 5),
         Row("supervising 64 ranks at 10 MB/s", cpu, "% of a core", 10),
         Row("bytes lost of these", lost, "bytes", 0),
-        Row("64 hosts join and know each other", join_64_hosts(), "s", 1, "threads of one process on loopback"),
+        *hub_rows(),
     ]
+
+
+def hub_rows() -> list[Row]:
+    """What groups of hosts cost their leader."""
+    rows = []
+    for hosts in GROUP_SIZES:
+        seconds, percent = hub_of(hosts)
+        note = "the others are threads of one process"
+        rows.append(Row(f"{hosts} hosts meet and know each other", seconds, "s", 1 if hosts == 64 else None, note))
+        rows.append(Row(f"hub of {hosts} hosts", percent, "% of a core", 5, "heartbeats alone"))
+    return rows
 
 
 def show(rows: list[Row]) -> str:
@@ -290,14 +326,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", help="Python of an environment with sagemaker-training")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--only-hub", action="store_true", help="the groups of hosts alone")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(Path(folder), args.peer_python, args.runs)
+        rows = hub_rows() if args.only_hub else measure(Path(folder), args.peer_python, args.runs)
     load = os.getloadavg()[0]
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}\n")
     print(show(rows))
-    if not args.peer_python:
+    if not (args.peer_python or args.only_hub):
         print("the peer was left out: --peer-python names no environment with sagemaker-training")
     if args.json:
         args.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")

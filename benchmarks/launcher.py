@@ -67,44 +67,73 @@ wall, cpu = time.monotonic() - wall, time.process_time() - cpu
 with open(folder + "/cost", "w") as file:
     json.dump([outcome.exit_code, wall, cpu], file)
 """
-MEET_IDLE = 20.0  # seconds over which the leader's CPU is taken
-MEET = f"""
-import json, resource, sys, threading, time
+IDLE_SECONDS = 20.0  # over which the leader's CPU is taken
+LEAD = f"""
+import json, sys, time
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 from launch.group import meeting
 from launch.group.ledger import Rules
 from launch.group.member import Place
 signals.arm()
-resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-threading.stack_size(256 * 1024)
-port, count, first, last = map(int, sys.argv[2:])
-names = ("127.0.0.1", *(f"algo-{{number}}" for number in range(2, count + 1)))
-facts = {{"image": "x" * 64, "hosts": "x" * 12, "ssh key": "k" * 80, "traps": ["a line that says what is wrong"] * 3}}
-groups = []
-def join(host):
-    groups.append(meeting.join(Place(host, Rules(names, names), b"key", port, 60.0, "lo"), facts, 60.0))
-threads = [threading.Thread(target=join, args=(host,)) for host in names[first:last]]
+port, count = map(int, sys.argv[2:])
+names = ("localhost", *(f"10.0.{{number // 250}}.{{number % 250}}" for number in range(1, count)))
 started = time.monotonic()
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
+group = meeting.join(Place("localhost", Rules(names, names), b"key", port, 60.0, "lo"), {{}}, 100.0)
 seconds = time.monotonic() - started
-assert all(len(group.facts) == count for group in groups)
+assert len(group.facts) == count
 time.sleep(2)
 wall, cpu = time.monotonic(), time.process_time()
-time.sleep({MEET_IDLE})
+time.sleep({IDLE_SECONDS})
 percent = (time.process_time() - cpu) / (time.monotonic() - wall) * 100
-for group in groups:
-    group.report(None)
-deadline = time.monotonic() + 60
-while not all(group.end for group in groups) and time.monotonic() < deadline:
+group.report(None)
+while not group.end:
     time.sleep(0.05)
-assert all(group.end and group.end.ok for group in groups)
-for group in groups:
-    group.close()
+assert group.end.ok
+group.close()
 print(json.dumps([seconds, percent]))
+"""
+FOLLOW = """
+import os, select, socket, sys, time
+sys.path.insert(0, sys.argv[1])
+from launch.group.channel import Channel
+from launch.group.hub import beat_interval
+port, count = map(int, sys.argv[2:])
+facts = {"image": "x" * 64, "hosts": "x" * 12, "traps": ["a line that says what is wrong"] * 3}
+poll, channels, met, started = select.epoll(), {}, 0, 0.0
+for number in range(1, count):
+    while True:
+        try:
+            sock = socket.create_connection(("127.0.0.1", port), 5)
+            break
+        except OSError:
+            time.sleep(0.02)
+    channel = Channel(sock, b"key", is_server=False)
+    host = f"10.0.{number // 250}.{number % 250}"
+    own = {**facts, "ssh key": os.urandom(40).hex()}
+    channel.send({"kind": "join", "host": host, "instance": "i", "hub": "", "facts": own})
+    channel.flush()
+    channels[channel.fileno()] = channel
+    poll.register(channel, select.EPOLLIN)
+next_beat = time.monotonic() + beat_interval(60.0)
+while channels:
+    for fd, _ in poll.poll(0.1):
+        channel = channels[fd]
+        for message in channel.receive():
+            if message["kind"] == "facts":
+                channel.send({"kind": "ready", "generation": 0})
+                channel.send({"kind": "done", "generation": 0})
+            elif message.get("end") and fd in channels:
+                channel.send({"kind": "bye"})
+                channel.flush()
+                poll.unregister(channels.pop(fd))
+        if fd in channels:
+            channel.flush()
+    if time.monotonic() >= next_beat:
+        next_beat += beat_interval(60.0)
+        for channel in channels.values():
+            channel.send({"kind": "beat"})
+            channel.flush()
 """
 PLAN = """
 import json, os, sys, time
@@ -248,19 +277,24 @@ def chatty_ranks(folder: Path) -> tuple[float, int]:
 
 
 def hub_of(hosts: int) -> tuple[float, float]:
-    """(seconds for so many hosts to meet over loopback, CPU of the leader afterwards in percent of one core).
+    """(seconds for so many hosts to meet over loopback, CPU of the leader's whole launcher then, percent of a core).
 
-    The leader is a process of its own; the others are threads of another one.
+    The leader is a real one in a process of its own; another process speaks for all the others.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    commands = [
-        [SYSTEM_PYTHON, "-I", "-S", "-c", MEET, str(ENTRYPOINT), str(port), str(hosts), str(first), str(last)]
-        for first, last in ((0, 1), (1, hosts))
-    ]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for command in commands]
-    told = [json.loads(process.communicate(timeout=HANG_BOUND)[0]) for process in processes]
-    return max(seconds for seconds, _ in told), told[0][1]
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-c"]
+    others = [str(ENTRYPOINT), str(port), str(hosts)]
+    with (
+        subprocess.Popen([*argv, LEAD, *others], stdout=subprocess.PIPE) as leader,
+        subprocess.Popen([*argv, FOLLOW, *others]) as follower,
+    ):
+        try:
+            seconds, percent = json.loads(leader.communicate(timeout=HANG_BOUND)[0])
+        finally:
+            leader.kill()
+            follower.kill()
+    return seconds, percent
 
 
 def measure(folder: Path, peer_python: str | None, runs: int) -> list[Row]:
@@ -305,7 +339,7 @@ def hub_rows() -> list[Row]:
     rows = []
     for hosts in GROUP_SIZES:
         seconds, percent = hub_of(hosts)
-        note = "the others are threads of one process"
+        note = "the others are one process"
         rows.append(Row(f"{hosts} hosts meet and know each other", seconds, "s", 1 if hosts == 64 else None, note))
         rows.append(Row(f"hub of {hosts} hosts", percent, "% of a core", 5, "heartbeats alone"))
     return rows

@@ -73,6 +73,16 @@ def test_a_launcher_whose_connection_broke_is_welcome_again() -> None:
     assert ledger.join("dnn-1", "launcher on dnn-1", {}) == ""
 
 
+def test_a_host_that_comes_only_to_say_why_it_fails_completes_no_meeting() -> None:
+    ledger = Ledger(Rules(HOSTS, HOSTS))
+    for host in HOSTS[:2]:
+        ledger.join(host, host, {})
+    assert ledger.join("dnn-2", "dnn-2", None) == ""
+    assert not ledger.has_met
+    ledger.failed("dnn-2", BROKEN, 0)
+    assert ledger.end == BROKEN
+
+
 def test_nobody_starts_before_every_host_is_ready() -> None:
     ledger = Ledger(Rules(HOSTS, HOSTS))
     for host in HOSTS:

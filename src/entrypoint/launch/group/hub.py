@@ -156,8 +156,9 @@ class Hub(threading.Thread):
     def _join(self, channel: Channel, message: dict[str, Any]) -> None:
         host = message["host"]
         self._strangers.discard(channel)
-        address = _address_of(channel)
-        refusal = self.ledger.join(host, message["instance"], {**message["facts"], "address": address})
+        told = message["facts"]
+        facts = None if told is None else {**told, "address": _address_of(channel)}
+        refusal = self.ledger.join(host, message["instance"], facts)
         if message["hub"] not in ("", self._id):
             refusal = "the launcher that leads the group was started again"
         if refusal:

@@ -52,7 +52,7 @@ def _rules(environ: Mapping[str, str], hosts: tuple[str, ...]) -> Rules:
 def _tell(group: Group, failure: Failure) -> None:
     was_stopped = bool(signals.received())
     pause = time.sleep if was_stopped else signals.sleep
-    group.start({})
+    group.start(None)
     try:
         group.report(failure._replace(host=group.place.host), STOPPED if was_stopped else FAILED)
         deadline = time.monotonic() + (STOP_BOUND if was_stopped else BOUND)

@@ -95,10 +95,11 @@ class Ledger:
         """Whether the hosts may start their processes."""
         return self.has_met and self.facts.keys() <= self.ready | self.left
 
-    def join(self, host: str, instance: str, facts: dict[str, Any]) -> str:
+    def join(self, host: str, instance: str, facts: dict[str, Any] | None) -> str:
         """Take a host in, or one whose connection broke in again; the reason for a refusal, empty when it is welcome.
 
-        `instance` tells a launcher that comes back from another one under the same name.
+        `instance` tells a launcher that comes back from another one under the same name. Without facts it comes only to
+        say why it fails, and the group does not count it as here.
         """
         if host not in self.rules.hosts:
             return f"{host} is none of this job's hosts"
@@ -107,7 +108,8 @@ class Ledger:
                 return f"{host} has joined already: two hosts use one name, or its container was started again"
             self._forget(host)
         self._instances[host] = instance
-        self.facts[host] = facts
+        if facts is not None:
+            self.facts[host] = facts
         return ""
 
     def is_ready(self, host: str, generation: int) -> None:

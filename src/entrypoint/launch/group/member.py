@@ -61,7 +61,7 @@ class Group:
         self._state: dict[str, Any] = {}  # the last that the hub told
         self._stop_host = ""
         self._instance = os.urandom(8).hex()
-        self._own_facts: dict[str, Any] = {}
+        self._own_facts: dict[str, Any] | None = None
         self._hub: Hub | None = None
         self._hub_id = ""
         self._said: list[dict[str, Any]] = []  # all of it: repeated to the hub after a break
@@ -155,8 +155,11 @@ class Group:
 
     # Coming and going
 
-    def start(self, facts: dict[str, Any]) -> None:
-        """Begin to join; on the leader, open the hub first. Raises LaunchError when its port is taken."""
+    def start(self, facts: dict[str, Any] | None) -> None:
+        """Begin to join (without facts: only to say why this host fails); on the leader, open the hub first.
+
+        Raises LaunchError when its port is taken.
+        """
         self._own_facts = facts
         if self.place.leads:
             self.own_addresses = names.own_addresses(self.place.host, self.place.interface)

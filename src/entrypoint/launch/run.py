@@ -132,7 +132,8 @@ def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outc
     if code.kind == S3:
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
         argv = (interpretation.python(request.environ), programs.path("s3_download"), code.location, download)
-        outcome = supervise.run([ProcessSpec(argv, request.environ, request.paths.base, "download", 0)], settings)
+        env = {name: value for name, value in request.environ.items() if name != "DLC_JOB_TOKEN"}
+        outcome = supervise.run([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
         if outcome.exit_code:
             return outcome
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TextIO, cast
 
@@ -23,6 +24,7 @@ usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/c
 
 NOT_FOUND = 127  # as in shells
 NOT_EXECUTABLE = 126
+STOP_BOUND = 5.0  # seconds for telling the other hosts of a stop that came before the group was joined
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -48,9 +50,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
             return train(environ, argv[1:])
     except signals.StopRequested as stop:
-        return _failed(paths, str(stop), 128 + stop.signum, verb)
+        code = _failed(paths, str(stop), 128 + stop.signum, verb)
+        telling = threading.Thread(target=_tell_the_others, args=(environ, paths, stop, code, verb), daemon=True)
+        telling.start()
+        telling.join(STOP_BOUND)  # what was being read when the stop came may hang once more
+        return code
     except LaunchError as error:
-        return _failed(paths, str(error), error.exit_code, verb)
+        code = _failed(paths, str(error), error.exit_code, verb)
+        _tell_the_others(environ, paths, error, code, verb)
+        return code
     except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
         if environ.get("DLC_DEBUG"):
             raise
@@ -84,6 +92,22 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
 
         failure.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
     return exit_code
+
+
+def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: Exception, code: int, verb: str) -> None:
+    """The other hosts of the job, unless they know already: they would wait for this one."""
+    if verb == "train" and not getattr(error, "told", False):
+        from launch.base.outcome import Failure
+        from launch.discovery import cluster
+
+        try:
+            is_alone = len(cluster.discover(environ, paths).hosts) < 2
+        except LaunchError:  # who the others are is what went wrong
+            return
+        if not is_alone:
+            from launch.group import last_words
+
+            last_words.tell(environ, paths, Failure(str(error), exit_code=code))
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:

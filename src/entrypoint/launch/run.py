@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from launch import signals
-from launch.base.errors import CANNOT_CREATE, LaunchError
+from launch.base import private_files
+from launch.base.errors import CANNOT_CREATE, LaunchError, one_line
 from launch.base.outcome import Failure, Outcome
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
-from launch.base.switches import exit_code, seconds
+from launch.base.switches import count, exit_code, seconds
 from launch.group import traps
 from launch.job import arguments, entry_point, source
 from launch.job.source import S3, Source
@@ -19,6 +21,10 @@ from launch.plan import interpretation, programs
 from launch.plan.interpretation import Request
 from launch.supervision import failure, grace
 from launch.supervision import run as supervise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launch.group.member import Group
 
 
 def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
@@ -37,12 +43,13 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
     for path in (paths.failure, paths.success):  # an earlier run's, in a container that is started again
         _remove(path)
     failure.reserve(paths.failure)
-    if request.talks_to_others:
+    _say(_found_checkpoints(paths.checkpoints))
+    if request.members:
         from launch.group.session import in_group  # a host alone has no use for sockets and threads
 
-        outcome = in_group(request, settings, lambda joined: _part(request, joined))
+        outcome = in_group(request, settings, _part)
     else:
-        found = traps.find(request.devices, request.cluster, environ)
+        found = traps.find(request.devices, request.cluster, environ, is_distributed=request.strategy is not None)
         _say(f"preflight: {finding}" for finding in found)
         traps.refuse(found, environ)
         outcome = _part(request, settings)
@@ -75,11 +82,11 @@ def _settings(request: Request) -> supervise.Settings:
     )
 
 
-def _part(request: Request, settings: supervise.Settings) -> Outcome:
+def _part(request: Request, settings: supervise.Settings, group: Group | None = None) -> Outcome:
     """This host's part, with its failure file, which is written before the goodbye to the other hosts."""
     paths = request.paths
     try:
-        outcome = _run(request, settings)
+        outcome = _run(request, settings, group)
     except LaunchError as error:
         failure.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
         raise
@@ -91,7 +98,7 @@ def _part(request: Request, settings: supervise.Settings) -> Outcome:
     return outcome
 
 
-def _run(request: Request, settings: supervise.Settings) -> Outcome:
+def _run(request: Request, settings: supervise.Settings, group: Group | None) -> Outcome:
     """From the user's code to the end of this host's part."""
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate(request.job, request.paths)
@@ -104,14 +111,55 @@ def _run(request: Request, settings: supervise.Settings) -> Outcome:
     signals.check()
     _write_private_files(plan.launch)
     try:
-        for process in plan.launch.before:
+        for process in plan.install:
             outcome = supervise.run([process], getting_ready)
             if outcome.exit_code or outcome.stopped:
                 return outcome
-        return supervise.run(plan.launch.processes, settings)
+        return _run_processes(request, plan.launch, settings, group)
     finally:
         for path in plan.launch.files:  # they hold the environment, and so whatever secrets are in it
             os.unlink(path)
+
+
+def _wait_until_ready(group: Group) -> Outcome | None:
+    """All hosts start their processes together; what ended the job instead, None if nothing did."""
+    from launch.group import meeting  # a host alone has no use for it
+
+    return meeting.wait_until_ready(group)
+
+
+def _run_processes(request: Request, launch: Launch, settings: supervise.Settings, group: Group | None) -> Outcome:
+    """The job's own processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
+    restarts = _restarts(request)
+    for number in itertools.count(1):
+        outcome = (_wait_until_ready(group) if group else None) or _attempt(launch, settings)
+        again = group.begins_again() if group else number <= restarts and outcome.exit_code and not signals.received()
+        if not again:
+            return outcome
+        _say([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
+    raise AssertionError("the loop has no other end")
+
+
+def _attempt(launch: Launch, settings: supervise.Settings) -> Outcome:
+    for process in launch.before:
+        outcome = supervise.run([process], settings._replace(more_follows=True, hang_timeout=0.0))
+        if outcome.exit_code:
+            return outcome
+    return supervise.run(launch.processes, settings)
+
+
+def _restarts(request: Request) -> int:
+    """torchrun restarts an elastic job's ranks by itself."""
+    return 0 if request.environ.get("DLC_ELASTIC") else count(request.environ, "DLC_MAX_RESTARTS", 0)
+
+
+def _found_checkpoints(folder: str) -> list[str]:
+    """What an interrupted run of this job left for the next one to go on from."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [f"found checkpoints: {len(names)} in {folder}, such as {one_line(names[-1])}"] if names else []
 
 
 def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outcome:
@@ -120,7 +168,8 @@ def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outc
     if code.kind == S3:
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
         argv = (interpretation.python(request.environ), programs.path("s3_download"), code.location, download)
-        outcome = supervise.run([ProcessSpec(argv, request.environ, request.paths.base, "download", 0)], settings)
+        env = interpretation.passed_on(request.environ)
+        outcome = supervise.run([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
         if outcome.exit_code or outcome.stopped:
             return outcome
     try:
@@ -133,9 +182,8 @@ def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outc
 
 def _write_private_files(launch: Launch) -> None:
     for path, content in launch.files.items():
-        _make_folder(os.path.dirname(path), mode=0o700)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-            file.write(content)
+        private_files.folder(os.path.dirname(path))
+        private_files.write(path, content)
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -53,15 +53,16 @@ def main() -> int:
     sys.stdout = output
     _take_turns()
     sys.path.pop(0)  # this program's folder: nothing in it is for pip
+    code: object = 0
     try:
         runpy.run_module("pip", run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        if not end.code:
-            return 0
+        code = end.code
+    if not code:
+        return 0
     output._stream.flush()
     for line in output.reason:
         print(line, file=sys.stderr)
-    print("dlc: pip could not install what the code needs (requirements.txt, or the package itself)", file=sys.stderr)
     return UNAVAILABLE
 
 

@@ -11,6 +11,7 @@ from job_folder import HETEROGENEOUS, HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobF
 
 from launch.base.errors import LaunchError
 from launch.plan import interpretation
+from launch.plan.network import Network
 
 
 @pytest.fixture
@@ -28,12 +29,11 @@ def install(job: JobFolder, *libraries: str) -> None:
     job.env(DLC_VENV=str(job.base / "venv"))
 
 
-def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_no_group(job: JobFolder) -> None:
+def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_all_end_together(job: JobFolder) -> None:
     job.hyperparameters()
     assert roles(job) == [("worker", 0, True)]
     request = interpretation.read(job.environ)
-    assert request.talks_to_others
-    assert request.members == ()
+    assert request.members == request.group_hosts == request.cluster.hosts
 
 
 def test_ranks_of_torchrun_count_from_the_first_host_of_the_group(job: JobFolder) -> None:
@@ -51,7 +51,8 @@ def test_one_process_keeps_its_librarys_number_of_threads(job: JobFolder) -> Non
 def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:4:2", TRAINING_JOB_NAME="job-7")
     argv = " ".join(job.process()["argv"])
-    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777 --rdzv_id job-7" in argv
+    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777" in argv
+    assert "--rdzv_conf is_host=false --local_addr algo-2 --rdzv_id job-7" in argv
     assert "--node_rank" not in argv
 
 
@@ -118,6 +119,43 @@ def test_horovod_starts_every_rank_and_the_leader_a_meeting_place(job: JobFolder
     assert (env["HOROVOD_GLOO_RENDEZVOUS_ADDR"], env["HOROVOD_GLOO_RENDEZVOUS_PORT"]) == ("algo-1", "7778")
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
     assert roles(job)[0] == ("rendezvous", 0, False)
+
+
+def test_ranks_are_told_the_secret_of_their_meeting_place_and_nobody_else_hears_it(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**HOROVOD)
+    network = Network({"algo-1": "10.0.0.1"}, {}, ("10.0.0.1",), "5ec4e7")
+    server, rank = interpretation.decide(interpretation.read(job.environ)._replace(network=network)).launch.processes
+    assert rank.env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "10.0.0.1:7778/5ec4e7"
+    assert server.env["DLC_RENDEZVOUS_SECRET"] == "5ec4e7"
+    assert "5ec4e7" not in " ".join((*server.argv, *rank.argv))
+    assert server.argv[-1] == "10.0.0.1"
+
+
+def test_ranks_of_one_host_need_no_name_to_meet(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("no-such-name")).hyperparameters(**HOROVOD).env(DLC_NUM_GPUS="2")
+    assert job.process(1)["env"]["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
+    assert job.process(0)["argv"][-1] == "127.0.0.1"
+
+
+def test_hosts_whose_names_do_not_resolve_are_called_by_their_addresses(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    for parameters, found in ((MPI, "--host algo-1,10.0.0.2"), (TORCHRUN, "--master_addr algo-1")):
+        job.hyperparameters(**parameters)
+        request = interpretation.read(job.environ)._replace(network=Network({"algo-2": "10.0.0.2"}))
+        launch = interpretation.decide(request).launch
+        assert found in " ".join(launch.processes[0].argv)
+
+
+def test_variables_of_a_thousand_hosts_that_are_too_long_are_left_out_and_named(job: JobFolder) -> None:
+    names = [
+        f"worker-{number:04d}.a-training-job-with-a-long-name.namespace.svc.cluster.local" for number in range(1000)
+    ]
+    job.config("resourceconfig", {"current_host": names[1], "hosts": names}).hyperparameters()
+    data = job.explain()
+    assert "SM_TRAINING_ENV" not in data["env"]
+    assert json.loads(data["env"]["SM_HOSTS"]) == names
+    assert max(len(f"{name}={value}") for name, value in data["env"].items()) < 128 * 1024
+    assert "warning: SM_TRAINING_ENV is left out" in [decision["what"] for decision in data["decisions"]]
 
 
 def test_a_single_horovod_process_meets_nobody(job: JobFolder) -> None:

@@ -67,7 +67,7 @@ def test_each_of_several_slurm_tasks_is_a_rank(elsewhere: JobFolder, asked: dict
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
     assert [process["env"].get(name) for name in names[:5]] == ["3", "4", "1", "2", "1"]
     assert elsewhere.explain()["env"]["MASTER_ADDR"] == "n1"
-    assert not interpretation.read(elsewhere.environ).talks_to_others
+    assert interpretation.read(elsewhere.environ).members == ()
 
 
 def test_a_slurm_task_that_sees_its_own_gpu_alone_takes_the_first(elsewhere: JobFolder) -> None:

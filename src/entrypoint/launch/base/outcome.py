@@ -33,10 +33,11 @@ class Outcome(NamedTuple):
 
 
 FAILED, STOPPED, HUNG = "failed", "stopped", "hung"  # ways a job ends badly, as its hosts tell each other
+RESTART = "restart"  # another host failed, and all start their processes again
 
 
 class Verdict(NamedTuple):
     """The group of hosts has ended, and so has this host to."""
 
     outcome: Outcome
-    kind: str = ""  # FAILED; STOPPED: the processes get the long grace, to save their state; HUNG: stacks are wanted
+    kind: str = ""  # FAILED; STOPPED: with the long grace, to save their state; HUNG: with stacks; RESTART: for now

@@ -16,7 +16,6 @@ class ProcessSpec(NamedTuple):
     rank: int  # the first global rank it holds
     essential: bool = True  # False: ended when the essential ones have ended, its own end is no failure
     failure: str = ""  # what has failed when it does, for a process that prepares the job: the user knows no rank of it
-    failure_code: int = 0  # the job's exit code then; 0: the process's own
 
 
 class Decision(NamedTuple):

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError, shown
 
+JOB_TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
+
 
 class Switch(NamedTuple):
     """A variable that the user may set, by the platform's Environment or `docker run -e`."""
@@ -35,7 +37,7 @@ SWITCHES = (
         "hyperparameters as arguments: `toolkit` is `--key value`, `flags` the bare `--key` for true and nothing for "
         "false, `equals` is `--key=value`, `sdk3` as the drivers of SDK 3.x pass them",
     ),
-    Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun with elastic rendezvous"),
+    Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun goes on while hosts leave and come"),
     Switch("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),
     Switch("DLC_TF_CHIEF", "master", "`chief`: TensorFlow 2's name for the first task of a parameter server job"),
     Switch(
@@ -60,12 +62,23 @@ SWITCHES = (
     Switch("DLC_CONTENT_KEY", "set in the image", "content key of the image, compared between the hosts"),
     Switch("DLC_PEER_TIMEOUT", "900", "seconds to wait for the job's other hosts"),
     Switch("DLC_HEARTBEAT_TIMEOUT", "60", "seconds of silence after which another host counts as vanished"),
-    Switch("DLC_GROUP_PORT", "7790", "port of the leader at which hosts tell each other how the job ends"),
+    Switch("DLC_MAX_RESTARTS", "0", "how often all hosts start their processes again after a failure"),
     Switch(
-        "DLC_JOB_TOKEN", "from the job's ARN", "secret that the hosts of one job prove themselves to each other with"
+        "DLC_GROUP_PORT", "7790", "port of the leader at which hosts meet; under Slurm all ports follow the job's id"
+    ),
+    Switch("DLC_SSH_PORT", "7791", "port of the job's own ssh servers, below mpirun"),
+    Switch("DLC_HOROVOD_PORT", "7778", "port of the leader at which Horovod's ranks meet"),
+    Switch("DLC_MASTER_PORT", "7777", "port of the leader at which torchrun's hosts and PyTorch's ranks meet"),
+    Switch("DLC_TF_WORKER_PORT", "2222", "port of TensorFlow's workers beside parameter servers"),
+    Switch("DLC_TF_SERVER_PORT", "2223", "port of TensorFlow's parameter servers"),
+    Switch("DLC_TF_MULTI_WORKER_PORT", "8890", "port of TensorFlow's MultiWorkerMirroredStrategy"),
+    Switch(
+        JOB_TOKEN,
+        "from the job's ARN",
+        "secret that the hosts of one job prove themselves to each other with; reaches no user process",
     ),
     Switch("DLC_VENV", "/opt/venv", "the virtual environment that the user's code runs in"),
-    Switch("DLC_RUN_DIR", "/run/dlc", "folder for private files of a running job"),
+    Switch("DLC_RUN_DIR", "/run/dlc", "folder for private files of a running job; /tmp/dlc-UID where UID is not root"),
     Switch("DLC_DEBUG", "", "1: a traceback where the launcher itself fails"),
 )
 
@@ -87,6 +100,16 @@ def exit_code(environ: Mapping[str, str], name: str) -> int:
         return 0
     if not re.fullmatch(r"[0-9]{1,3}", text) or int(text) > 255:
         raise LaunchError(CONFIG, "an exit code", where=name, expected="a number from 0 to 255", found=shown(text))
+    return int(text)
+
+
+def count(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A number of times. Raises LaunchError unless it is a whole number that is not negative."""
+    text = environ.get(name)
+    if not text:
+        return default
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise LaunchError(CONFIG, "a number of times", where=name, expected="a whole number", found=shown(text))
     return int(text)
 
 

@@ -61,6 +61,7 @@ VARIABLES = (
     Variable("PYTHON_EXEC", "torchrun with several ranks", "our program, which gives each rank's lines its prefix"),
     Variable("DLC_RANK_PYTHON", "beside PYTHON_EXEC", "the Python that it becomes; neither reaches the script", False),
     Variable("DLC_RANK_FOLDER", "beside PYTHON_EXEC", "where our program says how the rank ended", False),
+    Variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "DLC_ELASTIC", "1: hosts that come back find the first rank"),
     Variable("LD_LIBRARY_PATH", "below mpirun, where it is unset", "empty: mpirun exports it, and warns without it"),
     Variable("PRTE_MCA_*", "below mpirun", "this job's ssh settings and interface under Open MPI 5's names for them"),
     Variable("TF_CONFIG", "strategies tf_*", "cluster and task of TensorFlow's distribution strategies"),
@@ -69,9 +70,12 @@ VARIABLES = (
     Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as the platform's TensorFlow toolkit has it"),
     Variable("S3_REGION", "TensorFlow images", "the job's region, for TensorFlow's S3 file system"),
     Variable("S3_USE_HTTPS", "TensorFlow images", "1: the same"),
+    Variable("DLC_RENDEZVOUS_SECRET", "Horovod's rendezvous server", "what a rank has to know to be let in", False),
     Variable("HOROVOD_*", "strategy horovod", "rank, size, controller and rendezvous of each process", False),
     Variable("HOROVOD_CPU_OPERATIONS", "strategy horovod", "gloo"),
-    Variable("HOROVOD_GLOO_TIMEOUT_SECONDS", "strategy horovod", "600: hosts may be minutes apart at their start"),
+    Variable(
+        "HOROVOD_GLOO_TIMEOUT_SECONDS", "strategy horovod", "600: one rank may save for minutes while the others wait"
+    ),
     Variable("HOROVOD_GLOO_IFACE", "strategy horovod", "the interface that the platform names"),
     Variable("SM_TRAINING_COMPILER_CONFIGURED", "Training Compiler, PyTorch", "1: what its torch_xla set"),
     Variable(

@@ -25,7 +25,7 @@ def facts(request: Request) -> dict[str, Any]:
     """What the other hosts are to know of this one: JSON, small."""
     cluster = request.cluster
     strategy = request.strategy.strategy if request.strategy else ""
-    found = traps.find(request.devices, cluster, request.environ)
+    found = traps.find(request.devices, cluster, request.environ, is_distributed=bool(strategy))
     counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
     return {
         "image": request.environ.get(CONTENT_KEY, ""),

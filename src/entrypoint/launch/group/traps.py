@@ -36,17 +36,22 @@ class Finding(NamedTuple):
         return f"{self.what}; {self.remedy}"
 
 
-def find(devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/") -> list[Finding]:
-    """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries."""
+def find(
+    devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/", is_distributed: bool = False
+) -> list[Finding]:
+    """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries.
+
+    `is_distributed`: several processes talk to each other, on this host alone too.
+    """
     multi_host = len(cluster.hosts) > 1
     found = [
-        _shared_memory(root),
+        _shared_memory(root) if devices.num_gpus else None,  # who fails in it is NCCL
         _rdma_without_nodes(root),
         _locked_memory(devices),
         _efa_without_plugin(root, devices, environ) if multi_host else None,
         _gpu_without_nodes(root, devices),
         _open_files(),
-        _interface(cluster, devices) if multi_host else None,
+        _interface(cluster, devices) if multi_host or is_distributed else None,
         *_little_room(environ),
         *_nvidia(root, environ),
     ]

@@ -13,6 +13,7 @@ from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import EntryPoint
 from launch.job.parameters import Job
+from launch.plan.network import Network
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
 
@@ -31,6 +32,7 @@ class Context(NamedTuple):
     venv: str
     run_dir: str  # where this host's launcher keeps private files of the job
     installed: frozenset[str]  # libraries of the image, of those that strategies ask about; empty: unknown
+    network: Network = Network()
 
     @property
     def python(self) -> str:
@@ -45,6 +47,10 @@ class Context(NamedTuple):
     def leader(self) -> str:
         """The first host of the distributed group, as listed."""
         return self.hosts[0]
+
+    def address(self, host: str) -> str:
+        """What reaches a host: its name, or its address where the name does not resolve."""
+        return self.network.addresses.get(host, host)
 
     @property
     def processes_per_host(self) -> int:

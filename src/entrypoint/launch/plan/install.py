@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from launch.base.errors import UNAVAILABLE
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import is_buildable
 from launch.plan import programs
@@ -30,4 +29,4 @@ def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
     argv = (context.python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
     process = context.process(argv, "install", -1, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
     failed = f"{REQUIREMENTS if '-r' in what else 'the package'} could not be installed"
-    return (process._replace(failure=failed, failure_code=UNAVAILABLE),)
+    return (process._replace(failure=failed),)

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
+
+
+class Network(NamedTuple):
+    """What the hosts of a group learned of each other when they met; empty for a host alone and before the meeting."""
+
+    addresses: Mapping[str, str] = {}  # hosts whose names do not resolve here -> the address to use instead
+    sources: Mapping[str, str] = {}  # host -> the address that its connections come from
+    listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
+    secret: str = ""  # hexadecimal; the ranks' meeting point is closed to who does not hold it
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:

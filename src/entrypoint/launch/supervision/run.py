@@ -351,8 +351,7 @@ class _Supervision:
             self.console.drain([first.stdout, first.stderr])
             kind = STOPPED if self.stop else FAILED
             failure = failure_of(first, self.settings.host, self._cause(first), self.ranks.ends())
-            code = 0 if self.stop else first.spec.failure_code
-            self._fail(failure._replace(exit_code=code or failure.exit_code or NOT_SERVED), kind)
+            self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
         for child in ended:
             if not child.spec.essential and child.exit_code != 0 and not self.reasons and not self.serves:
                 self._say(f"{name_of(child.spec)} {child.how_it_ended}; the job goes on without it")

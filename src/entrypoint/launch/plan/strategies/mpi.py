@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import mpijob
@@ -19,8 +20,7 @@ NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # 
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
-SSH_PORT = 7791  # of this job's own servers; 22 may be taken by the machine's
-WAIT = 900  # seconds that the leader waits for the other hosts' ssh servers
+WAIT = 60  # seconds that the leader waits for the other hosts' ssh servers, which start when it does
 
 
 def plan(context: Context) -> Launch:
@@ -54,14 +54,14 @@ def plan(context: Context) -> Launch:
     )
     if len(context.hosts) == 1:
         return launch
-    # ssh gives up at once where no server listens yet: another host may still install its requirements.
-    waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]], greeting="SSH-2.0-dlc")
+    # ssh gives up at once where no server listens yet.
+    waiting = programs.when_listening(WAIT, _servers(context), greeting="SSH-2.0-dlc")
     return launch._replace(before=(context.process(waiting, "wait for ssh", 0),))
 
 
 def _check_names(context: Context) -> None:
     """mpirun reads what follows a host's first colon as its number of slots, with brackets or without."""
-    literal = next((host for host in context.hosts if ":" in host), "")
+    literal = next((reached for reached in map(context.address, context.hosts) if ":" in reached), "")
     if literal and len(context.hosts) > 1:
         raise LaunchError(
             CONFIG,
@@ -85,12 +85,17 @@ def _of_the_operator(context: Context) -> Launch:
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
 
 
+def _servers(context: Context) -> list[tuple[str, int]]:
+    port = ports.of(context.environ, ports.SSH)
+    return [(context.address(host), port) for host in context.hosts[1:]]
+
+
 def _placement(context: Context) -> tuple[str, ...]:
     per_host = context.processes_per_host
     slots = f":{per_host}" if per_host > 1 else ""
     processes = context.job.number(PROCESSES) or per_host * len(context.hosts)
     return (
-        *("--host", ",".join(f"{host}{slots}" for host in context.hosts)),
+        *("--host", ",".join(f"{context.address(host)}{slots}" for host in context.hosts)),
         *("-np", str(processes), "--allow-run-as-root"),
     )
 

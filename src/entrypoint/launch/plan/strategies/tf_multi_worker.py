@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 
+from launch.base import ports
 from launch.base.process_spec import Launch
 from launch.plan.context import Context
 from launch.plan.network import address
 
-PORT = 8890
-
 
 def plan(context: Context) -> Launch:
     """One process with TF_CONFIG, also on a single host."""
+    port = ports.of(context.environ, ports.TF_MULTI_WORKER)
     config = {
-        "cluster": {"worker": [address(host, PORT) for host in context.hosts]},
+        "cluster": {"worker": [address(context.address(host), port) for host in context.hosts]},
         "environment": "cloud",
         "task": {"index": context.host_rank, "type": "worker"},
     }

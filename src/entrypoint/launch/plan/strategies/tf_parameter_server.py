@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.network import address
 
-WORKER_PORT = 2222
-SERVER_PORT = 2223
 CHIEF_NAMES = ("master", "chief")  # the platform's (TensorFlow 1) and TensorFlow 2's
 
 
@@ -52,11 +51,13 @@ def plan(context: Context) -> Launch:
 
 
 def _cluster(context: Context, chief: str) -> dict[str, Any]:
-    first, *others = context.hosts
+    first, *others = [context.address(host) for host in context.hosts]
+    worker_port = ports.of(context.environ, ports.TF_WORKER)
+    server_port = ports.of(context.environ, ports.TF_SERVER)
     return {
-        chief: [address(first, WORKER_PORT)],
-        "worker": [address(host, WORKER_PORT) for host in others],
-        "ps": [address(host, SERVER_PORT) for host in context.hosts],
+        chief: [address(first, worker_port)],
+        "worker": [address(host, worker_port) for host in others],
+        "ps": [address(host, server_port) for host in (first, *others)],
     }
 
 

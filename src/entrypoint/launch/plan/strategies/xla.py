@@ -31,7 +31,11 @@ def plan(context: Context) -> Launch:
         "torchrun",
         context.host_rank * per_host,
         variables={"PJRT_DEVICE": device, **torchrun.prefixed_ranks(context, per_host)},
-        defaults={**_runtime(context, device), **thread_variables(context.devices, per_host)},
+        defaults={
+            **torchrun.elastic_variables(context),
+            **_runtime(context, device),
+            **thread_variables(context.devices, per_host),
+        },
     )
     how = "the script defines _mp_fn(index)" if spawned else "the script has no _mp_fn"
     decisions = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TextIO, cast
 
@@ -49,15 +48,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             from launch.run import train
 
             return train(environ, argv[1:])
-    except signals.StopRequested as stop:
-        code = _failed(paths, str(stop), 128 + stop.signum, verb)
-        telling = threading.Thread(target=_tell_the_others, args=(environ, paths, stop, code, verb), daemon=True)
-        telling.start()
-        telling.join(STOP_BOUND)  # what was being read when the stop came may hang once more
-        return code
-    except LaunchError as error:
+    except (signals.StopRequested, LaunchError) as error:
         code = _failed(paths, str(error), error.exit_code, verb)
-        _tell_the_others(environ, paths, error, code, verb)
+        if verb == "train" and not getattr(error, "told", False):
+            _tell_the_others(environ, paths, error)
         return code
     except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
         if environ.get("DLC_DEBUG"):
@@ -94,20 +88,30 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
     return exit_code
 
 
-def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: Exception, code: int, verb: str) -> None:
-    """The other hosts of the job, unless they know already: they would wait for this one."""
-    if verb == "train" and not getattr(error, "told", False):
-        from launch.base.outcome import Failure
-        from launch.discovery import cluster
+def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
+    """The other hosts of the job, which do not know yet and would wait for this one."""
+    if isinstance(error, LaunchError):
+        _tell(environ, paths, error)
+        return
+    from threading import Thread
 
-        try:
-            is_alone = len(cluster.discover(environ, paths).hosts) < 2
-        except LaunchError:  # who the others are is what went wrong
-            return
-        if not is_alone:
-            from launch.group import last_words
+    telling = Thread(target=_tell, args=(environ, paths, error), daemon=True)
+    telling.start()
+    telling.join(STOP_BOUND)  # what was being read when the stop came may hang once more
 
-            last_words.tell(environ, paths, Failure(str(error), exit_code=code))
+
+def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
+    from launch.base.outcome import Failure
+    from launch.discovery import cluster
+
+    try:
+        is_alone = len(cluster.discover(environ, paths).hosts) < 2
+    except LaunchError:  # who the others are is what went wrong
+        return
+    if not is_alone:
+        from launch.group import last_words
+
+        last_words.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -21,6 +21,7 @@ from launch.plan import interpretation, programs
 from launch.plan.interpretation import Request
 from launch.supervision import failure, grace
 from launch.supervision import run as supervise
+from launch.supervision.settings import END_GRACE, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _say(f"preflight: {finding}" for finding in found)
         traps.refuse(found, environ)
         outcome = _part(request, settings)
-    failure.write(paths.failure, outcome)
     if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
     return outcome.exit_code
@@ -68,26 +68,26 @@ def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
     return outcome._replace(failure=outcome.failure._replace(cause=f"{outcome.failure.cause}: {advice}"))
 
 
-def _settings(request: Request) -> supervise.Settings:
+def _settings(request: Request) -> Settings:
     environ = request.environ
     limits = grace.of(environ)
-    return supervise.Settings(
+    return Settings(
         host=request.cluster.current_host,
         stop_grace=limits.stop,
         stop_margin=limits.margin,
-        end_grace=seconds(environ, "DLC_END_GRACE", supervise.END_GRACE),
+        end_grace=seconds(environ, "DLC_END_GRACE", END_GRACE),
         hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
         log_folder=request.paths.launcher if environ.get("DLC_LOGS") == "1" else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
     )
 
 
-def _part(request: Request, settings: supervise.Settings, group: Group | None = None) -> Outcome:
+def _part(request: Request, settings: Settings, group: Group | None = None) -> Outcome:
     """This host's part, with its failure file, which is written before the goodbye to the other hosts."""
     paths = request.paths
     try:
         outcome = _run(request, settings, group)
-    except LaunchError as error:
+    except (LaunchError, signals.StopRequested) as error:
         failure.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
         raise
     outcome = failure.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
@@ -98,7 +98,7 @@ def _part(request: Request, settings: supervise.Settings, group: Group | None = 
     return outcome
 
 
-def _run(request: Request, settings: supervise.Settings, group: Group | None) -> Outcome:
+def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
     """From the user's code to the end of this host's part."""
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate(request.job, request.paths)
@@ -128,7 +128,7 @@ def _wait_until_ready(group: Group) -> Outcome | None:
     return meeting.wait_until_ready(group)
 
 
-def _run_processes(request: Request, launch: Launch, settings: supervise.Settings, group: Group | None) -> Outcome:
+def _run_processes(request: Request, launch: Launch, settings: Settings, group: Group | None) -> Outcome:
     """The job's own processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
     restarts = _restarts(request)
     for number in itertools.count(1):
@@ -136,11 +136,12 @@ def _run_processes(request: Request, launch: Launch, settings: supervise.Setting
         again = group.begins_again() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
+        _remove(request.paths.failure)  # what the processes of this attempt may have written
         _say([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
     raise AssertionError("the loop has no other end")
 
 
-def _attempt(launch: Launch, settings: supervise.Settings) -> Outcome:
+def _attempt(launch: Launch, settings: Settings) -> Outcome:
     for process in launch.before:
         outcome = supervise.run([process], settings._replace(more_follows=True, hang_timeout=0.0))
         if outcome.exit_code:
@@ -162,7 +163,7 @@ def _found_checkpoints(folder: str) -> list[str]:
     return [f"found checkpoints: {len(names)} in {folder}, such as {one_line(names[-1])}"] if names else []
 
 
-def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outcome:
+def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
     """Put the code in place; a download is a process of its own, so that a stop request ends it."""
     download = ""
     if code.kind == S3:

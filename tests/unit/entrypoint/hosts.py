@@ -25,6 +25,7 @@ from launch.group import meeting, token
 from launch.group.ledger import Rules
 from launch.group.member import Place
 from launch.supervision import run as supervise
+from launch.supervision.settings import Settings
 from launch.base.errors import LaunchError
 from launch.base.process_spec import ProcessSpec
 from launch.base.outcome import Failure, Outcome
@@ -39,8 +40,7 @@ try:
     argv = (sys.executable, "-I", "-S", "-X", "faulthandler", "-u", "-c", job["source"])
     env = {"PATH": os.environ["PATH"]}
     spec = ProcessSpec(argv, env, job["folder"], "worker", job["rank"], job["essential"])
-    hooks = {"group": group, "on_stop": group.stopping, "remote_stop": group.remote_stop}
-    settings = supervise.Settings(host=job["host"], **hooks, **job["settings"])
+    settings = Settings(host=job["host"], group=group, **job["settings"])
     again = True
     while again:
         outcome = meeting.wait_until_ready(group) or supervise.run([spec], settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -169,6 +170,51 @@ def test_a_stop_during_the_wait_for_a_peer_is_prompt_and_truthful(two: Hosts) ->
     code, _, failure = two.ends()[0]
     assert code == 143
     assert failure == "stopped by SIGTERM\n"
+
+
+SAVES_TOGETHER = """
+import glob, os, pathlib, signal, sys, time
+own = pathlib.Path(os.environ["SAGEMAKER_BASE_DIR"])
+def save(*_):
+    (own / "told").touch()
+    while len(glob.glob("../../*/told")) < 2: time.sleep(0.02)  # a collective checkpoint
+    (own / "saved").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize("strategy", [{}, MULTI_WORKER], ids=["plain", "distributed"])
+def test_a_stop_of_one_host_lets_all_of_them_save_together(two: Hosts, stopped: int, strategy: dict[str, bool]) -> None:
+    two.configure(SAVES_TOGETHER, **strategy)
+    two.start()
+    for process in two.processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+    two.processes[stopped].terminate()
+    assert two.ends() == [(0, "", "")] * 2
+    for job in two.jobs:
+        assert (job.base / "saved").exists()
+        assert not (job.base / "output/success").exists()
+
+
+def test_a_stop_while_the_configuration_is_read_is_told_to_the_others(two: Hosts) -> None:
+    two.configure("raise SystemExit('started')")
+    path = two.jobs[1].base / "input/config/hyperparameters.json"
+    known = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    two.start()
+    with path.open("wb"):  # it reads now
+        path.unlink()
+        path.write_bytes(known)
+        two.processes[1].terminate()
+        ends = two.ends()
+    assert [code for code, _, _ in ends] == [143, 143]
+    assert "127.0.0.2: stopped by SIGTERM" in ends[0][2]
 
 
 def test_a_peer_that_never_comes_is_named(two: Hosts) -> None:

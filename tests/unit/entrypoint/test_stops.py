@@ -182,25 +182,6 @@ def test_a_second_sigterm_is_not_passed_on(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint").read_text() == "1"
 
 
-def test_the_stop_of_another_host_is_a_stop_of_this_one(tmp_path: Path) -> None:
-    before = "job['settings']['remote_stop'] = lambda: 'algo-2' if os.path.exists('asked') else ''"
-    running = start(tmp_path, WITH_A_WORKER, before=f"os.chdir({str(tmp_path)!r}); {before}", hang_timeout=600.0)
-    wait_for(tmp_path / "ready")
-    (tmp_path / "asked").touch()
-    done = running.finish()
-    assert done.exit_code == 0
-    assert done.outcome["stopped"]
-    assert b"stopped because algo-2 was asked to stop" in done.stderr
-
-
-def test_the_group_hears_of_a_stop_at_once(tmp_path: Path) -> None:
-    heard = "job['settings']['on_stop'] = lambda signum: open('heard', 'w').write(str(os.path.exists('checkpoint')))"
-    running = start(tmp_path, WITH_A_WORKER, before=f"os.chdir({str(tmp_path)!r}); {heard}")
-    wait_for(tmp_path / "ready")
-    stop(running)
-    assert (tmp_path / "heard").read_text() == "False"
-
-
 def below_a_starter(folder: Path, *ranks: str, **settings: object) -> Run:
     """Ranks with their parents below a program called mpirun."""
     (folder / "mpirun").write_text(STARTER)

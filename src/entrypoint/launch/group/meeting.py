@@ -60,7 +60,7 @@ def leave(group: Group, error: LaunchError | signals.StopRequested) -> None:
     host = group.place.host
     if isinstance(error, signals.StopRequested):
         group.stopping(error.signum)
-        group.report(Failure(str(error), host=host, exit_code=128 + error.signum), STOPPED)
+        group.report(Failure(str(error), host=host, exit_code=error.exit_code), STOPPED)
     else:
         group.report(Failure(str(error), host=host, exit_code=error.exit_code))
     error.__dict__["told"] = True

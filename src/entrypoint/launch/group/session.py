@@ -18,17 +18,17 @@ from launch.group.member import Group, Place
 from launch.plan.interpretation import Request
 from launch.plan.network import Network
 from launch.plan.strategies import mpi_keys, torchrun
-from launch.supervision import run as supervise
+from launch.supervision.settings import Settings
 
 SSH_KEY = "ssh key"  # the fact that holds a host's public key
 HEARTBEAT = 60.0  # seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
 JOIN_TIMEOUT = 900.0  # seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
 ELASTIC = ("torchrun", "xla")  # strategies below torchrun, whose rendezvous can be elastic
 
-Run = Callable[[Request, supervise.Settings, Group], Outcome]
+Run = Callable[[Request, Settings, Group], Outcome]
 
 
-def in_group(request: Request, settings: supervise.Settings, run: Run) -> Outcome:
+def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     """Wait for the job's hosts, join them, and `run` with the group in its settings and their addresses in its request.
 
     What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError where a
@@ -49,7 +49,7 @@ def in_group(request: Request, settings: supervise.Settings, run: Run) -> Outcom
         request = request._replace(network=_network(request, group))
         if request.needs_ssh:
             _install_keys(request, group)
-        joined = settings._replace(group=group, on_stop=group.stopping, remote_stop=group.remote_stop)
+        joined = settings._replace(group=group)
         outcome = run(request, joined, group)
     except (LaunchError, signals.StopRequested) as error:
         meeting.leave(group, error)

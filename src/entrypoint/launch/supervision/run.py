@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import NamedTuple
 
 from launch import signals
 from launch.base.outcome import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
@@ -15,37 +14,17 @@ from launch.supervision.failure import frame
 from launch.supervision.journal import Journal
 from launch.supervision.output import Console
 from launch.supervision.ranks import RankFolder, make
+from launch.supervision.settings import Settings
 from launch.supervision.watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Protocol
+    from collections.abc import Sequence
 
     from launch.base.process_spec import ProcessSpec
 
-    class GroupOfHosts(Protocol):
-        """The group of hosts that this one is part of: group_end.Group."""
 
-        @property
-        def holds(self) -> bool:
-            """Whether this host stays for the group's end when its own part is done."""
-
-        def fileno(self) -> int:
-            """A descriptor that is readable once there is a verdict."""
-
-        def verdict(self) -> Verdict | None:
-            """How the run has to end because the group ended; None while it has not."""
-
-        def report(self, failure: Failure | None, kind: str = FAILED) -> None:
-            """Tell the group how this host's part ended: None is well, or with STOPPED: stopped, its state saved."""
-
-
-STOP_GRACE, STOP_MARGIN = 100.0, 20.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
-END_GRACE = 10.0  # seconds; for what is left when the job's own processes have ended or one has failed
-KILL_BOUND = (
-    10.0  # seconds; a process that SIGKILL does not end hangs in the kernel (a dead network mount, a GPU driver)
-)
+KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel (a dead network mount, a GPU driver)
 GROUP_BOUND = 2.0  # seconds to hear from the group, when our part failed, which host failed first
 LAST_CHANCE = 2.0  # seconds from SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
 OUTPUT_BOUND = 5.0  # seconds; for a slow reader of our output at the very end
@@ -54,24 +33,6 @@ TICK, STOP_TICK = 1.0, 0.1  # seconds between looks at the watches; at the main 
 NOT_SERVED = 69  # EX_UNAVAILABLE of sysexits.h: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 IDLE = 60.0  # seconds to sleep where only output and signals can happen
-
-
-class Settings(NamedTuple):
-    """How a run is supervised. All durations in seconds."""
-
-    host: str = "localhost"  # in prefixes and failure reports
-    prefix: bool | None = None  # `[host:rank] ` before every line; None: where there is more than one process
-    stop_grace: float = STOP_GRACE  # from a request to stop to the end of processes that still save (grace.py)
-    stop_margin: float = STOP_MARGIN  # then until the platform's own SIGKILL
-    end_grace: float = END_GRACE  # from SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
-    hang_timeout: float = 0.0  # without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
-    group: GroupOfHosts | None = None  # told how this host's part ends; its end ends the run
-    rank_folder: str = ""  # what ranks below a starter tell us of their ends (ranks.py)
-    log_folder: str = ""  # for a log of each process and the events of the run; none without it (DLC_LOGS)
-    more_follows: bool = False  # another run follows on this host: a good end of this one is no news for the group
-    on_stop: Callable[[int], None] | None = None  # called at once when a stop signal came, with its number
-    # Another host that was asked to stop, empty while none was: then this one stops too. `group.fileno()` wakes us.
-    remote_stop: Callable[[], str] | None = None
 
 
 def run(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
@@ -266,10 +227,10 @@ class _Supervision:
         received = signals.received()
         new, self.heard = received[self.heard :], len(received)
         for signum in new:
-            if self.settings.on_stop:
-                self.settings.on_stop(signum)
+            if self.group:
+                self.group.stopping(signum)
             self._stop(signum, f"stopped by {signal_name(signum)}")
-        elsewhere = self.settings.remote_stop() if self.settings.remote_stop and not self.stop else ""
+        elsewhere = self.group.remote_stop() if self.group and not self.stop else ""
         if elsewhere:
             self._stop(signal.SIGTERM, f"stopped because {elsewhere} was asked to stop")
         for signum in signals.take_relayed():

@@ -17,12 +17,12 @@ _wakeup: list[int] = []  # the read end of the pipe that the interpreter's C han
 
 
 class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, not an error
-    """A stop signal came while the launcher was still getting ready; `signum` says which, `exit_code` is a shell's for it."""
+    """A stop signal came while the launcher was still getting ready."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
         self.signum = signum
-        self.exit_code = 128 + signum
+        self.exit_code = 128 + signum  # as in shells
 
 
 def arm() -> None:

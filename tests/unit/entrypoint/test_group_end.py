@@ -137,7 +137,7 @@ time.sleep(600)
         assert stopped.finish().exit_code == 128 + signal.SIGTERM
         saving.finish()
         assert (tmp_path / "saved").exists()
-        assert "stopped by SIGTERM" in saving.cause
+        assert saving.exit_code == 0
 
 
 def test_a_host_that_serves_stays_until_the_group_ends(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_a_stop_while_a_config_file_is_a_fifo_ends_at_once(job: JobFolder, name:
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     process = launched(job.code(text=SAVES))
-    while f"{int(signal.SIGTERM):d}" and not opens(process.pid):
+    while not opens(process.pid):
         assert process.poll() is None
         time.sleep(0.01)
     process.terminate()

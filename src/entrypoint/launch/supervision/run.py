@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 
@@ -247,17 +246,12 @@ class _Supervision:
         self.passed_on.append(signum)
         if not self.running:
             return
-        from launch.supervision import snapshot  # most jobs are never stopped
-        from launch.supervision.mains import mains
+        from launch.supervision import stop  # most jobs are never stopped
 
         self.ranks.stop()
-        planned = [pid for pid, child in self.running.items() if child.spec.essential]
         self._say(f"{why}: the main processes are told, and have {self.settings.stop_grace:g} s to save")
-        if self.serves:  # the ranks of mpirun on another host are below our ssh server, or below a daemon of its own
-            planned = list(self.running)
-        found = mains(snapshot.take(), planned, os.getpid())
-        to_be_told = [pid for pid in found if not (self.serves and pid in self.running)]
-        told = [pid for pid in to_be_told if descendants.send(pid, _as_heard(pid, signum))]
+        essential = [pid for pid, child in self.running.items() if child.spec.essential]
+        told = stop.tell_mains(signum, essential, list(self.running) if self.serves else ())
         self.mains += [pid for pid in told if pid not in self.mains]
         if "stop" not in self.reasons:
             self.reasons.append("stop")
@@ -266,12 +260,10 @@ class _Supervision:
     def _end_orphans(self) -> None:
         """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
         if self.reasons == ["stop"] and self.mains and not any(map(descendants.is_running, self.mains)):
-            from launch.supervision.mains import is_starter
+            from launch.supervision import stop
 
             self.mains = []
-            for pid in descendants.orphans(but=self.running):
-                if not is_starter(descendants.command(pid)):
-                    descendants.send(pid, signal.SIGTERM)
+            stop.end_orphans(self.running)
 
     def _end(self, reason: str, grace: float) -> None:
         """Begin the end, or bring it forward: SIGTERM to all that has not got one."""
@@ -352,12 +344,6 @@ class _Supervision:
     def _say(self, text: str) -> None:
         """A line of the launcher's own, in order with the processes' output."""
         self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))
-
-
-def _as_heard(pid: int, signum: int) -> int:
-    """SIGHUP and SIGQUIT as they came to whom has a handler for them; SIGTERM to all others, which save on that."""
-    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or descendants.catches(pid, signum)
-    return signum if as_it_is else signal.SIGTERM
 
 
 def _list(pids: list[int]) -> str:

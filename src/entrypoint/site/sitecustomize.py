@@ -3,15 +3,15 @@
 A handler that the user's code installs later, by signal.signal or faulthandler.register, takes this one's place.
 """
 
+import _signal  # type: ignore[import-not-found]  # `signal` brings enum and re along: 4 ms in every Python of a job
 import faulthandler
 import os
-import signal
 import sys
 
 
 def _register() -> None:
-    if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # ignored ones stay ignored
-        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+    if _signal.getsignal(_signal.SIGUSR1) == _signal.SIG_DFL:  # ignored ones stay ignored
+        faulthandler.register(_signal.SIGUSR1, file=2, all_threads=True)
 
 
 def _leave() -> None:

@@ -172,6 +172,18 @@ def test_a_stop_during_the_wait_for_a_peer_is_prompt_and_truthful(two: Hosts) ->
     assert failure == "stopped by SIGTERM\n"
 
 
+def test_a_process_that_cannot_be_started_is_the_reason_on_every_host(two: Hosts) -> None:
+    two.configure("import time; time.sleep(60)")
+    two.jobs[1].code(["run"], "#!/no/such/interpreter").env(SAGEMAKER_PROGRAM="run")
+    (two.jobs[1].base / "code/run").chmod(0o755)
+    two.start()
+    (first_code, _, first), (second_code, _, second) = two.ends()
+    assert first_code == second_code
+    assert "could not be started" in second
+    assert "127.0.0.2" in first
+    assert "could not be started" in first
+
+
 SAVES_TOGETHER = """
 import glob, os, pathlib, signal, sys, time
 own = pathlib.Path(os.environ["SAGEMAKER_BASE_DIR"])

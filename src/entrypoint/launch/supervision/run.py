@@ -90,7 +90,7 @@ class _Supervision:
             try:
                 child = Child(spec, self.console, prefix, self.journal.log(spec.role, spec.rank))
             except (OSError, ValueError) as error:
-                self.failure = start_failure(spec, self.settings.host, error)
+                self._fail(start_failure(spec, self.settings.host, error))
                 return
             self.running[child.pid] = child
             self.journal.event("start", role=spec.role, rank=spec.rank, pid=child.pid)

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ SLEEP = "import time; print(flush=True); time.sleep(60)\n"
 HOST = "localhost"  # a name that resolves: the peer waits a quarter of an hour for one that does not
 HANG_BOUND = 120.0  # seconds
 RANKS = 64
+GROUP_SIZES = (64, 512, 1000)
 BYTES_PER_SECOND = 10_000_000
 CHATTY_SECONDS = 5.0
 CHATTY = f"""
@@ -56,7 +58,8 @@ sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
 from launch.base.process_spec import ProcessSpec
-from launch.supervision.run import Settings, run
+from launch.supervision.run import run
+from launch.supervision.settings import Settings
 argv, folder = json.loads(sys.argv[2]), sys.argv[3]
 specs = [ProcessSpec((*argv, str(rank)), {}, folder, "worker", rank) for rank in range(int(sys.argv[4]))]
 wall, cpu = time.monotonic(), time.process_time()
@@ -64,6 +67,74 @@ outcome = run(specs, Settings(host="algo-1"))
 wall, cpu = time.monotonic() - wall, time.process_time() - cpu
 with open(folder + "/cost", "w") as file:
     json.dump([outcome.exit_code, wall, cpu], file)
+"""
+IDLE_SECONDS = 20.0  # over which the leader's CPU is taken
+LEAD = f"""
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+from launch import signals
+from launch.group import meeting
+from launch.group.ledger import Rules
+from launch.group.member import Place
+signals.arm()
+port, count = map(int, sys.argv[2:])
+names = ("localhost", *(f"10.0.{{number // 250}}.{{number % 250}}" for number in range(1, count)))
+started = time.monotonic()
+group = meeting.join(Place("localhost", Rules(names, names), b"key", port, 60.0, "lo"), {{}}, 100.0)
+seconds = time.monotonic() - started
+assert len(group.facts) == count
+time.sleep(2)
+wall, cpu = time.monotonic(), time.process_time()
+time.sleep({IDLE_SECONDS})
+percent = (time.process_time() - cpu) / (time.monotonic() - wall) * 100
+group.report(None)
+while not group.end:
+    time.sleep(0.05)
+assert group.end.ok
+group.close()
+print(json.dumps([seconds, percent]))
+"""
+FOLLOW = """
+import os, select, socket, sys, time
+sys.path.insert(0, sys.argv[1])
+from launch.group.channel import Channel
+from launch.group.hub import beat_interval
+port, count = map(int, sys.argv[2:])
+facts = {"image": "x" * 64, "hosts": "x" * 12, "traps": ["a line that says what is wrong"] * 3}
+poll, channels, met, started = select.epoll(), {}, 0, 0.0
+for number in range(1, count):
+    while True:
+        try:
+            sock = socket.create_connection(("127.0.0.1", port), 5)
+            break
+        except OSError:
+            time.sleep(0.02)
+    channel = Channel(sock, b"key", is_server=False)
+    host = f"10.0.{number // 250}.{number % 250}"
+    own = {**facts, "ssh key": os.urandom(40).hex()}
+    channel.send({"kind": "join", "host": host, "instance": "i", "hub": "", "facts": own})
+    channel.flush()
+    channels[channel.fileno()] = channel
+    poll.register(channel, select.EPOLLIN)
+next_beat = time.monotonic() + beat_interval(60.0)
+while channels:
+    for fd, _ in poll.poll(0.1):
+        channel = channels[fd]
+        for message in channel.receive():
+            if message["kind"] == "facts":
+                channel.send({"kind": "ready", "generation": 0})
+                channel.send({"kind": "done", "generation": 0})
+            elif message.get("end") and fd in channels:
+                channel.send({"kind": "bye"})
+                channel.flush()
+                poll.unregister(channels.pop(fd))
+        if fd in channels:
+            channel.flush()
+    if time.monotonic() >= next_beat:
+        next_beat += beat_interval(60.0)
+        for channel in channels.values():
+            channel.send({"kind": "beat"})
+            channel.flush()
 """
 PLAN = """
 import json, os, sys, time
@@ -206,36 +277,25 @@ def chatty_ranks(folder: Path) -> tuple[float, int]:
     return cpu / wall * 100, sum(sent.values()) - sum(received.values())
 
 
-def join_64_hosts() -> float:
-    """Seconds for 64 hosts (threads, over loopback) to join the group and know each other's facts."""
-    sys.path.insert(0, str(ENTRYPOINT))
-    import socket
+def hub_of(hosts: int) -> tuple[float, float]:
+    """(seconds for so many hosts to meet over loopback, CPU of the leader's whole launcher then, percent of a core).
 
-    from launch import signals
-    from launch.group import member as group_end
-
-    signals.arm()
-    with socket.create_server(("", 0)) as server:
+    The leader is a real one in a process of its own; another process speaks for all the others.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    names = ("127.0.0.1", *(f"algo-{n}" for n in range(2, 65)))
-    groups: list[group_end.Group] = []
-
-    def join(host: str) -> None:
-        membership = group_end.Membership(host, names, names)
-        groups.append(group_end.join(membership, {"image": "x" * 64}, {}, port=port, timeout=60))
-
-    threads = [threading.Thread(target=join, args=(name,)) for name in names]
-    start = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.monotonic() - start
-    for group in groups:
-        group.report(None)
-    for group in groups:
-        group.close()
-    return seconds
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-c"]
+    others = [str(ENTRYPOINT), str(port), str(hosts)]
+    with (
+        subprocess.Popen([*argv, LEAD, *others], stdout=subprocess.PIPE) as leader,
+        subprocess.Popen([*argv, FOLLOW, *others]) as follower,
+    ):
+        try:
+            seconds, percent = json.loads(leader.communicate(timeout=HANG_BOUND)[0])
+        finally:
+            leader.kill()
+            follower.kill()
+    return seconds, percent
 
 
 def measure(folder: Path, peer_python: str | None, runs: int) -> list[Row]:
@@ -271,8 +331,19 @@ def measure(folder: Path, peer_python: str | None, runs: int) -> list[Row]:
         Row("config files of 64 heterogeneous hosts to plan", plan_64_hosts(folder / "plan", runs), "ms", 5),
         Row("supervising 64 ranks at 10 MB/s", cpu, "% of a core", 10),
         Row("bytes lost of these", lost, "bytes", 0),
-        Row("64 hosts join and know each other", join_64_hosts(), "s", 1, "threads of one process on loopback"),
+        *hub_rows(),
     ]
+
+
+def hub_rows() -> list[Row]:
+    """What groups of hosts cost their leader."""
+    rows = []
+    for hosts in GROUP_SIZES:
+        seconds, percent = hub_of(hosts)
+        note = "the others are one process"
+        rows.append(Row(f"{hosts} hosts meet and know each other", seconds, "s", 1 if hosts == 64 else None, note))
+        rows.append(Row(f"hub of {hosts} hosts", percent, "% of a core", 5, "heartbeats alone"))
+    return rows
 
 
 def show(rows: list[Row]) -> str:
@@ -290,14 +361,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", help="Python of an environment with sagemaker-training")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--only-hub", action="store_true", help="the groups of hosts alone")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(Path(folder), args.peer_python, args.runs)
+        rows = hub_rows() if args.only_hub else measure(Path(folder), args.peer_python, args.runs)
     load = os.getloadavg()[0]
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}\n")
     print(show(rows))
-    if not args.peer_python:
+    if not (args.peer_python or args.only_hub):
         print("the peer was left out: --peer-python names no environment with sagemaker-training")
     if args.json:
         args.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")

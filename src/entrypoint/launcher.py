@@ -7,6 +7,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from launch import signals
 
+for fd in range(3):  # one that is closed would be given to the next pipe that is opened
+    try:
+        os.fstat(fd)
+    except OSError:
+        os.open(os.devnull, os.O_RDWR)
+
 signals.arm()  # before anything else is imported: from here on a SIGTERM is not lost
 
 

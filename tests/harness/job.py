@@ -59,6 +59,7 @@ class Job:
         self.hosts = [host for members in self.groups.values() for host in members]
         self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
         self.network = f"dlc-test-{time.monotonic_ns():x}"
+        self.environment.setdefault("DLC_JOB_TOKEN", self.network)  # as the platform's own job name would be
         self._folder = folder
         for host in self.hosts:
             lay_out(

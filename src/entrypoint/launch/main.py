@@ -6,10 +6,12 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TextIO, cast
 
 from launch import signals
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
-from launch.base.paths import DEFAULT_BASE, Paths
+from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+from launch.base.unfailing import Unfailing
 from launch.job import entry_point
 from launch.plan import interpretation
 
@@ -21,10 +23,12 @@ usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/c
 
 NOT_FOUND = 127  # as in shells
 NOT_EXECUTABLE = 126
+STOP_BOUND = 5.0  # seconds for telling the other hosts of a stop that came before the group was joined
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Do what `argv` (without the program's name) asks; the exit code. Shows no traceback of its own."""
+    sys.stderr = cast("TextIO", Unfailing(2))
     if not argv:
         print(HELP, file=sys.stderr)
         return USAGE
@@ -44,10 +48,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             from launch.run import train
 
             return train(environ, argv[1:])
-    except signals.StopRequested as stop:
-        return _failed(paths, str(stop), 128 + stop.signum, verb)
-    except LaunchError as error:
-        return _failed(paths, str(error), error.exit_code, verb)
+    except (signals.StopRequested, LaunchError) as error:
+        code = _failed(paths, str(error), error.exit_code, verb)
+        if verb == "train" and not getattr(error, "told", False):
+            _tell_the_others(environ, paths, error)
+        return code
     except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
         if environ.get("DLC_DEBUG"):
             raise
@@ -83,8 +88,34 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
     return exit_code
 
 
+def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
+    """The other hosts of the job, which do not know yet and would wait for this one."""
+    if isinstance(error, LaunchError):
+        _tell(environ, paths, error)
+        return
+    from threading import Thread
+
+    telling = Thread(target=_tell, args=(environ, paths, error), daemon=True)
+    telling.start()
+    telling.join(STOP_BOUND)  # what was being read when the stop came may hang once more
+
+
+def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
+    from launch.base.outcome import Failure
+    from launch.discovery import cluster
+
+    try:
+        is_alone = len(cluster.discover(environ, paths).hosts) < 2
+    except LaunchError:  # who the others are is what went wrong
+        return
+    if not is_alone:
+        from launch.group import last_words
+
+        last_words.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
+
+
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    venv = environ.get("DLC_VENV") or interpretation.DEFAULT_VENV
+    venv = environ.get("DLC_VENV") or DEFAULT_VENV
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
     try:
         os.execvpe(argv[0], list(argv), env)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from launch import signals
-from launch.base.errors import CANNOT_CREATE, LaunchError
-from launch.base.outcome import Outcome
+from launch.base import private_files
+from launch.base.errors import CANNOT_CREATE, LaunchError, one_line
+from launch.base.outcome import Failure, Outcome
+from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
-from launch.base.switches import seconds
+from launch.base.switches import count, exit_code, seconds
 from launch.group import traps
-from launch.job import entry_point, source
+from launch.job import arguments, entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, programs
 from launch.plan.interpretation import Request
-from launch.supervision import failure
+from launch.supervision import failure, grace
 from launch.supervision import run as supervise
+from launch.supervision.settings import END_GRACE, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launch.group.member import Group
 
 
 def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
@@ -25,41 +33,77 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
     Raises LaunchError before anything starts.
     """
-    request = interpretation.read(environ, extra)
+    with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
+        request = interpretation.read(environ, extra)
     settings = _settings(request)
     paths = request.paths
     for folder in (paths.model, paths.output_data, paths.code):
         _make_folder(folder)
-    if request.talks_to_others:
+    if request.records_collectives:
+        _make_folder(paths.launcher)
+    for path in (paths.failure, paths.success):  # an earlier run's, in a container that is started again
+        _remove(path)
+    failure.reserve(paths.failure)
+    _say(_found_checkpoints(paths.checkpoints))
+    if request.members:
         from launch.group.session import in_group  # a host alone has no use for sockets and threads
 
-        outcome = in_group(request, settings, lambda joined: _run(request, joined))
+        outcome = in_group(request, settings, _part)
     else:
-        _say(f"preflight: {finding}" for finding in traps.find(request.devices, request.cluster, environ))
-        outcome = _run(request, settings)
-    outcome = failure.check_disk(outcome, (paths.model, paths.output), settings.host)
-    failure.write(paths.failure, outcome)
-    if outcome.exit_code == 0:
+        found = traps.find(request.devices, request.cluster, environ, is_distributed=request.strategy is not None)
+        _say(f"preflight: {finding}" for finding in found)
+        traps.refuse(found, environ)
+        outcome = _part(request, settings)
+    if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
     return outcome.exit_code
 
 
-def _settings(request: Request) -> supervise.Settings:
+def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
+    """The outcome, which says what to do about it where the script did not take its arguments."""
+    advice = outcome.failure and arguments.refused(outcome.failure.last_lines, dialect)
+    if not outcome.failure or not advice:
+        return outcome
+    _say([advice])
+    return outcome._replace(failure=outcome.failure._replace(cause=f"{outcome.failure.cause}: {advice}"))
+
+
+def _settings(request: Request) -> Settings:
     environ = request.environ
-    return supervise.Settings(
+    limits = grace.of(environ)
+    return Settings(
         host=request.cluster.current_host,
-        stop_grace=seconds(environ, "DLC_STOP_GRACE", supervise.STOP_GRACE),
-        end_grace=seconds(environ, "DLC_END_GRACE", supervise.END_GRACE),
+        stop_grace=limits.stop,
+        stop_margin=limits.margin,
+        end_grace=seconds(environ, "DLC_END_GRACE", END_GRACE),
         hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
+        log_folder=request.paths.launcher if environ.get("DLC_LOGS") == "1" else "",
+        rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
     )
 
 
-def _run(request: Request, settings: supervise.Settings) -> Outcome:
+def _part(request: Request, settings: Settings, group: Group | None = None) -> Outcome:
+    """This host's part, with its failure file, which is written before the goodbye to the other hosts."""
+    paths = request.paths
+    try:
+        outcome = _run(request, settings, group)
+    except (LaunchError, signals.StopRequested) as error:
+        failure.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
+        raise
+    outcome = failure.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
+    if outcome.stopped and outcome.exit_code == 0:
+        outcome = failure.stopped(outcome, exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host)
+    outcome = _with_advice(outcome, request.job.dialect)
+    failure.write(paths.failure, outcome)
+    return outcome
+
+
+def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
     """From the user's code to the end of this host's part."""
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate(request.job, request.paths)
     outcome = _fetch(code, request, getting_ready)
-    if outcome.exit_code:
+    if outcome.exit_code or outcome.stopped:
         return outcome
     plan = interpretation.decide(request)
     entry_point.check(plan.context.entry, request.paths.code)
@@ -67,24 +111,67 @@ def _run(request: Request, settings: supervise.Settings) -> Outcome:
     signals.check()
     _write_private_files(plan.launch)
     try:
-        for process in plan.launch.before:
+        for process in plan.install:
             outcome = supervise.run([process], getting_ready)
-            if outcome.exit_code:
+            if outcome.exit_code or outcome.stopped:
                 return outcome
-        return supervise.run(plan.launch.processes, settings)
+        return _run_processes(request, plan.launch, settings, group)
     finally:
         for path in plan.launch.files:  # they hold the environment, and so whatever secrets are in it
             os.unlink(path)
 
 
-def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outcome:
+def _wait_until_ready(group: Group) -> Outcome | None:
+    """All hosts start their processes together; what ended the job instead, None if nothing did."""
+    from launch.group import meeting  # a host alone has no use for it
+
+    return meeting.wait_until_ready(group)
+
+
+def _run_processes(request: Request, launch: Launch, settings: Settings, group: Group | None) -> Outcome:
+    """The job's own processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
+    restarts = _restarts(request)
+    for number in itertools.count(1):
+        outcome = (_wait_until_ready(group) if group else None) or _attempt(launch, settings)
+        again = group.begins_again() if group else number <= restarts and outcome.exit_code and not signals.received()
+        if not again:
+            return outcome
+        _remove(request.paths.failure)  # what the processes of this attempt may have written
+        _say([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
+    raise AssertionError("the loop has no other end")
+
+
+def _attempt(launch: Launch, settings: Settings) -> Outcome:
+    for process in launch.before:
+        outcome = supervise.run([process], settings._replace(more_follows=True, hang_timeout=0.0))
+        if outcome.exit_code:
+            return outcome
+    return supervise.run(launch.processes, settings)
+
+
+def _restarts(request: Request) -> int:
+    """torchrun restarts an elastic job's ranks by itself."""
+    return 0 if request.environ.get("DLC_ELASTIC") else count(request.environ, "DLC_MAX_RESTARTS", 0)
+
+
+def _found_checkpoints(folder: str) -> list[str]:
+    """What an interrupted run of this job left for the next one to go on from."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [f"found checkpoints: {len(names)} in {folder}, such as {one_line(names[-1])}"] if names else []
+
+
+def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
     """Put the code in place; a download is a process of its own, so that a stop request ends it."""
     download = ""
     if code.kind == S3:
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
         argv = (interpretation.python(request.environ), programs.path("s3_download"), code.location, download)
-        outcome = supervise.run([ProcessSpec(argv, request.environ, request.paths.base, "download", 0)], settings)
-        if outcome.exit_code:
+        env = interpretation.passed_on(request.environ)
+        outcome = supervise.run([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
+        if outcome.exit_code or outcome.stopped:
             return outcome
     try:
         _say(source.put_in_place(code, request.paths, download))
@@ -96,9 +183,8 @@ def _fetch(code: Source, request: Request, settings: supervise.Settings) -> Outc
 
 def _write_private_files(launch: Launch) -> None:
     for path, content in launch.files.items():
-        _make_folder(os.path.dirname(path), mode=0o700)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-            file.write(content)
+        private_files.folder(os.path.dirname(path))
+        private_files.write(path, content)
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -113,6 +199,15 @@ def _mark_success(path: str) -> None:
             pass
     except OSError:
         _say([f"{path} cannot be written"])
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _say([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 
 
 def _make_folder(folder: str, mode: int = 0o777) -> None:

@@ -1,4 +1,4 @@
-"""Requests to stop: SIGTERM and SIGINT remembered from the first moment on, and readable as a file descriptor."""
+"""Requests to stop: signals remembered from the first moment on, and readable as a file descriptor."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import os
 import select
 import signal
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: what they mean is the same.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # schedulers announce a preemption or ask for a checkpoint by them
 
 _received: list[int] = []
 _relayed: list[int] = []
+_raising: list[bool] = []  # not empty while a stop signal interrupts what is being done
 _wakeup: list[int] = []  # the read end of the pipe that the interpreter's C handler writes to
 
 
 class StopRequested(Exception):  # noqa: N818 - like StopIteration: a request, not an error
-    """SIGTERM or SIGINT came while the launcher was still getting ready; `signum` says which."""
+    """A stop signal came while the launcher was still getting ready."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
         self.signum = signum
+        self.exit_code = 128 + signum  # as in shells
 
 
 def arm() -> None:
-    """Remember SIGTERM, SIGINT and what is relayed, and wake a poll() for them and SIGCHLD. Safe to call twice."""
+    """Remember stop signals and what is relayed, and wake a poll() for them and SIGCHLD. Safe to call twice."""
     if _wakeup:
         return
     read_end, write_end = os.pipe()
@@ -31,12 +34,33 @@ def arm() -> None:
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for signum in STOP_SIGNALS:
-        signal.signal(signum, lambda number, _frame: _received.append(number))
+        if signal.getsignal(signum) != signal.SIG_IGN:  # nohup
+            signal.signal(signum, _on_stop)
     for signum in RELAYED_SIGNALS:
         signal.signal(signum, lambda number, _frame: _relayed.append(number))
     # The wake-up descriptor is only written for signals that have a handler, even one that does nothing.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     _wakeup.append(read_end)
+
+
+def _on_stop(signum: int, _frame: object) -> None:
+    _received.append(signum)
+    if _raising:
+        raise StopRequested(signum)
+
+
+class Interrupting:
+    """Within this a stop signal raises StopRequested at once, also out of an open() that blocks (a FIFO, a dead mount).
+
+    For steps that leave nothing behind when they are cut short.
+    """
+
+    def __enter__(self) -> None:
+        _raising.append(True)
+        check()
+
+    def __exit__(self, *_: object) -> None:
+        _raising.clear()
 
 
 def received() -> tuple[int, ...]:

@@ -36,7 +36,8 @@ def main() -> int:
     except Exception as error:  # no boto3, no credentials, no network, no such repository: nothing in common
         print(f"dlc: CA_REPOSITORY_ARN: {sys.argv[1]}: {type(error).__name__}: {error}", file=sys.stderr)
         return UNAVAILABLE
-    return os.execv(sys.executable, [sys.executable, "-m", "pip", *sys.argv[2:]])
+    pip = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pip_install.py")
+    return os.execv(sys.executable, [sys.executable, pip, *sys.argv[2:]])
 
 
 if __name__ == "__main__":

@@ -2,13 +2,28 @@
 
 GET /scope/key (404 until it is there), PUT /scope/key, DELETE /scope/rank ("I am connected"). When all ranks of a
 scope have said so its keys are dropped, so that hvd.init() after hvd.shutdown() meets no stale address.
-Usage: horovod_rendezvous.py PORT SIZE LOCAL_SIZE CROSS_SIZE
+
+Horovod's client proves nothing. Where DLC_RENDEZVOUS_SECRET is set every path has to begin with that secret, which
+the launcher puts into the address that the ranks are given; all else is answered with 403.
+Usage: horovod_rendezvous.py PORT SIZE LOCAL_SIZE CROSS_SIZE [ADDRESS...]     no address: every one of this machine
 """
 
+import hmac
+import os
 import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+LONGEST_VALUE = 1 << 16  # bytes; a rank's address is a few hundred
+MOST_KEYS_PER_RANK = 64  # in a scope; each pair of ranks may have one
+MOST_SCOPES = 1024  # the three that there always are, and those of process sets
+LONGEST_PATH = 1024  # characters
+REQUEST_BOUND = 30  # seconds for a client to say what it wants
+
+
+class FullError(Exception):
+    """More than ranks of this job would ever store."""
 
 
 class Store:
@@ -16,6 +31,7 @@ class Store:
 
     def __init__(self, size: int, local_size: int, cross_size: int) -> None:
         self._sizes = {"global": size, "local": local_size, "cross": cross_size}
+        self._most_keys = MOST_KEYS_PER_RANK * size + 1024
         self._scopes: dict[str, dict[str, bytes]] = {}
         self._done: dict[str, set[str]] = {}
         self._lock = threading.Lock()
@@ -25,14 +41,22 @@ class Store:
             return self._scopes.get(scope, {}).get(key)
 
     def put(self, scope: str, key: str, value: bytes) -> None:
+        """Raises FullError."""
         with self._lock:
-            self._scopes.setdefault(scope, {})[key] = value
+            if scope not in self._scopes and len(self._scopes) >= MOST_SCOPES:
+                raise FullError
+            keys = self._scopes.setdefault(scope, {})
+            if key not in keys and len(keys) >= self._most_keys:
+                raise FullError
+            keys[key] = value
 
     def finished(self, scope: str, rank: str) -> None:
         """Note that `rank` is connected. Scopes of process sets have no known size: there only its own key goes."""
         with self._lock:
+            if scope not in self._scopes:
+                return
             if "process_set" in scope or scope.split("_")[0] not in self._sizes:
-                self._scopes.get(scope, {}).pop(rank, None)
+                self._scopes[scope].pop(rank, None)
                 return
             done = self._done.setdefault(scope, set())
             done.add(rank)
@@ -42,20 +66,21 @@ class Store:
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on every address, IPv6 too where the machine has it."""
+    """Listens on one address; on every one, IPv6 too where the machine has it, without it."""
 
     daemon_threads = True
     request_queue_size = 1024  # every rank of the job may come at once
 
-    def __init__(self, port: int, store: Store) -> None:
+    def __init__(self, address: str, port: int, store: Store, secret: str) -> None:
         self.store = store
-        if socket.has_dualstack_ipv6():
+        self.secret = secret
+        if ":" in address or (not address and socket.has_dualstack_ipv6()):
             self.address_family = socket.AF_INET6
-        super().__init__(("", port), Handler)
+        super().__init__((address, port), Handler)
 
     def server_bind(self) -> None:
         if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if self.server_address[0] else 0)
         # Not HTTPServer's, which looks up this host's full name and may wait for a name server.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
@@ -67,25 +92,50 @@ class Handler(BaseHTTPRequestHandler):
     """One request of one rank."""
 
     server: Server
+    timeout = REQUEST_BOUND
 
     def do_GET(self) -> None:
-        value = self.server.store.get(*self._address())
-        self._answer(404 if value is None else 200, value or b"")
+        address = self._address()
+        if address:
+            value = self.server.store.get(*address)
+            self._answer(404 if value is None else 200, value or b"")
 
     def do_PUT(self) -> None:
-        value = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.store.put(*self._address(), value)
-        self._answer(200)
+        address, length = self._address(), self.headers.get("Content-Length", "")
+        if not address:
+            return
+        if not (length.isascii() and length.isdigit() and int(length) <= LONGEST_VALUE):
+            self._answer(413)
+            return
+        try:
+            self.server.store.put(*address, self.rfile.read(int(length)))
+        except FullError:
+            self._answer(507)
+        else:
+            self._answer(200)
 
     def do_DELETE(self) -> None:
-        self.server.store.finished(*self._address())
-        self._answer(200)
+        address = self._address()
+        if address:
+            self.server.store.finished(*address)
+            self._answer(200)
 
     def log_message(self, *_: object) -> None:
         """Nothing: hundreds of ranks poll every 10 ms."""
 
-    def _address(self) -> "tuple[str, str]":
-        scope, _, key = self.path.strip("/").partition("/")
+    def _address(self) -> "tuple[str, str] | None":
+        """Scope and key; None where the request was refused."""
+        path = self.path.lstrip("/")
+        if self.server.secret:
+            # "SECRET:PORT/scope/key": Horovod appends the port to whatever it was given as the address.
+            shown, _, path = path.partition("/")
+            if not hmac.compare_digest(shown.partition(":")[0].encode(), self.server.secret.encode()):
+                self._answer(403)
+                return None
+        if len(path) > LONGEST_PATH:
+            self._answer(414)
+            return None
+        scope, _, key = path.partition("/")
         return scope, key
 
     def _answer(self, status: int, body: bytes = b"") -> None:
@@ -97,8 +147,13 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Serve until the launcher ends us."""
-    port, size, local_size, cross_size = (int(argument) for argument in sys.argv[1:])
-    Server(port, Store(size, local_size, cross_size)).serve_forever()
+    port, size, local_size, cross_size = (int(argument) for argument in sys.argv[1:5])
+    store = Store(size, local_size, cross_size)
+    secret = os.environ.get("DLC_RENDEZVOUS_SECRET", "")
+    servers = [Server(address, port, store, secret) for address in sys.argv[5:] or [""]]
+    for server in servers[1:]:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    servers[0].serve_forever()
 
 
 if __name__ == "__main__":

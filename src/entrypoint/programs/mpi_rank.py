@@ -1,4 +1,4 @@
-"""One MPI rank: its own host's environment from a file, the prefix [host:rank] for its lines, then the command.
+"""One MPI rank: runs the command as its child, with its own host's environment and the prefix [host:rank].
 
 mpirun carries variables from the leader to every rank, but SM_CURRENT_HOST and its like are each host's own.
 Usage: mpi_rank.py ENVIRONMENT.json COMMAND [ARGUMENT...]
@@ -10,7 +10,8 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from launch.supervision.rank_output import redirect
+from launch.base.paths import RANK_FOLDER
+from launch.supervision import rank_parent
 
 OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others what mpirun brought along
 
@@ -23,12 +24,13 @@ def environment(brought: "dict[str, str]", host: "dict[str, str]") -> "dict[str,
 
 
 def main() -> None:
-    """Become the command."""
+    """Run the command."""
     path, *command = sys.argv[1:]
     with open(path, encoding="utf-8") as file:
         env = environment(dict(os.environ), json.load(file))
-    redirect(f"[{env['CURRENT_HOST']}:{env.get('OMPI_COMM_WORLD_RANK', '?')}] ")
-    os.execvpe(command[0], command, env)
+    folder = os.path.join(os.path.dirname(path), RANK_FOLDER)
+    rank = env.get("OMPI_COMM_WORLD_RANK") or env.get("PMIX_RANK", "0")
+    rank_parent.run(command, env, env["CURRENT_HOST"], rank, folder)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""One rank below torchrun: its lines get the prefix [host:rank], then it becomes the image's Python.
+"""One rank below torchrun: runs the image's Python as its child, whose lines get the prefix [host:rank].
 
 torchrun starts its ranks with the program that PYTHON_EXEC names, so this file has to be executable.
 """
@@ -9,15 +9,16 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from launch.supervision.rank_output import redirect
+from launch.supervision import rank_parent
 
 
 def main() -> None:
-    """Become DLC_RANK_PYTHON with the arguments that torchrun gave."""
-    python = os.environ.pop("DLC_RANK_PYTHON")
-    del os.environ["PYTHON_EXEC"]
-    redirect(f"[{os.environ['CURRENT_HOST']}:{os.environ['RANK']}] ")
-    os.execv(python, [python, *sys.argv[1:]])
+    """Run DLC_RANK_PYTHON with the arguments that torchrun gave."""
+    env = dict(os.environ)
+    python = env.pop("DLC_RANK_PYTHON")
+    del env["PYTHON_EXEC"]
+    folder = env.pop("DLC_RANK_FOLDER", "")
+    rank_parent.run([python, *sys.argv[1:]], env, env["CURRENT_HOST"], env["RANK"], folder)
 
 
 if __name__ == "__main__":

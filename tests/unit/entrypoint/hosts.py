@@ -17,33 +17,43 @@ from supervised import ENTRYPOINT, HANG_BOUND
 LEADER = "127.0.0.1"  # a host's name is what the others connect to; only the leader is connected to
 
 DRIVER = """
-import json, os, sys, traceback
+import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
-from launch.group import member as group_end
+from launch.group import meeting, token
+from launch.group.ledger import Rules
+from launch.group.member import Place
 from launch.supervision import run as supervise
+from launch.supervision.settings import Settings
 from launch.base.errors import LaunchError
 from launch.base.process_spec import ProcessSpec
 from launch.base.outcome import Failure, Outcome
 job = json.loads(sys.argv[2])
-membership = group_end.Membership(job["host"], tuple(job["hosts"]), tuple(job["members"]))
+rules = Rules(tuple(job["hosts"]), tuple(job["members"]), **job["rules"])
+timeout = job["join"].pop("timeout")
+place = Place(job["host"], rules, token.derive(os.environ, rules.hosts), **job["join"])
 try:
-    group = group_end.join(membership, {"said by": job["host"]}, os.environ, **job["join"])
+    group = meeting.join(place, {"said by": job["host"]}, timeout)
+    if not rules.least:
+        assert {host: facts["said by"] for host, facts in group.facts.items()} == {host: host for host in job["hosts"]}
+    argv = (sys.executable, "-I", "-S", "-X", "faulthandler", "-u", "-c", job["source"])
+    env = {"PATH": os.environ["PATH"]}
+    spec = ProcessSpec(argv, env, job["folder"], "worker", job["rank"], job["essential"])
+    settings = Settings(host=job["host"], group=group, **job["settings"])
+    again = True
+    while again:
+        outcome = meeting.wait_until_ready(group) or supervise.run([spec], settings)
+        again = group.begins_again()
 except LaunchError as error:
     outcome = Outcome(error.exit_code, Failure(str(error)))
 except signals.StopRequested as stop:
     outcome = Outcome(128 + stop.signum, Failure(str(stop)))
 else:
-    assert {host: facts["said by"] for host, facts in group.facts.items()} == {host: host for host in job["hosts"]}
-    argv = (sys.executable, "-I", "-S", "-X", "faulthandler", "-u", "-c", job["source"])
-    env = {"PATH": os.environ["PATH"]}
-    spec = ProcessSpec(argv, env, job["folder"], "worker", job["rank"], job["essential"])
-    outcome = supervise.run([spec], supervise.Settings(host=job["host"], group=group, **job["settings"]))
     group.close()
 failure = outcome.failure._asdict() if outcome.failure else None
 with open(job["result"] + ".part", "w") as file:
-    json.dump({"exit_code": outcome.exit_code, "failure": failure}, file)
+    json.dump({"exit_code": outcome.exit_code, "failure": failure, "stopped": outcome.stopped}, file)
 os.rename(job["result"] + ".part", job["result"])
 """
 
@@ -81,19 +91,28 @@ class Host:
 class Job:
     """The hosts of one job, by name; a `with` block ends what a failed test left."""
 
-    def __init__(self, folder: Path, hosts: tuple[str, ...], members: tuple[str, ...] = (), **join: Any) -> None:
-        self.folder, self.hosts, self.members = folder, hosts, members or hosts
-        self.join = {"port": free_port(), "timeout": 30.0, "heartbeat": 20.0, **join}
+    def __init__(
+        self,
+        folder: Path,
+        hosts: tuple[str, ...],
+        members: tuple[str, ...] = (),
+        rules: dict[str, int] | None = None,
+        **join: Any,
+    ) -> None:
+        self.folder, self.hosts, self.members, self.rules = folder, hosts, members or hosts, rules or {}
+        self.join = {"port": free_port(), "timeout": 30.0, "heartbeat": 5.0, **join}
         self.started: dict[str, Host] = {}
 
     def start(
-        self, host: str, source: str, *, essential: bool = True, environ: dict[str, str] | None = None, **settings: Any
-    ) -> Host:
-        """Start this host's launcher over a script."""
+        self, host: str, source: str, *, essential: bool = True, environ: dict[str, str] | None = None,
+        join: dict[str, Any] | None = None, **settings: Any,
+    ) -> Host:  # fmt: skip
+        """Start this host's launcher over a script; `join` changes how this host joins."""
         result = self.folder / f"{host}.{len(self.started)}.json"
         job = {
-            "host": host, "hosts": self.hosts, "members": self.members, "join": self.join, "source": source,
-            "rank": self.hosts.index(host) if host in self.hosts else -1, "essential": essential,
+            "host": host, "hosts": self.hosts, "members": self.members, "rules": self.rules,
+            "join": {**self.join, **(join or {})},
+            "source": source, "rank": self.hosts.index(host) if host in self.hosts else -1, "essential": essential,
             "folder": str(self.folder), "result": str(result),
             "settings": {"end_grace": 5.0, "stop_grace": 20.0, **settings},
         }  # fmt: skip

@@ -32,6 +32,14 @@ HETEROGENEOUS = {
 }
 
 
+# Hyperparameters that ask for a strategy.
+TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
+MPI = {"sagemaker_mpi_enabled": True}
+HOROVOD = {"sagemaker_horovod_enabled": True}
+XLA = {"sagemaker_pytorch_xla_multi_worker_enabled": True}
+SERVERS = {"sagemaker_parameter_server_enabled": True}
+
+
 def hosts(*names: str, current: str = "") -> dict[str, Any]:
     """A resourceconfig.json of one group."""
     group = {**HOMOGENEOUS["instance_groups"][0], "hosts": list(names)}  # type: ignore[dict-item]
@@ -99,3 +107,8 @@ def training_env(data: Mapping[str, Any]) -> dict[str, Any]:
     """SM_TRAINING_ENV, parsed."""
     parsed: dict[str, Any] = json.loads(data["env"]["SM_TRAINING_ENV"])
     return parsed
+
+
+def roles(job: JobFolder) -> list[tuple[str, int, bool]]:
+    """(role, rank, essential) of every process of the job on this host."""
+    return [(process["role"], process["rank"], process["essential"]) for process in job.explain()["processes"]]

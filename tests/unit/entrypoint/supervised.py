@@ -20,14 +20,15 @@ sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
 from launch.base.process_spec import ProcessSpec
-from launch.supervision.run import Settings, run
+from launch.supervision.run import run
+from launch.supervision.settings import Settings
 job = json.loads(sys.argv[2])
 specs = [ProcessSpec(tuple(s["argv"]), s["env"], s["cwd"], s["role"], s["rank"], s["essential"]) for s in job["specs"]]
 exec(job["before"])
 outcome = run(specs, Settings(**job["settings"]))
 failure = outcome.failure._asdict() if outcome.failure else None
 with open(job["result"], "w") as file:
-    json.dump({"exit_code": outcome.exit_code, "failure": failure}, file)
+    json.dump({"exit_code": outcome.exit_code, "failure": failure, "stopped": outcome.stopped}, file)
 """
 
 

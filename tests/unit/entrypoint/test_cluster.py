@@ -12,7 +12,6 @@ from launch.base.errors import LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster
 from launch.discovery import resourceconfig as discover_resourceconfig
-from launch.discovery.slurm import expand
 
 
 def parse(config: dict[str, Any]) -> cluster.Cluster:
@@ -124,72 +123,57 @@ def test_a_stated_interface_is_used_where_the_platform_names_none(tmp_path: Path
     assert discover(tmp_path, DLC_HOSTS="a", DLC_NETWORK_INTERFACE="ib0").network_interface == "ib0"
 
 
+def test_the_rank_is_found_by_this_hosts_name_where_nobody_states_it(tmp_path: Path) -> None:
+    assert discover(tmp_path, DLC_HOSTS="a.net,b.net", HOSTNAME="b").current_host == "b.net"
+    assert discover(tmp_path, DLC_HOSTS="a,b", SLURMD_NODENAME="b", HOSTNAME="c0ffee").current_host == "b"
+
+
 @pytest.mark.parametrize(
-    ("node_list", "names"),
+    ("stated", "hosts"),
     [
-        ("a", ["a"]),
-        ("a,b", ["a", "b"]),
-        ("n[1-3]", ["n1", "n2", "n3"]),
-        ("n[08-11,20]", ["n08", "n09", "n10", "n11", "n20"]),
-        ("r[1-2]n[1-2],x", ["r1n1", "r1n2", "r2n1", "r2n2", "x"]),
-        ("g[1,3]-ib", ["g1-ib", "g3-ib"]),
+        ("h[1-3]", ("h1", "h2", "h3")),
+        ("[fd00::1],[fd00::2]", ("fd00::1", "fd00::2")),
+        ("fd00::1, fd00::2", ("fd00::1", "fd00::2")),
     ],
 )
-def test_slurms_node_lists_are_expanded(node_list: str, names: list[str]) -> None:
-    assert list(expand(node_list)) == names
+def test_stated_hosts_may_be_short_or_ipv6_literals(tmp_path: Path, stated: str, hosts: tuple[str, ...]) -> None:
+    assert discover(tmp_path, DLC_HOSTS=stated, DLC_RANK="0").hosts == hosts
 
 
-@pytest.mark.parametrize("node_list", ["n[", "n[1", "n]", "n[1-]", "n[3-1]", "n[]", ",", "a,,b", "n[1-999999999]"])
-def test_a_malformed_node_list_is_an_error(node_list: str) -> None:
-    with pytest.raises(LaunchError, match="SLURM_STEP_NODELIST"):
-        list(expand(node_list))
+def test_groups_are_stated_outside_of_the_platform_too(tmp_path: Path) -> None:
+    found = discover(tmp_path, DLC_GROUPS="data=h1,h2;dnn=h[3-4]", DLC_RANK="3")
+    assert (found.hosts, found.current_host, found.current_group) == (("h1", "h2", "h3", "h4"), "h4", "dnn")
+    assert found.is_heterogeneous
+    assert found.hosts_of(["dnn"]) == ("h3", "h4")
+    groups = found.resource_config["instance_groups"]
+    assert [(group["instance_group_name"], group["hosts"]) for group in groups] == [
+        ("data", ["h1", "h2"]),
+        ("dnn", ["h3", "h4"]),
+    ]
 
 
-def test_a_slurm_step_is_a_cluster(tmp_path: Path) -> None:
-    found = discover(
-        tmp_path, SLURM_STEP_NODELIST="n[1-2]", SLURM_NODEID="1", SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_JOB_ID="7"
-    )
-    assert (found.source, found.hosts, found.current_host) == ("Slurm", ("n1", "n2"), "n2")
-
-
-def test_two_tasks_on_a_slurm_node_are_an_error_with_its_remedy(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="srun --ntasks-per-node=1"):
-        discover(tmp_path, SLURM_STEP_NODELIST="n1", SLURM_NODEID="0", SLURM_STEP_TASKS_PER_NODE="2")
-
-
-def test_a_batch_script_outside_of_a_step_is_one_host(tmp_path: Path) -> None:
-    assert discover(tmp_path, SLURM_JOB_NODELIST="n[1-2]", SLURM_NODEID="0").source == "single host"
-
-
-def test_an_indexed_job_is_a_cluster_behind_its_service(tmp_path: Path) -> None:
-    found = discover(tmp_path, JOB_COMPLETION_INDEX="1", DLC_NUM_HOSTS="3", HOSTNAME="train-1", DLC_SERVICE="headless")
-    assert found.hosts == ("train-0.headless", "train-1.headless", "train-2.headless")
-    assert found.current_host == "train-1.headless"
-
-
-def test_the_replicas_of_a_job_set_are_one_cluster(tmp_path: Path) -> None:
+def test_a_job_sets_replicated_jobs_are_groups_by_their_pods_names(tmp_path: Path) -> None:
     found = discover(
         tmp_path,
-        JOB_COMPLETION_INDEX="0",
-        DLC_NUM_HOSTS="2",
-        HOSTNAME="pt-workers-1-0",
-        JOBSET_NAME="pt",
-        REPLICATED_JOB_REPLICAS="2",
-        JOB_INDEX="1",
+        DLC_GROUPS="data=pt-data-0-0.pt;dnn=pt-dnn-0-[0-1].pt",
+        HOSTNAME="pt-dnn-0-1",
+        JOB_COMPLETION_INDEX="1",
     )
-    assert found.hosts == ("pt-workers-0-0.pt", "pt-workers-0-1.pt", "pt-workers-1-0.pt", "pt-workers-1-1.pt")
-    assert found.current_host == "pt-workers-1-0.pt"
+    assert (found.current_host, found.current_group) == ("pt-dnn-0-1.pt", "dnn")
 
 
-def test_pods_whose_number_nobody_states_are_jobs_of_their_own(tmp_path: Path) -> None:
-    assert discover(tmp_path, JOB_COMPLETION_INDEX="1", HOSTNAME="train-1").source == "single host"
+def test_groups_beside_stated_hosts_keep_the_order_of_the_hosts(tmp_path: Path) -> None:
+    found = discover(tmp_path, DLC_HOSTS="h3,h1,h2", DLC_GROUPS="data=h1;dnn=h2,h3", DLC_RANK="1")
+    assert (found.hosts, found.current_group) == (("h3", "h1", "h2"), "data")
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"DLC_NUM_HOSTS": "x"}, {"JOB_COMPLETION_INDEX": "3"}, {"HOSTNAME": "train"}, {"DLC_NUM_HOSTS": "0"}]
-)
-def test_a_wrong_kubernetes_variable_is_an_error(tmp_path: Path, wrong: dict[str, str]) -> None:
-    right = {"JOB_COMPLETION_INDEX": "1", "DLC_NUM_HOSTS": "3", "HOSTNAME": "train-1"}
+@pytest.mark.parametrize("groups", ["data", "=h1", "a=h1;a=h2", "a=h1;b=h1", "a=h1[", "a="])
+def test_malformed_groups_are_an_error(tmp_path: Path, groups: str) -> None:
     with pytest.raises(LaunchError) as error:
-        discover(tmp_path, **{**right, **wrong})
-    assert error.value.exit_code == 78
+        discover(tmp_path, DLC_GROUPS=groups, DLC_RANK="0")
+    assert error.value.exit_code in (65, 78)
+
+
+def test_a_host_that_is_in_no_group_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"DLC_GROUPS: .*in one group"):
+        discover(tmp_path, DLC_HOSTS="a,b", DLC_GROUPS="x=a", DLC_RANK="0")

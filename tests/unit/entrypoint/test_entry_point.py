@@ -25,7 +25,7 @@ def command(job: JobFolder, program: str) -> list[str]:
 
 def pip(job: JobFolder, program: str = "train.py") -> tuple[str, ...]:
     before = job.env(SAGEMAKER_PROGRAM=program).explain()["before"]
-    return tuple(before[0]["argv"][5:]) if before else ()
+    return tuple(before[0]["argv"][5:]) if before else ()  # python pip_install.py install OPTION OPTION
 
 
 @pytest.mark.parametrize("program", ["train.py", "./train.py", "a/../train.py", "{code}/train.py", "{code}/./train.py"])
@@ -106,3 +106,58 @@ def test_of_many_files_only_some_are_named(job: JobFolder) -> None:
 def test_an_empty_code_directory_is_called_empty(job: JobFolder) -> None:
     (job.base / "code").mkdir()
     assert entry_point.contents(str(job.base / "code")) == f"an empty directory {job.base}/code"
+
+
+@pytest.mark.parametrize("program", ["-m pkg.train", "-mpkg.train", "-m  pkg.train"])
+def test_a_module_is_run_as_a_module(job: JobFolder, program: str) -> None:
+    job.code(["pkg/__init__.py", "pkg/train.py"])
+    assert command(job, program) == [PYTHON, "-m", "pkg.train", "--lr", "1"]
+    env = job.explain()["env"]
+    assert (env["SM_MODULE_NAME"], env["SM_USER_ENTRY_POINT"]) == ("pkg.train", "-m pkg.train")
+
+
+def test_torchrun_runs_a_module_too(job: JobFolder) -> None:
+    job.code(["pkg/train.py"]).env(DLC_STRATEGY="torchrun")
+    assert command(job, "-m pkg.train")[-4:] == ["-m", "pkg.train", "--lr", "1"]
+
+
+def test_mpi_runs_a_module_too(job: JobFolder) -> None:
+    job.code(["pkg/train.py"]).env(DLC_STRATEGY="mpi")
+    assert command(job, "-m pkg.train")[-6:] == ["-m", "mpi4py", "-m", "pkg.train", "--lr", "1"]
+
+
+@pytest.mark.parametrize("program", ["-m", "-m ../train", "-m a..b", "-m os; x"])
+def test_what_is_no_modules_name_is_not_run_as_one(job: JobFolder, program: str) -> None:
+    code = job.code().base / "code"
+    with pytest.raises(LaunchError):
+        entry_point.check(entry_point.resolve(program, str(code)), str(code))
+
+
+def venv_with(job: JobFolder, name: str) -> Path:
+    script = job.base / "venv/bin" / name
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    job.env(DLC_VENV=str(job.base / "venv"))
+    return script
+
+
+def test_a_console_script_of_the_image_is_run_by_its_name(job: JobFolder) -> None:
+    venv_with(job, "accelerate")
+    assert command(job.code(), "accelerate") == ["/opt/ml/venv/bin/accelerate", "--lr", "1"]
+
+
+def test_a_file_of_the_code_comes_before_a_console_script(job: JobFolder) -> None:
+    venv_with(job, "tool")
+    assert command(job.code(["tool"], "\x7fELF"), "tool") == ["./tool", "--lr", "1"]
+
+
+@pytest.mark.parametrize(("file", "program"), [("requirements.txt", "torchtune"), ("setup.py", "train-it")])
+def test_a_console_script_may_come_with_what_is_installed_first(job: JobFolder, file: str, program: str) -> None:
+    job.code([file])
+    assert command(job, program) == [f"/opt/venv/bin/{program}", "--lr", "1"]
+    entry_point.check(entry_point.resolve(program, str(job.base / "code")), str(job.base / "code"))
+
+
+def test_a_packages_module_stays_a_module(job: JobFolder) -> None:
+    assert command(job.code(["setup.py"]), "train") == [PYTHON, "-m", "train", "--lr", "1"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch.group import token as group_token
-from launch.group.channel import Channel, NotOfThisJobError
+from launch.group.channel import Channel, NotOfThisJobError, pack, unpack
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 JSON = st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.lists(st.text()))
@@ -128,12 +128,19 @@ def test_a_large_message_crosses_a_small_buffer(pair: Pair) -> None:
     pair.client.send({"kind": "join"})
     pair.client.flush()
     assert pair.server.receive() == [{"kind": "join"}]
-    pair.client.send({"text": "x" * 900_000})
+    pair.client.send({"text": "x" * 3_000_000})
     got: list[dict[str, Any]] = []
     while not got:
         pair.client.flush()
         got = pair.server.receive()
-    assert len(got[0]["text"]) == 900_000
+    assert len(got[0]["text"]) == 3_000_000
+
+
+def test_what_a_thousand_hosts_say_of_themselves_is_small_on_the_wire() -> None:
+    facts = {f"algo-{n}": {"image": "1f" * 32, "traps": ["a" * 300] * 5, "ssh key": f"{n:068d}"} for n in range(1000)}
+    packed = pack(facts)
+    assert len(packed) < 200_000
+    assert unpack(packed) == facts
 
 
 def test_the_token_comes_first_then_the_arn_then_the_name_then_the_hosts() -> None:

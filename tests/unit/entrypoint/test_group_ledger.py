@@ -8,62 +8,201 @@ import pytest
 
 from launch.base.errors import UNAVAILABLE
 from launch.base.outcome import FAILED, HUNG, STOPPED, Failure
-from launch.group.ledger import LONGEST_TEXT, End, Ledger, end_of
+from launch.group.ledger import LONGEST_TEXT, End, Ledger, Rules, end_of, named
 
 HOSTS = ("data-1", "dnn-1", "dnn-2")
 BROKEN = End(False, 7, "dnn-2", "worker rank 1 on dnn-2 exited with code 7")
 
 
-def joined() -> Ledger:
-    ledger = Ledger(HOSTS, HOSTS[1:])
+def joined(**rules: int) -> Ledger:
+    """A group that has met, and whose processes run."""
+    ledger = Ledger(Rules(HOSTS, HOSTS[1:], **rules))
     for host in HOSTS:
-        assert ledger.join(host, {}) == ""
+        assert ledger.join(host, f"launcher on {host}", {}) == ""
+        ledger.is_ready(host, 0)
     return ledger
 
 
 def test_it_ends_well_when_every_member_is_done_whatever_the_others_do() -> None:
     ledger = joined()
-    ledger.finished("dnn-1")
-    ledger.finished("data-1")
+    ledger.finished("dnn-1", 0)
+    ledger.finished("data-1", 0)
     assert ledger.end is None
-    ledger.finished("dnn-2")
+    ledger.finished("dnn-2", 0)
     assert ledger.end == End(True)
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_the_failure_of_any_host_ends_it(host: str) -> None:
     ledger = joined()
-    ledger.failed(BROKEN._replace(host=host))
+    ledger.failed(host, BROKEN._replace(host=host), 0)
     assert ledger.end == BROKEN._replace(host=host)
 
 
 def test_the_first_failure_stays() -> None:
     ledger = joined()
-    ledger.failed(BROKEN)
-    ledger.failed(End(False, 1, "dnn-1", "connection reset"))
+    ledger.failed("dnn-2", BROKEN, 0)
+    ledger.failed("dnn-1", End(False, 1, "dnn-1", "connection reset"), 0)
     ledger.lost("data-1", "closed")
     assert ledger.end == BROKEN
 
 
 def test_a_host_that_vanishes_fails_the_job_and_is_named() -> None:
-    ledger = joined()
+    ledger = joined(restarts=3)
     ledger.lost("dnn-2", "nothing heard for 60 s")
     assert ledger.end == End(False, UNAVAILABLE, "dnn-2", "dnn-2 vanished: nothing heard for 60 s")
 
 
 def test_a_host_that_is_done_may_leave() -> None:
     ledger = joined()
-    ledger.finished("data-1")
+    ledger.finished("data-1", 0)
     ledger.lost("data-1", "closed")
     assert ledger.end is None
 
 
 def test_strangers_and_doubles_are_refused_with_the_reason() -> None:
-    ledger = Ledger(HOSTS, HOSTS)
-    assert "none of this job's hosts" in ledger.join("algo-9", {})
-    assert ledger.join("dnn-1", {}) == ""
-    assert "two hosts use one name" in ledger.join("dnn-1", {})
+    ledger = Ledger(Rules(HOSTS, HOSTS))
+    assert "none of this job's hosts" in ledger.join("algo-9", "a", {})
+    assert ledger.join("dnn-1", "a", {}) == ""
+    assert "two hosts use one name" in ledger.join("dnn-1", "b", {})
     assert ledger.missing == ["data-1", "dnn-2"]
+
+
+def test_a_launcher_whose_connection_broke_is_welcome_again() -> None:
+    ledger = joined()
+    assert ledger.join("dnn-1", "launcher on dnn-1", {}) == ""
+
+
+def test_a_host_that_comes_only_to_say_why_it_fails_completes_no_meeting() -> None:
+    ledger = Ledger(Rules(HOSTS, HOSTS))
+    for host in HOSTS[:2]:
+        ledger.join(host, host, {})
+    assert ledger.join("dnn-2", "dnn-2", None) == ""
+    assert not ledger.has_met
+    ledger.failed("dnn-2", BROKEN, 0)
+    assert ledger.end == BROKEN
+
+
+def test_nobody_starts_before_every_host_is_ready() -> None:
+    ledger = Ledger(Rules(HOSTS, HOSTS))
+    for host in HOSTS:
+        ledger.join(host, host, {})
+    for host in HOSTS:
+        assert not ledger.all_ready
+        assert host in ledger.missing
+        ledger.is_ready(host, 0)
+    assert ledger.all_ready
+
+
+# --- a stop
+
+
+def test_after_a_stop_every_member_has_its_time_and_nobody_succeeds() -> None:
+    ledger = joined()
+    ledger.stopping("dnn-2")
+    assert (ledger.stopped_host, ledger.end) == ("dnn-2", None)
+    ledger.finished("dnn-2", 0)
+    assert ledger.end is None
+    ledger.finished("dnn-1", 0)
+    assert ledger.end == End(True, kind=STOPPED)
+
+
+@pytest.mark.parametrize("how", ["failed", "lost"])
+def test_a_failure_after_a_stop_hurries_no_other_host(how: str) -> None:
+    ledger = joined(restarts=3)
+    ledger.stopping("dnn-1")
+    if how == "failed":
+        ledger.failed("dnn-1", End(False, 143, "dnn-1", "stopped by SIGTERM", kind=STOPPED), 0)
+    else:
+        ledger.lost("dnn-1", "closed")
+    assert ledger.end is None
+    ledger.finished("dnn-2", 0)
+    assert ledger.end is not None
+    assert (ledger.end.ok, ledger.end.host, ledger.end.kind) == (False, "dnn-1", STOPPED)
+
+
+# --- restarts in place
+
+
+def test_a_failure_begins_a_new_generation_while_restarts_are_left() -> None:
+    ledger = joined(restarts=1)
+    ledger.failed("dnn-2", BROKEN, 0)
+    assert (ledger.end, ledger.generation, ledger.all_ready) == (None, 1, False)
+    assert ledger.restart_cause() == BROKEN
+    for host in HOSTS:
+        ledger.is_ready(host, 1)
+    ledger.failed("dnn-2", BROKEN, 1)
+    assert ledger.end == BROKEN
+
+
+def test_what_follows_from_a_failure_is_no_news_of_the_next_generation() -> None:
+    ledger = joined(restarts=2)
+    ledger.failed("dnn-2", BROKEN, 0)
+    ledger.failed("dnn-1", End(False, 1, "dnn-1", "connection reset by peer"), 0)
+    ledger.finished("data-1", 0)
+    assert (ledger.generation, ledger.end, ledger.done) == (1, None, set())
+
+
+def test_what_fails_before_the_processes_run_fails_again_and_is_not_repeated() -> None:
+    ledger = Ledger(Rules(HOSTS, HOSTS, restarts=3))
+    for host in HOSTS:
+        ledger.join(host, host, {})
+    ledger.failed("dnn-2", BROKEN, 0)
+    assert ledger.end == BROKEN
+
+
+def test_a_hang_is_not_repeated() -> None:
+    ledger = joined(restarts=3)
+    ledger.failed("dnn-2", BROKEN._replace(kind=HUNG), 0)
+    assert ledger.end is not None
+
+
+# --- elastic
+
+
+def elastic() -> Ledger:
+    ledger = Ledger(Rules(HOSTS, HOSTS, least=2))
+    for host in HOSTS[:2]:
+        ledger.join(host, host, {})
+        ledger.is_ready(host, 0)
+    return ledger
+
+
+def test_an_elastic_job_begins_with_the_least_hosts_and_takes_in_late_ones() -> None:
+    ledger = elastic()
+    assert ledger.has_met
+    assert ledger.all_ready
+    assert ledger.join("dnn-2", "late", {}) == ""
+
+
+@pytest.mark.parametrize("how", ["vanishes", "is stopped", "is started again"])
+def test_an_elastic_job_goes_on_without_a_host_that(how: str) -> None:
+    ledger = elastic()
+    if how == "vanishes":
+        ledger.lost("dnn-1", "closed")
+    elif how == "is stopped":
+        ledger.stopping("dnn-1")
+        ledger.failed("dnn-1", End(False, 143, "dnn-1", "stopped by SIGTERM", kind=STOPPED), 0)
+    assert ledger.join("dnn-1", "another launcher", {}) == ""
+    assert (ledger.end, ledger.stopped_host) == (None, "")
+
+
+def test_an_elastic_job_ends_with_its_leader() -> None:
+    ledger = elastic()
+    ledger.lost("data-1", "closed")
+    assert ledger.end is not None
+    assert not ledger.end.ok
+
+
+def test_an_elastic_job_ends_well_when_all_that_are_here_are_done() -> None:
+    ledger = elastic()
+    ledger.finished("data-1", 0)
+    assert ledger.end is None
+    ledger.finished("dnn-1", 0)
+    assert ledger.end == End(True)
+
+
+# --- how it is told
 
 
 @pytest.mark.parametrize("kind", [FAILED, STOPPED, HUNG])
@@ -78,3 +217,8 @@ def test_a_long_report_is_cut_to_its_last_lines() -> None:
     assert len(end.cause) == LONGEST_TEXT
     assert end.last_lines[-1] == "the last"
     assert sum(map(len, end.last_lines)) < LONGEST_TEXT
+
+
+def test_a_thousand_hosts_are_named_in_one_line() -> None:
+    assert named(["a", "b"]) == "a, b"
+    assert named([f"algo-{n}" for n in range(1000)]).endswith(" and 980 more")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ class Hosts:
 
     def __init__(self, folder: Path, count: int) -> None:
         self.names = [f"127.0.0.{number + 1}" for number in range(count)]
-        self.jobs = [JobFolder(folder / name) for name in self.names]
+        self.jobs = [JobFolder(folder / name).env(TRAINING_JOB_NAME=str(folder)) for name in self.names]
         self.processes: list[subprocess.Popen[str]] = []
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
@@ -171,6 +172,63 @@ def test_a_stop_during_the_wait_for_a_peer_is_prompt_and_truthful(two: Hosts) ->
     assert failure == "stopped by SIGTERM\n"
 
 
+def test_a_process_that_cannot_be_started_is_the_reason_on_every_host(two: Hosts) -> None:
+    two.configure("import time; time.sleep(60)")
+    two.jobs[1].code(["run"], "#!/no/such/interpreter").env(SAGEMAKER_PROGRAM="run")
+    (two.jobs[1].base / "code/run").chmod(0o755)
+    two.start()
+    (first_code, _, first), (second_code, _, second) = two.ends()
+    assert first_code == second_code
+    assert "could not be started" in second
+    assert "127.0.0.2" in first
+    assert "could not be started" in first
+
+
+SAVES_TOGETHER = """
+import glob, os, pathlib, signal, sys, time
+own = pathlib.Path(os.environ["SAGEMAKER_BASE_DIR"])
+def save(*_):
+    (own / "told").touch()
+    while len(glob.glob("../../*/told")) < 2: time.sleep(0.02)  # a collective checkpoint
+    (own / "saved").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize("strategy", [{}, MULTI_WORKER], ids=["plain", "distributed"])
+def test_a_stop_of_one_host_lets_all_of_them_save_together(two: Hosts, stopped: int, strategy: dict[str, bool]) -> None:
+    two.configure(SAVES_TOGETHER, **strategy)
+    two.start()
+    for process in two.processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+    two.processes[stopped].terminate()
+    assert two.ends() == [(0, "", "")] * 2
+    for job in two.jobs:
+        assert (job.base / "saved").exists()
+        assert not (job.base / "output/success").exists()
+
+
+def test_a_stop_while_the_configuration_is_read_is_told_to_the_others(two: Hosts) -> None:
+    two.configure("raise SystemExit('started')")
+    path = two.jobs[1].base / "input/config/hyperparameters.json"
+    known = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    two.start()
+    with path.open("wb"):  # it reads now
+        path.unlink()
+        path.write_bytes(known)
+        two.processes[1].terminate()
+        ends = two.ends()
+    assert [code for code, _, _ in ends] == [143, 143]
+    assert "127.0.0.2: stopped by SIGTERM" in ends[0][2]
+
+
 def test_a_peer_that_never_comes_is_named(two: Hosts) -> None:
     two.configure("", **MULTI_WORKER)
     two.jobs.pop()
@@ -181,10 +239,12 @@ def test_a_peer_that_never_comes_is_named(two: Hosts) -> None:
     assert failure.startswith("127.0.0.2 did not join the job within 1 s")
 
 
-def test_hosts_of_a_plain_job_have_nothing_to_do_with_one_another(two: Hosts) -> None:
-    two.configure(SECOND_FAILS.replace("60", "0.5"))
+def test_a_plain_job_ends_on_every_host_when_one_fails(two: Hosts) -> None:
+    two.configure(SECOND_FAILS)
     two.start()
-    assert [code for code, _, _ in two.ends()] == [0, 1]
+    (first_code, _, first), (second_code, _, _) = two.ends()
+    assert (first_code, second_code) == (1, 1)
+    assert "the job failed on 127.0.0.2" in first
 
 
 def test_preflight_on_every_host_says_that_they_fit_together(two: Hosts) -> None:
@@ -216,3 +276,101 @@ def test_preflight_of_a_host_alone_looks_at_its_traps(tmp_path: Path) -> None:
     ((code, out, _),) = alone.ends()
     assert code == 0
     assert out.startswith("preflight: 1 host(s) answered")
+
+
+MPI = {"sagemaker_mpi_enabled": True}
+
+
+def test_mpi_is_refused_where_nothing_secret_tells_the_jobs_hosts_from_others(two: Hosts) -> None:
+    two.configure("raise SystemExit('started')", **MPI)
+    for job in two.jobs:
+        del job.environ["TRAINING_JOB_NAME"]
+    two.start()
+    for code, out, failure in two.ends():
+        assert (code, out) == (78, "")
+        assert "DLC_JOB_TOKEN" in failure
+        assert "openssl rand" in failure
+
+
+def test_other_jobs_are_warned_and_the_token_reaches_no_user_process(two: Hosts) -> None:
+    two.configure("import os; print(os.environ.get('DLC_JOB_TOKEN'))")
+    for job in two.jobs:
+        del job.environ["TRAINING_JOB_NAME"]
+    two.start()
+    errors = [process.communicate(timeout=BOUND)[1] for process in two.processes]
+    assert all("by their names alone, which is no secret; set DLC_JOB_TOKEN" in error for error in errors)
+    for job in two.jobs:
+        job.env(DLC_JOB_TOKEN="not for scripts")
+    two.start()
+    assert [(code, out) for code, out, _ in two.ends()] == [(0, "None\n")] * 2
+
+
+def test_a_host_that_is_done_stays_until_the_others_are(two: Hosts) -> None:
+    two.configure("import os, time; time.sleep(3 * (os.environ['SM_CURRENT_HOST'] == '127.0.0.2'))")
+    two.start()
+    two.wait_for_leader()
+    time.sleep(2)
+    assert two.processes[0].poll() is None
+    assert [code for code, _, _ in two.ends()] == [0, 0]
+
+
+SLOW_PIP = """
+import os, pathlib, time
+time.sleep(2 * (os.environ["SM_CURRENT_HOST"] == "127.0.0.2"))
+pathlib.Path(os.environ["SAGEMAKER_BASE_DIR"], "installed").touch()
+"""
+
+
+def test_no_host_starts_before_every_host_has_installed_its_requirements(two: Hosts) -> None:
+    two.configure("import glob; print(len(glob.glob('../../*/installed')))")
+    for job in two.jobs:
+        job.code(["requirements.txt", "pip/__init__.py"]).code(["pip/__main__.py"], SLOW_PIP)
+    two.start()
+    assert [(code, out.splitlines()[-1:]) for code, out, _ in two.ends()] == [(0, ["2"])] * 2
+
+
+def test_an_error_on_the_leader_before_it_could_listen_is_told_to_the_others(two: Hosts) -> None:
+    two.configure("raise SystemExit('started')")
+    two.jobs[0].config("hyperparameters", "{")
+    two.start()
+    (first_code, _, first), (second_code, _, second) = two.ends()
+    assert (first_code, second_code) == (65, 65), second
+    assert "hyperparameters.json: not JSON" in first
+    assert "the job failed on 127.0.0.1" in second
+    assert "hyperparameters.json: not JSON" in second
+
+
+FAILS_ONCE = """
+import json, os, pathlib, sys, time
+print("attempt", flush=True)
+hosts = json.loads(os.environ["SM_HOSTS"])
+first = pathlib.Path(os.environ["SAGEMAKER_BASE_DIR"], "tried")
+if not first.exists():
+    first.touch()
+    if os.environ["SM_CURRENT_HOST"] == hosts[-1]:
+        while len(list(first.parent.parent.glob("*/tried"))) < len(hosts):
+            time.sleep(0.05)
+        sys.exit(9)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_failure_is_tried_again_in_place_where_restarts_are_allowed(tmp_path: Path, count: int) -> None:
+    hosts = Hosts(tmp_path, count)
+    hosts.configure(FAILS_ONCE)
+    for job in hosts.jobs:
+        job.env(DLC_MAX_RESTARTS="1")
+    hosts.start()
+    assert [(code, out, failure) for code, out, failure in hosts.ends()] == [(0, "attempt\n" * 2, "")] * count
+
+
+def test_checkpoints_of_an_earlier_run_are_said_at_the_start(tmp_path: Path) -> None:
+    alone = Hosts(tmp_path, 1)
+    alone.configure("")
+    (alone.jobs[0].base / "checkpoints").mkdir()
+    (alone.jobs[0].base / "checkpoints/epoch-3.pt").touch()
+    alone.start()
+    _, errors = alone.processes[0].communicate(timeout=BOUND)
+    assert "dlc: found checkpoints: 1 in " in errors
+    assert "epoch-3.pt" in errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import stat
@@ -14,7 +15,8 @@ import pytest
 from hosts import free_port
 from supervised import HANG_BOUND
 
-from launch.base.errors import DATA, NO_INPUT, LaunchError
+from launch.base.errors import DATA, NO_INPUT, NO_PERMISSION, LaunchError
+from launch.plan.network import Network
 from launch.plan.strategies import mpi_keys
 
 HOSTS = ("algo-1", "127.0.0.1")  # the second is connected to under its name
@@ -30,12 +32,12 @@ def openssh() -> None:
 class Cluster:
     """The run directories of a leader and one other host, and that host's ssh server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, network: Network = Network({}, {HOSTS[0]: "127.0.0.1"}, ("127.0.0.1",))) -> None:  # noqa: B008
         self.port = free_port()
         self.folders = {host: str(folder / host / "run") for host in HOSTS}
         keys = {host: mpi_keys.make(self.folders[host], leads=host == HOSTS[0]) for host in HOSTS}
         for host in HOSTS:
-            mpi_keys.install(self.folders[host], HOSTS, host, keys, self.port)
+            mpi_keys.install(mpi_keys.Site(self.folders[host], HOSTS, host, self.port), keys, network)
         argv = mpi_keys.server(self.folders[HOSTS[1]])
         self.server = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -145,8 +147,9 @@ def test_nothing_is_left_after_the_job(cluster: Cluster) -> None:
     ],
 )
 def test_what_is_no_key_is_written_nowhere(tmp_path: Path, key: object) -> None:
+    keys = {"algo-1": key, HOSTS[1]: "ssh-ed25519 " + "A" * 68}
     with pytest.raises(LaunchError, match="ssh to algo-1") as error:
-        mpi_keys.install(str(tmp_path), HOSTS, HOSTS[1], {"algo-1": key, HOSTS[1]: "ssh-ed25519 " + "A" * 68}, 22)
+        mpi_keys.install(mpi_keys.Site(str(tmp_path), HOSTS, HOSTS[1], 22), keys, Network())
     assert error.value.exit_code == DATA
     assert list(tmp_path.iterdir()) == []
 
@@ -156,3 +159,28 @@ def test_an_image_without_openssh_is_an_error_that_says_so(tmp_path: Path, monke
     with pytest.raises(LaunchError, match="ssh-keygen is not installed") as error:
         mpi_keys.make(str(tmp_path / "run"), leads=True)
     assert error.value.exit_code == NO_INPUT
+
+
+def test_the_server_takes_the_leaders_key_from_the_leaders_address_alone_and_listens_where_the_job_is(
+    tmp_path: Path,
+) -> None:
+    keys = dict.fromkeys(HOSTS, "ssh-ed25519 " + "A" * 68)
+    site = mpi_keys.Site(str(tmp_path), HOSTS, HOSTS[1], 2200)
+    mpi_keys.install(site, keys, Network({}, {"algo-1": "10.0.0.1"}, ("10.0.0.2", "fd00::2")))
+    assert (tmp_path / mpi_keys.AUTHORIZED_KEYS).read_text() == f'from="10.0.0.1",restrict {keys["algo-1"]}\n'
+    config = (tmp_path / mpi_keys.SERVER_CONFIG).read_text()
+    assert config.startswith("Port 2200\nListenAddress 10.0.0.2\nListenAddress fd00::2\n")
+
+
+def test_a_host_whose_name_does_not_resolve_is_known_by_its_address(tmp_path: Path) -> None:
+    keys = dict.fromkeys(HOSTS, "ssh-ed25519 " + "A" * 68)
+    hosts = ("127.0.0.1", "algo-1")
+    mpi_keys.install(mpi_keys.Site(str(tmp_path), hosts, hosts[0], 2200), keys, Network({"algo-1": "10.0.0.9"}))
+    assert (tmp_path / mpi_keys.KNOWN_HOSTS).read_text().startswith("[algo-1]:2200,[10.0.0.9]:2200 ssh-ed25519 ")
+
+
+def test_a_user_without_a_name_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(LaunchError, match=r"an entry for user 54321 in /etc/passwd.*Horovod") as error:
+        mpi_keys.make(str(tmp_path / "run"), leads=True)
+    assert error.value.exit_code == NO_PERMISSION

@@ -1,76 +1,60 @@
-"""peers.wait: every name resolved, the missing ones named, no wait without end."""
+"""names: who resolves and who does not, in a bounded time; which addresses are this host's own."""
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import threading
 import time
 
 import pytest
 
-from launch import signals
-from launch.base.errors import UNAVAILABLE, LaunchError
-from launch.discovery import names as peers
+from launch.discovery import names
 
 
-def test_hosts_that_resolve_come_back_with_their_addresses_in_order() -> None:
-    found = peers.wait(["localhost", "127.0.0.1"], timeout=30)
-    assert list(found) == ["localhost", "127.0.0.1"]
-    assert found["127.0.0.1"] == ("127.0.0.1",)
-
-
-def test_an_ipv6_only_host_resolves() -> None:
-    assert peers.wait(["::1"], timeout=30) == {"::1": ("::1",)}
-
-
-def test_the_missing_peers_are_named_and_only_they() -> None:
-    with pytest.raises(LaunchError) as error:
-        peers.wait(["localhost", "algo-7.invalid", "algo-9.invalid"], timeout=0.2)
-    assert error.value.exit_code == UNAVAILABLE
-    assert "algo-7.invalid, algo-9.invalid did not resolve" in str(error.value)
-    assert "DLC_PEER_TIMEOUT" in str(error.value)
+def test_hosts_without_an_address_are_named_in_order_and_only_they() -> None:
+    hosts = ["localhost", "algo-7.invalid", "127.0.0.1", "algo-9.invalid", "::1"]
+    assert names.unresolved(hosts, 30) == ("algo-7.invalid", "algo-9.invalid")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 70 + ".invalid", "a..b", "\udcff"])
-def test_a_name_no_resolver_takes_is_missing_and_no_traceback(name: str) -> None:
-    assert peers.addresses(name) == () or name == ""
-
-
-def test_a_name_that_appears_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = socket.getaddrinfo, []
-
-    def late(host: str, *args: object, **kwargs: object) -> object:
-        calls.append(host)
-        if len(calls) < 3:
-            raise socket.gaierror(socket.EAI_NONAME, "not yet")
-        return real("127.0.0.1", None)
-
-    monkeypatch.setattr(socket, "getaddrinfo", late)
-    monkeypatch.setattr(peers, "RETRY", 0.01)
-    assert peers.wait(["algo-2"], timeout=60)["algo-2"] == ("127.0.0.1",)
-    assert len(calls) == 3
+def test_a_name_no_resolver_takes_has_no_address_and_no_traceback(name: str) -> None:
+    assert names.addresses(name) == () or name == ""
 
 
 def test_a_resolver_that_hangs_does_not_hang_us(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: release.wait(60) and [])
-    with pytest.raises(LaunchError, match="algo-2 did not resolve"):
-        peers.wait(["algo-2"], timeout=0.1)
+    monkeypatch.setattr(names, "OWN_NAME_BOUND", 0.1)
+    started = time.monotonic()
+    assert names.unresolved(["algo-2"], 0.1) == ("algo-2",)
+    assert names.own_addresses("algo-2", "lo") == ("127.0.0.1", "::1") or not socket.has_dualstack_ipv6()
+    assert time.monotonic() - started < 30
     release.set()
 
 
-def test_a_stop_signal_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "_received", [])
-    before = signal.getsignal(signal.SIGTERM)
-    signals.arm()
-    signal.signal(signal.SIGTERM, lambda number, _frame: signals._received.append(number))
-    try:
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        started = time.monotonic()
-        with pytest.raises(signals.StopRequested, match="SIGTERM"):
-            peers.wait(["algo-2.invalid"], timeout=600)
-        assert time.monotonic() - started < 60
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def test_a_thousand_names_take_a_bounded_number_of_threads() -> None:
+    before = threading.active_count()
+    assert names.unresolved([f"127.0.{number // 250}.{number % 250}" for number in range(1000)], 60) == ()
+    assert threading.active_count() <= before + names.THREADS
+
+
+def test_own_addresses_are_those_of_the_interface_and_those_that_the_name_means() -> None:
+    assert names.own_addresses("127.0.0.7", "lo")[:2] == ("127.0.0.7", "127.0.0.1")
+
+
+def test_a_name_that_leads_elsewhere_gives_no_own_address() -> None:
+    assert names.own_addresses("192.0.2.1", "no-such-interface") == ()  # TEST-NET-1: nobody's
+
+
+@pytest.mark.parametrize(
+    ("address", "plain"), [("::ffff:10.0.0.1", "10.0.0.1"), ("10.0.0.1", "10.0.0.1"), ("::1", "::1")]
+)
+def test_an_ipv4_address_is_one_also_where_it_came_over_ipv6(address: str, plain: str) -> None:
+    assert names.plain_address(address) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("10.0.0.1", True), ("::1", True), ("fe80::1%eth0", True), ("algo-1", False)]
+)
+def test_addresses_are_told_from_names(text: str, expected: bool) -> None:
+    assert names.is_address(text) == expected

@@ -176,7 +176,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda _which: unlimited)
-    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 20, 0, 0, 0, 0, 0, 0, 255)))
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, *[1 << 20] * 3, 0, 0, 0, 0, 255)))
     return Machine(tmp_path)
 
 
@@ -184,10 +184,14 @@ def test_a_good_machine_has_no_traps(machine: Machine) -> None:
     assert machine.traps() == ""
 
 
-def test_dockers_default_shared_memory_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 1 << 14, 0, 0, 0, 0, 0, 0, 255)))
-    assert "(/dev/shm) is 64 MiB" in machine.traps()
-    assert "--shm-size" in machine.traps()
+def test_dockers_default_shared_memory_is_named_where_nccl_runs_and_only_there(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = os.statvfs_result((4096, 4096, 1 << 14, *[1 << 20] * 2, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: small)
+    assert machine.traps() == ""
+    assert "(/dev/shm) is 64 MiB" in machine.traps(Devices(8, 8, num_gpus=1))
+    assert "--shm-size" in machine.traps(Devices(8, 8, num_gpus=1))
 
 
 def test_an_efa_adapter_the_container_was_not_given_is_named(machine: Machine) -> None:
@@ -243,6 +247,12 @@ def test_an_interface_that_is_not_there_matters_with_several_hosts(machine: Mach
     found = machine.traps(devices, Cluster("test", ("a", "b"), "a"))
     assert "no network interface eth0; there are eth1, lo" in found
     assert machine.traps(devices, Cluster("test", ("a", "b"), "a", network_interface="eth1")) == ""
+
+
+def test_an_interface_that_is_not_there_is_said_where_ranks_of_one_host_talk_over_it(machine: Machine) -> None:
+    devices, one = Devices(8, 8, interfaces=("eth1", "lo")), Cluster("test", ("a",), "a")
+    found = traps.find(devices, one, {}, str(machine.root), is_distributed=True)
+    assert "no network interface eth0" in str(found[0])
 
 
 def test_this_very_machine_can_be_looked_at() -> None:

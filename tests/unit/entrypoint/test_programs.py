@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -86,6 +87,58 @@ def test_many_ranks_may_come_at_once(rendezvous: str) -> None:
     for thread in threads:
         thread.join(BOUND)
     assert [ask(f"{rendezvous}/local_x/{rank}") for rank in range(64)] == [b"%d" % rank for rank in range(64)]
+
+
+SECRET = "0123abc"
+
+
+@pytest.fixture
+def closed_rendezvous() -> Iterator[str]:
+    """The server as a job of several hosts has it: one address, and a secret."""
+    port = free_port()
+    argv = [sys.executable, "-I", "-S", programs.path("horovod_rendezvous"), str(port), "4", "2", "2", "127.0.0.1"]
+    with subprocess.Popen(argv, env={"DLC_RENDEZVOUS_SECRET": SECRET}) as process:
+        end = time.monotonic() + BOUND
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}"
+        process.terminate()
+
+
+def status(url: str, method: str = "GET", data: bytes | None = None) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=BOUND) as answer:
+            found: int = answer.status
+            return found
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_who_knows_the_secret_meets_the_others(closed_rendezvous: str) -> None:
+    path = f"{closed_rendezvous}/{SECRET}:7778/global/0"  # as Horovod makes it of address and port
+    assert status(path, "PUT", b"address") == 200
+    assert ask(path) == b"address"
+
+
+@pytest.mark.parametrize("path", ["/global/0", "/:7778/global/0", "/wrong:7778/global/0", "/0123ab:7778/global/0", "/"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_who_does_not_know_the_secret_reads_and_writes_nothing(closed_rendezvous: str, path: str, method: str) -> None:
+    assert status(f"{closed_rendezvous}{path}", method, b"x" if method == "PUT" else None) == 403
+
+
+def test_nobody_can_fill_the_memory_of_the_rendezvous(closed_rendezvous: str) -> None:
+    base = f"{closed_rendezvous}/{SECRET}:1"
+    assert status(f"{base}/global/0", "PUT", b"x" * 100_000) == 413
+    answers = {status(f"{base}/global/{number}", "PUT", b"x") for number in range(1400)}
+    assert answers == {200, 507}
+
+
+def test_the_rendezvous_listens_on_the_jobs_address_alone(closed_rendezvous: str) -> None:
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.9", int(closed_rendezvous.rpartition(":")[2]))) != 0
 
 
 def test_a_command_starts_when_its_servers_listen() -> None:

@@ -10,7 +10,7 @@ from job_folder import JobFolder, hosts
 
 from launch import reference
 from launch.base import variables
-from launch.base.switches import SWITCHES
+from launch.base.switches import JOB_TOKEN, SWITCHES
 from launch.plan.strategies import REQUESTS
 
 REFRESH = "python src/entrypoint/launch/reference.py docs/launcher.md"
@@ -49,7 +49,8 @@ def test_every_switch_that_the_source_reads_is_in_the_table_and_every_switch_is_
     names: set[str] = set()
     for path in Path("src/entrypoint").rglob("*.py"):
         if path.name not in ("switches.py", "variables.py"):
-            names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', path.read_text()))
+            text = path.read_text()
+            names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', text)) | ({JOB_TOKEN} if "JOB_TOKEN" in text else set())
     set_by_us = {variable.name for variable in variables.VARIABLES}
     assert names - set_by_us == {switch.name for switch in SWITCHES}
 

@@ -7,25 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HETEROGENEOUS, JobFolder, hosts
+from job_folder import HETEROGENEOUS, HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, hosts, roles
 
 from launch.base.errors import LaunchError
 from launch.plan import interpretation
-
-TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
-MPI = {"sagemaker_mpi_enabled": True}
-HOROVOD = {"sagemaker_horovod_enabled": True}
-XLA = {"sagemaker_pytorch_xla_multi_worker_enabled": True}
-SERVERS = {"sagemaker_parameter_server_enabled": True}
+from launch.plan.network import Network
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
     return JobFolder(tmp_path / "ml").config("resourceconfig", hosts("algo-1", "algo-2", current="algo-2")).code()
-
-
-def roles(job: JobFolder) -> list[tuple[str, int, bool]]:
-    return [(process["role"], process["rank"], process["essential"]) for process in job.explain()["processes"]]
 
 
 def decisions(data: dict[str, Any]) -> str:
@@ -38,12 +29,11 @@ def install(job: JobFolder, *libraries: str) -> None:
     job.env(DLC_VENV=str(job.base / "venv"))
 
 
-def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_no_group(job: JobFolder) -> None:
+def test_a_plain_job_on_several_hosts_is_one_process_on_each_and_all_end_together(job: JobFolder) -> None:
     job.hyperparameters()
     assert roles(job) == [("worker", 0, True)]
     request = interpretation.read(job.environ)
-    assert request.talks_to_others
-    assert request.members == ()
+    assert request.members == request.group_hosts == request.cluster.hosts
 
 
 def test_ranks_of_torchrun_count_from_the_first_host_of_the_group(job: JobFolder) -> None:
@@ -61,7 +51,8 @@ def test_one_process_keeps_its_librarys_number_of_threads(job: JobFolder) -> Non
 def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:4:2", TRAINING_JOB_NAME="job-7")
     argv = " ".join(job.process()["argv"])
-    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777 --rdzv_id job-7" in argv
+    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777" in argv
+    assert "--rdzv_conf is_host=false --local_addr algo-2 --rdzv_id job-7" in argv
     assert "--node_rank" not in argv
 
 
@@ -128,6 +119,43 @@ def test_horovod_starts_every_rank_and_the_leader_a_meeting_place(job: JobFolder
     assert (env["HOROVOD_GLOO_RENDEZVOUS_ADDR"], env["HOROVOD_GLOO_RENDEZVOUS_PORT"]) == ("algo-1", "7778")
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
     assert roles(job)[0] == ("rendezvous", 0, False)
+
+
+def test_ranks_are_told_the_secret_of_their_meeting_place_and_nobody_else_hears_it(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**HOROVOD)
+    network = Network({"algo-1": "10.0.0.1"}, {}, ("10.0.0.1",), "5ec4e7")
+    server, rank = interpretation.decide(interpretation.read(job.environ)._replace(network=network)).launch.processes
+    assert rank.env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "10.0.0.1:7778/5ec4e7"
+    assert server.env["DLC_RENDEZVOUS_SECRET"] == "5ec4e7"
+    assert "5ec4e7" not in " ".join((*server.argv, *rank.argv))
+    assert server.argv[-1] == "10.0.0.1"
+
+
+def test_ranks_of_one_host_need_no_name_to_meet(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("no-such-name")).hyperparameters(**HOROVOD).env(DLC_NUM_GPUS="2")
+    assert job.process(1)["env"]["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
+    assert job.process(0)["argv"][-1] == "127.0.0.1"
+
+
+def test_hosts_whose_names_do_not_resolve_are_called_by_their_addresses(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    for parameters, found in ((MPI, "--host algo-1,10.0.0.2"), (TORCHRUN, "--master_addr algo-1")):
+        job.hyperparameters(**parameters)
+        request = interpretation.read(job.environ)._replace(network=Network({"algo-2": "10.0.0.2"}))
+        launch = interpretation.decide(request).launch
+        assert found in " ".join(launch.processes[0].argv)
+
+
+def test_variables_of_a_thousand_hosts_that_are_too_long_are_left_out_and_named(job: JobFolder) -> None:
+    names = [
+        f"worker-{number:04d}.a-training-job-with-a-long-name.namespace.svc.cluster.local" for number in range(1000)
+    ]
+    job.config("resourceconfig", {"current_host": names[1], "hosts": names}).hyperparameters()
+    data = job.explain()
+    assert "SM_TRAINING_ENV" not in data["env"]
+    assert json.loads(data["env"]["SM_HOSTS"]) == names
+    assert max(len(f"{name}={value}") for name, value in data["env"].items()) < 128 * 1024
+    assert "warning: SM_TRAINING_ENV is left out" in [decision["what"] for decision in data["decisions"]]
 
 
 def test_a_single_horovod_process_meets_nobody(job: JobFolder) -> None:
@@ -275,3 +303,90 @@ def test_sixty_four_hosts_in_two_groups_are_all_counted(job: JobFolder) -> None:
     process = job.process()
     assert process["rank"] == 31 * 8
     assert process["argv"][process["argv"].index("--master_addr") + 1] == names[32]
+
+
+def test_a_users_own_master_reaches_torchruns_flags(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN).env(MASTER_ADDR="10.0.0.9", MASTER_PORT="29500")
+    argv = " ".join(job.process()["argv"])
+    assert "--master_addr 10.0.0.9 --master_port 29500" in argv
+    assert "--rdzv_endpoint 10.0.0.9:29500" in " ".join(job.env(DLC_ELASTIC="1:2").process()["argv"])
+
+
+def test_a_users_own_tf_config_stays_and_has_its_own_servers(job: JobFolder) -> None:
+    mine = json.dumps({"cluster": {"worker": ["algo-1:1", "algo-2:1"]}, "task": {"type": "worker", "index": 1}})
+    job.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True).env(TF_CONFIG=mine)
+    assert "TF_CONFIG" not in job.process()["env"]  # unchanged
+    job.hyperparameters(**SERVERS)
+    assert roles(job) == [("worker", 1, True)]
+    assert "TF_CONFIG is set" in decisions(job.explain())
+
+
+def test_ipv6_literals_get_their_brackets_wherever_a_port_follows(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("fd00::1", "fd00::2", current="fd00::1"))
+    job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:2")
+    assert "[fd00::1]:7777" in job.process()["argv"]
+    job.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True)
+    config = json.loads(job.process()["env"]["TF_CONFIG"])
+    assert config["cluster"]["worker"] == ["[fd00::1]:8890", "[fd00::2]:8890"]
+    config = json.loads(job.hyperparameters(**SERVERS).process(1)["env"]["TF_CONFIG"])
+    assert config["cluster"]["master"] == ["[fd00::1]:2222"]
+    assert config["cluster"]["ps"][1] == "[fd00::2]:2223"
+    assert job.hyperparameters(**HOROVOD).process(1)["env"]["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "[fd00::1]"
+
+
+def test_mpirun_cannot_take_ipv6_literals_and_that_is_said_before_it_starts(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("fd00::1", "fd00::2", current="fd00::1")).hyperparameters(**MPI)
+    with pytest.raises(LaunchError, match="IPv6 literal, which mpirun cannot take"):
+        job.explain()
+
+
+def test_a_parameter_server_counts_the_hosts_of_its_own_group(job: JobFolder) -> None:
+    job.config("resourceconfig", {**HETEROGENEOUS, "current_host": "algo-2", "current_group_name": "data"})
+    job.hyperparameters(**SERVERS, sagemaker_distribution_instance_groups=["data"])
+    assert roles(job) == [("worker", 0, True)]
+    assert "TF_CONFIG" not in job.process()["env"]
+    assert interpretation.read(job.environ).members == ("algo-2",)  # the others still end with it
+
+
+def test_what_an_outer_job_said_does_not_reach_the_script(job: JobFolder) -> None:
+    stale = {"SM_HP_OLD": "1", "SM_CHANNEL_OLD": "/x", "SM_HOST_COUNT": "9", "SM_TOPOLOGY": "[]"}
+    job.hyperparameters().env(**stale, SM_STUDIO_LOCAL_MODE="true", SM_CURRENT_HOST="other")
+    env = interpretation.decide(interpretation.read(job.environ)).context.env
+    assert not set(stale) & set(env)
+    assert (env["SM_CURRENT_HOST"], env["SM_STUDIO_LOCAL_MODE"]) == ("algo-2", "true")
+
+
+@pytest.mark.parametrize("strategy", [TORCHRUN, XLA, MPI])
+def test_nccls_simple_protocol_is_for_efa_only(job: JobFolder, strategy: dict[str, Any]) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**strategy).env(DLC_NUM_GPUS="2")
+    assert "NCCL_PROTO" not in job.process()["env"]
+    assert "NCCL_PROTO=simple" not in job.process()["argv"]
+    assert job.env(DLC_EFA="1").process()["env"]["NCCL_PROTO"] == "simple"
+
+
+def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:
+    install(job, "torch")
+    job.hyperparameters(**TORCHRUN)
+    assert job.process()["env"]["ACCELERATE_USE_CPU"] == "true"
+    assert "ACCELERATE_USE_CPU" not in job.env(ACCELERATE_USE_CPU="false").process()["env"]  # the user's own stays
+    del job.environ["ACCELERATE_USE_CPU"]
+    assert "ACCELERATE_USE_CPU" not in job.env(DLC_NUM_GPUS="1").process()["env"]
+
+
+def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFolder) -> None:
+    install(job, "torch", "torch_xla")
+    for gpus in ("0", "4"):
+        job.env(DLC_NUM_GPUS=gpus).hyperparameters(**TORCHRUN)
+        assert job.process()["env"]["USE_TORCH_XLA"] == "0"
+    job.env(DLC_NUM_GPUS="0", DLC_NUM_NEURONS="2")  # which is what torch_xla is for
+    assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(job.process()["env"])
+    job.env(DLC_NUM_NEURONS="0")
+    for asked in (XLA, {"sagemaker_training_compiler_enabled": True}):
+        env = job.hyperparameters(**asked).process()["env"]
+        assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(env)
+    assert "USE_TORCH_XLA" not in job.hyperparameters().env(PJRT_DEVICE="CPU").process()["env"]
+
+
+def test_an_image_without_torch_xla_gets_no_word_of_it(job: JobFolder) -> None:
+    install(job, "torch")
+    assert "USE_TORCH_XLA" not in job.hyperparameters().process()["env"]

@@ -15,6 +15,7 @@ class Failure(NamedTuple):
     exit_code: int = 1
     signal: str = ""  # "SIGSEGV", or empty for an ordinary exit
     last_lines: tuple[str, ...] = ()  # of its stderr (of its stdout where stderr said nothing), oldest first
+    error: tuple[str, ...] = ()  # out of these lines: the frame in the user's code and the error of the last traceback
     details: str = ""  # long evidence, such as every rank's Python stack
 
 
@@ -23,6 +24,7 @@ class Outcome(NamedTuple):
 
     exit_code: int  # the user's own code, 128 + N for signal N
     failure: Failure | None = None
+    stopped: bool = False  # after a request to stop: no success, whatever the exit code
 
     @property
     def cause(self) -> str:
@@ -31,10 +33,11 @@ class Outcome(NamedTuple):
 
 
 FAILED, STOPPED, HUNG = "failed", "stopped", "hung"  # ways a job ends badly, as its hosts tell each other
+RESTART = "restart"  # another host failed, and all start their processes again
 
 
 class Verdict(NamedTuple):
     """The group of hosts has ended, and so has this host to."""
 
     outcome: Outcome
-    kind: str = ""  # FAILED; STOPPED: the processes get the long grace, to save their state; HUNG: stacks are wanted
+    kind: str = ""  # FAILED; STOPPED: with the long grace, to save their state; HUNG: with stacks; RESTART: for now

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 DEFAULT_BASE = "/opt/ml"
+DEFAULT_VENV = "/opt/venv"  # the image's Python environment
+LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
+RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
 
 
 class Paths(NamedTuple):
@@ -33,6 +36,10 @@ class Paths(NamedTuple):
         return f"{self.base}/model"
 
     @property
+    def checkpoints(self) -> str:
+        return f"{self.base}/checkpoints"
+
+    @property
     def output(self) -> str:
         return f"{self.base}/output"
 
@@ -51,6 +58,11 @@ class Paths(NamedTuple):
     @property
     def success(self) -> str:
         return f"{self.output}/success"
+
+    @property
+    def launcher(self) -> str:
+        """What the launcher itself adds to the results."""
+        return f"{self.output_data}/{LOG_FOLDER}"
 
     def channel(self, name: str) -> str:
         """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError, shown
 
+JOB_TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
+
 
 class Switch(NamedTuple):
     """A variable that the user may set, by the platform's Environment or `docker run -e`."""
@@ -18,9 +20,10 @@ class Switch(NamedTuple):
 
 
 SWITCHES = (
-    Switch("DLC_HOSTS", "", "the job's hosts, comma-separated; comes before resourceconfig.json, Slurm, Kubernetes"),
-    Switch("DLC_RANK", "", "which of DLC_HOSTS this host is, from 0"),
-    Switch("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions); makes them one cluster"),
+    Switch("DLC_HOSTS", "", "the job's hosts, such as a,b[1-3]; comes before resourceconfig.json, Slurm, Kubernetes"),
+    Switch("DLC_GROUPS", "", "instance groups outside of SageMaker: data=h1,h2;dnn=h[3-4]; alone or beside DLC_HOSTS"),
+    Switch("DLC_RANK", "by HOSTNAME", "which of DLC_HOSTS (else of DLC_GROUPS' hosts) this host is, from 0"),
+    Switch("DLC_NUM_HOSTS", "", "pods of a Kubernetes Indexed Job (completions), 1 where each is a job of its own"),
     Switch("DLC_SERVICE", "JOBSET_NAME", "the headless service that Kubernetes pods resolve under"),
     Switch("DLC_NETWORK_INTERFACE", "default route", "interface for NCCL, gloo and MPI where no platform names one"),
     Switch("DLC_NUM_CPUS", "detected", "CPUs of this host"),
@@ -29,12 +32,28 @@ SWITCHES = (
     Switch("DLC_EFA", "detected", "1: this host has EFA that reads remote memory, 0: it has none"),
     Switch("DLC_STRATEGY", "from the job", "the strategy's name, whatever the hyperparameters ask for"),
     Switch(
-        "DLC_ARGV_DIALECT", "toolkit", "`sdk3`: hyperparameters as arguments the way the drivers of SDK 3.x pass them"
+        "DLC_ARGV_DIALECT",
+        "toolkit",
+        "hyperparameters as arguments: `toolkit` is `--key value`, `flags` the bare `--key` for true and nothing for "
+        "false, `equals` is `--key=value`, `sdk3` as the drivers of SDK 3.x pass them",
     ),
-    Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun with elastic rendezvous"),
+    Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun goes on while hosts leave and come"),
     Switch("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),
     Switch("DLC_TF_CHIEF", "master", "`chief`: TensorFlow 2's name for the first task of a parameter server job"),
-    Switch("DLC_STOP_GRACE", "100", "seconds between a SIGTERM passed on and SIGKILL; 8 for a plain `docker stop`"),
+    Switch(
+        "DLC_STOP_GRACE",
+        "by platform",
+        "seconds to save after a stop: 100 on SageMaker, 21 on Kubernetes and Slurm, else 7",
+    ),
+    Switch(
+        "DLC_TERMINATION_GRACE", "by platform", "seconds from the platform's SIGTERM to its SIGKILL, where it is told"
+    ),
+    Switch(
+        "DLC_STOPPED_EXIT_CODE",
+        "0",
+        "exit code when all state was saved after a stop; 143 for Kubernetes to start again",
+    ),
+    Switch("DLC_LOGS", "", "1: a log per rank and events as JSON in output/data/launcher"),
     Switch("DLC_END_GRACE", "10", "the same for what is left after the end or a failure of the job"),
     Switch(
         "DLC_HANG_TIMEOUT", "0", "seconds without output and CPU use after which the job ends with all stacks; 0: never"
@@ -43,12 +62,23 @@ SWITCHES = (
     Switch("DLC_CONTENT_KEY", "set in the image", "content key of the image, compared between the hosts"),
     Switch("DLC_PEER_TIMEOUT", "900", "seconds to wait for the job's other hosts"),
     Switch("DLC_HEARTBEAT_TIMEOUT", "60", "seconds of silence after which another host counts as vanished"),
-    Switch("DLC_GROUP_PORT", "7790", "port of the leader at which hosts tell each other how the job ends"),
+    Switch("DLC_MAX_RESTARTS", "0", "how often all hosts start their processes again after a failure"),
     Switch(
-        "DLC_JOB_TOKEN", "from the job's ARN", "secret that the hosts of one job prove themselves to each other with"
+        "DLC_GROUP_PORT", "7790", "port of the leader at which hosts meet; under Slurm all ports follow the job's id"
+    ),
+    Switch("DLC_SSH_PORT", "7791", "port of the job's own ssh servers, below mpirun"),
+    Switch("DLC_HOROVOD_PORT", "7778", "port of the leader at which Horovod's ranks meet"),
+    Switch("DLC_MASTER_PORT", "7777", "port of the leader at which torchrun's hosts and PyTorch's ranks meet"),
+    Switch("DLC_TF_WORKER_PORT", "2222", "port of TensorFlow's workers beside parameter servers"),
+    Switch("DLC_TF_SERVER_PORT", "2223", "port of TensorFlow's parameter servers"),
+    Switch("DLC_TF_MULTI_WORKER_PORT", "8890", "port of TensorFlow's MultiWorkerMirroredStrategy"),
+    Switch(
+        JOB_TOKEN,
+        "from the job's ARN",
+        "secret that the hosts of one job prove themselves to each other with; reaches no user process",
     ),
     Switch("DLC_VENV", "/opt/venv", "the virtual environment that the user's code runs in"),
-    Switch("DLC_RUN_DIR", "/run/dlc", "folder for private files of a running job"),
+    Switch("DLC_RUN_DIR", "/run/dlc", "folder for private files of a running job; /tmp/dlc-UID where UID is not root"),
     Switch("DLC_DEBUG", "", "1: a traceback where the launcher itself fails"),
 )
 
@@ -61,6 +91,26 @@ def seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
         raise LaunchError(CONFIG, "a duration", where=name, expected="a number of seconds", found=shown(text))
     return float(text)
+
+
+def exit_code(environ: Mapping[str, str], name: str) -> int:
+    """An exit code, 0 where it is not set. Raises LaunchError for anything else than a number up to 255."""
+    text = environ.get(name)
+    if not text:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,3}", text) or int(text) > 255:
+        raise LaunchError(CONFIG, "an exit code", where=name, expected="a number from 0 to 255", found=shown(text))
+    return int(text)
+
+
+def count(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A number of times. Raises LaunchError unless it is a whole number that is not negative."""
+    text = environ.get(name)
+    if not text:
+        return default
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise LaunchError(CONFIG, "a number of times", where=name, expected="a whole number", found=shown(text))
+    return int(text)
 
 
 def port(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -19,8 +19,23 @@ DISCOVERERS = {
     "DLC_HOSTS": "launch.discovery.dlc_hosts",
     "resourceconfig.json": "launch.discovery.resourceconfig",
     "Slurm": "launch.discovery.slurm",
+    "MPIJob": "launch.discovery.mpijob",
+    "torchrun's variables": "launch.discovery.torch_variables",
+    "TF_CONFIG": "launch.discovery.tf_config",
     "Kubernetes": "launch.discovery.kubernetes",
+    "not wired": "launch.discovery.unwired",
     "single host": "launch.discovery.single",
+}
+
+# What has to be set, one at least, for a discoverer to be worth its import; those that are not here are always asked.
+VARIABLES = {
+    "DLC_HOSTS": ("DLC_HOSTS", "DLC_GROUPS"),
+    "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST"),
+    "MPIJob": ("K_MPI_JOB_ROLE", "OMPI_MCA_orte_default_hostfile"),
+    "torchrun's variables": ("PET_NNODES", "WORLD_SIZE"),
+    "TF_CONFIG": ("TF_CONFIG",),
+    "Kubernetes": ("JOB_COMPLETION_INDEX",),
+    "not wired": ("AWS_BATCH_JOB_NUM_NODES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PBS_NUM_NODES", "NHOSTS"),
 }
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")
@@ -35,6 +50,15 @@ class Group(NamedTuple):
     hosts: tuple[str, ...]
 
 
+class Task(NamedTuple):
+    """This launcher's place where the platform starts one for every rank, not one for every host."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_size: int
+
+
 class Cluster(NamedTuple):
     """Every host of the job, which of them this one is, and how they are grouped."""
 
@@ -46,6 +70,9 @@ class Cluster(NamedTuple):
     instance_type: str = LOCAL_INSTANCE
     network_interface: str = DEFAULT_INTERFACE
     resource_config: Mapping[str, Any] = {}  # as read, or in the same shape, for SM_RESOURCE_CONFIG
+    task: Task | None = None
+    servers: tuple[str, ...] = ()  # hosts that only serve the others and never end by themselves
+    each_group_is_a_job: bool = False  # the platform's rule where nobody says which groups are distributed
 
     @property
     def is_heterogeneous(self) -> bool:
@@ -66,21 +93,56 @@ class Cluster(NamedTuple):
 
 def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
     """The cluster, from the first discoverer that knows it. Raises LaunchError where what it reads is malformed."""
-    for module in DISCOVERERS.values():
+    for name, module in DISCOVERERS.items():
+        if name in VARIABLES and not any(variable in environ for variable in VARIABLES[name]):
+            continue
         cluster: Cluster | None = import_module(module).discover(environ, paths)
         if cluster is not None:
             return cluster
     raise AssertionError("the last discoverer always answers")
 
 
-def plain(source: str, hosts: Sequence[str], current_host: str, where: str, interface: str = "") -> Cluster:
-    """A cluster without instance groups, from hosts that did not come from resourceconfig.json."""
-    interface = interface or _interface_of_default_route()
-    config = {"current_host": current_host, "hosts": list(hosts), "network_interface_name": interface}
+def plain(
+    source: str,
+    hosts: Sequence[str],
+    current_host: str,
+    where: str,
+    environ: Mapping[str, str],
+    groups: Mapping[str, Sequence[str]] | None = None,
+) -> Cluster:
+    """A cluster from hosts that did not come from resourceconfig.json. `groups`: name -> hosts, every host in one.
+
+    Raises LaunchError: no host, one twice, a name that is none, a current host that is not among them.
+    """
+    interface = environ.get("DLC_NETWORK_INTERFACE") or _interface_of_default_route()
     check_hosts(where, "hosts", hosts)
     check_member(where, "current host", current_host, hosts)
     check_interface(where, interface)
-    return Cluster(source, tuple(hosts), current_host, network_interface=interface, resource_config=config)
+    config: dict[str, Any] = {
+        "current_host": current_host,
+        "hosts": list(hosts),
+        "network_interface_name": interface,
+    }
+    cluster = Cluster(source, tuple(hosts), current_host, network_interface=interface)
+    if not groups:
+        return cluster._replace(resource_config=config)
+    current = next(name for name, members in groups.items() if current_host in members)
+    config["current_group_name"] = current
+    config["instance_groups"] = [
+        {"instance_group_name": name, "instance_type": LOCAL_INSTANCE, "hosts": list(members)}
+        for name, members in groups.items()
+    ]
+    return cluster._replace(
+        groups=tuple(Group(name, LOCAL_INSTANCE, tuple(members)) for name, members in groups.items()),
+        current_group=current,
+        resource_config=config,
+    )
+
+
+def named(hosts: Sequence[str], name: str) -> str:
+    """The one of `hosts` that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
+    found = [host for host in hosts if name and (host == name or host.partition(".")[0] == name.partition(".")[0])]
+    return found[0] if len(found) == 1 else ""
 
 
 def _interface_of_default_route() -> str:

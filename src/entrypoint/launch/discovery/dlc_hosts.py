@@ -1,27 +1,70 @@
-"""The cluster as the user states it: DLC_HOSTS, a comma-separated list, and DLC_RANK, this host's place in it."""
+"""The cluster as the user states it: DLC_HOSTS or DLC_GROUPS, and DLC_RANK, this host's place in it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
-from launch.discovery.cluster import Cluster, plain
+from launch.discovery.cluster import Cluster, named, plain
+from launch.discovery.node_list import expand
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The stated cluster, None without DLC_HOSTS. Raises LaunchError: empty list, no such rank."""
-    stated = environ.get("DLC_HOSTS")
-    if stated is None:
+    """The stated cluster, None without DLC_HOSTS and DLC_GROUPS.
+
+    Raises LaunchError: empty list, no such rank, a host that is in no group or in two.
+    """
+    if "DLC_HOSTS" not in environ and "DLC_GROUPS" not in environ:
         return None
-    hosts = [host.strip() for host in stated.split(",")]
-    rank = environ.get("DLC_RANK", "" if len(hosts) > 1 else "0")
-    if not rank.isascii() or not rank.isdigit() or int(rank) >= len(hosts):
+    groups = _groups(environ.get("DLC_GROUPS", ""))
+    grouped = [host for members in groups.values() for host in members]
+    where = "DLC_HOSTS" if "DLC_HOSTS" in environ else "DLC_GROUPS"
+    hosts = _hosts(environ["DLC_HOSTS"], where) if where == "DLC_HOSTS" else grouped
+    if groups and sorted(grouped) != sorted(set(hosts)):
         raise LaunchError(
             CONFIG,
-            "which of DLC_HOSTS this host is",
+            "the hosts of the groups",
+            where="DLC_GROUPS",
+            expected=f"each of {shown(hosts)} in one group",
+            found=shown(grouped),
+        )
+    return plain(where, hosts, hosts[_rank(environ, hosts)], where, environ, groups)
+
+
+def _rank(environ: Mapping[str, str], hosts: list[str]) -> int:
+    """DLC_RANK; without it the host that is called as this machine is, or the only one."""
+    rank = environ.get("DLC_RANK")
+    if rank is None:
+        own = named(hosts, environ.get("SLURMD_NODENAME", "")) or named(hosts, environ.get("HOSTNAME", ""))
+        rank = str(hosts.index(own)) if own else "0" if len(hosts) == 1 else ""
+    if not re.fullmatch(r"[0-9]{1,6}", rank) or int(rank) >= len(hosts):
+        raise LaunchError(
+            CONFIG,
+            "which of the job's hosts this is",
             where="DLC_RANK",
             expected=f"a number from 0 to {len(hosts) - 1}",
-            found=shown(rank) if rank else "no DLC_RANK",
+            found=shown(rank) if rank else "no DLC_RANK, and no host called as this one is (HOSTNAME)",
         )
-    return plain("DLC_HOSTS", hosts, hosts[int(rank)], "DLC_HOSTS", environ.get("DLC_NETWORK_INTERFACE", ""))
+    return int(rank)
+
+
+def _groups(stated: str) -> dict[str, list[str]]:
+    """`data=h1,h2;dnn=h[3-4]` as name -> hosts."""
+    groups: dict[str, list[str]] = {}
+    for item in filter(None, (part.strip() for part in stated.split(";"))):
+        name, sign, members = item.partition("=")
+        if not sign or not name.strip() or name.strip() in groups:
+            raise LaunchError(
+                CONFIG, "malformed", where="DLC_GROUPS", expected="groups like data=h1,h2;dnn=h3", found=shown(stated)
+            )
+        groups[name.strip()] = _hosts(members, "DLC_GROUPS")
+    return groups
+
+
+def _hosts(stated: str, where: str) -> list[str]:
+    """`a,b[1-3]` as names; where there are IPv6 literals, brackets are theirs."""
+    if ":" in stated:
+        return [host.strip().strip("[]") for host in stated.split(",")]
+    return [host.strip() for host in expand(stated, where)]

@@ -17,11 +17,23 @@ MOST_HOSTS = 100_000  # Kubernetes' own limit for an Indexed Job
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The pods of the job; None outside of one, and where DLC_NUM_HOSTS is not set: such pods are jobs of their own.
+    """The pods of the job; None outside of one, and with DLC_NUM_HOSTS=1: such pods are jobs of their own.
 
-    Raises LaunchError: a number that is none, a host name that does not end with the index.
+    Raises LaunchError: nobody says how many pods there are, a number that is none, a host name that does not end with
+    the index.
     """
-    if "JOB_COMPLETION_INDEX" not in environ or "DLC_NUM_HOSTS" not in environ:
+    if "JOB_COMPLETION_INDEX" not in environ:
+        return None
+    if "DLC_NUM_HOSTS" not in environ:
+        raise LaunchError(
+            CONFIG,
+            "a pod of an Indexed Job, but nobody says how many pods train together: each would train alone",
+            where="JOB_COMPLETION_INDEX",
+            expected="DLC_NUM_HOSTS",
+            found="none",
+            remedy="set it to the Job's completions, or to 1 where each pod is a job of its own",
+        )
+    if environ["DLC_NUM_HOSTS"] == "1" and environ.get("REPLICATED_JOB_REPLICAS", "1") == "1":
         return None
     pods = _number(environ, "DLC_NUM_HOSTS", 1, MOST_HOSTS)
     index = _number(environ, "JOB_COMPLETION_INDEX", 0, pods - 1)
@@ -37,8 +49,7 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     hosts, current = _names(environ, host[: -len(f"-{index}")], pods, index)
     service = environ.get("DLC_SERVICE") or environ.get("JOBSET_NAME") or ""
     domain = f".{service}" if service else ""
-    interface = environ.get("DLC_NETWORK_INTERFACE", "")
-    return plain("Kubernetes", [name + domain for name in hosts], current + domain, "JOB_COMPLETION_INDEX", interface)
+    return plain("Kubernetes", [name + domain for name in hosts], current + domain, "JOB_COMPLETION_INDEX", environ)
 
 
 def _names(environ: Mapping[str, str], job: str, pods: int, index: int) -> tuple[list[str], str]:

@@ -1,53 +1,21 @@
-"""Waits until the names of the job's other hosts resolve: platforms start containers before their names exist."""
+"""Names and addresses of hosts: who resolves, which addresses this host's own interface has."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
-import sys
+import struct
 import threading
 import time
-
-from launch import signals
-from launch.base import errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-TIMEOUT = (
-    900.0  # seconds; hosts of one job may be minutes apart, as long as the slowest pull of the image (DLC_PEER_TIMEOUT)
-)
-RETRY = 1.0  # seconds between two tries for one name
-LOOK = 0.01  # seconds between looks at what the resolving threads found
-REPORT = 15.0  # seconds between lines that say who is still missing
-
-
-def wait(hosts: Iterable[str], timeout: float = TIMEOUT) -> dict[str, tuple[str, ...]]:
-    """Resolve every host, all at once, until each has an address: host -> its IPv4 and IPv6 addresses.
-
-    Raises LaunchError (UNAVAILABLE) naming the hosts that had none within `timeout` seconds, and StopRequested when a
-    stop signal comes meanwhile. A resolver that hangs is waited for no longer than that either.
-    """
-    names = tuple(dict.fromkeys(hosts))
-    found: dict[str, tuple[str, ...]] = {}
-    done = threading.Event()
-    for name in names:
-        threading.Thread(target=_resolve, args=(name, found, done), daemon=True).start()
-    started = time.monotonic()
-    report_at = started + REPORT
-    try:
-        while len(found) < len(names):
-            now = time.monotonic()
-            missing = [name for name in names if name not in found]
-            if now - started >= timeout:
-                raise _missing(missing, len(names), timeout)
-            if now >= report_at:
-                print(f"dlc: waiting for {', '.join(missing)} to resolve", file=sys.stderr, flush=True)
-                report_at = now + REPORT
-            signals.sleep(min(LOOK, timeout))
-    finally:
-        done.set()
-    return {name: found[name] for name in names}
+OWN_NAME_BOUND = 2.0  # seconds; a resolver that hangs must not keep the leader from listening
+THREADS = 32  # that resolve at a time
+SIOCGIFADDR = 0x8915  # ioctl: the IPv4 address of an interface
+LOOPBACK = "127.0.0.1"
 
 
 def addresses(host: str) -> tuple[str, ...]:
@@ -59,19 +27,75 @@ def addresses(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
-def _resolve(host: str, found: dict[str, tuple[str, ...]], done: threading.Event) -> None:
-    while not done.is_set():
-        known = addresses(host)
-        if known:
-            found[host] = known
-            return
-        done.wait(RETRY)
+def unresolved(hosts: Iterable[str], seconds: float) -> tuple[str, ...]:
+    """Those of `hosts` that have no address, as far as the resolver says within `seconds`."""
+    waiting = list(dict.fromkeys(hosts))[::-1]
+    order, found = tuple(waiting[::-1]), dict[str, tuple[str, ...]]()
+
+    def resolve() -> None:
+        while waiting:
+            with contextlib.suppress(IndexError):  # another thread took the last one
+                host = waiting.pop()
+                found[host] = addresses(host)
+
+    threads = [threading.Thread(target=resolve, daemon=True) for _ in range(min(THREADS, len(order)))]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return tuple(host for host in order if not found.get(host))
 
 
-def _missing(missing: list[str], total: int, timeout: float) -> errors.LaunchError:
-    return errors.LaunchError(
-        errors.UNAVAILABLE,
-        f"{', '.join(missing)} did not resolve within {timeout:g} s",
-        expected=f"an address for each of the job's {total} other hosts",
-        remedy="see whether those hosts started (their logs), or raise DLC_PEER_TIMEOUT",
-    )
+def is_address(host: str) -> bool:
+    """Whether `host` is an IPv4 or IPv6 address, which needs no resolver."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError, UnicodeError, ValueError):
+            socket.inet_pton(family, host.partition("%")[0])
+            return True
+    return False
+
+
+def own_addresses(host: str, interface: str) -> tuple[str, ...]:
+    """The addresses under which the job knows this host: those of the job's interface and those that its name means.
+
+    Empty where neither is known. The name may resolve late or never; it is waited for OWN_NAME_BOUND.
+    """
+    found = list(_interface_addresses(interface))
+    named: list[str] = []
+    thread = threading.Thread(target=lambda: named.extend(addresses(host)), daemon=True)
+    thread.start()
+    thread.join(OWN_NAME_BOUND)
+    own = [address for address in named if is_own(address)]
+    return tuple(dict.fromkeys([*own, *found]))
+
+
+def plain_address(address: str) -> str:
+    """An IPv4 address that came over an IPv6 socket, as IPv4; others as they are."""
+    return address[7:] if address.startswith("::ffff:") and "." in address else address
+
+
+def _interface_addresses(interface: str) -> list[str]:
+    import fcntl
+
+    found = []
+    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("256s", interface.encode()[:15])
+        found.append(socket.inet_ntoa(fcntl.ioctl(sock, SIOCGIFADDR, request)[20:24]))
+    with contextlib.suppress(OSError), open("/proc/net/if_inet6", encoding="ascii") as file:
+        for line in file:
+            digits, *_, name = line.split()
+            if name == interface and not digits.startswith("fe80"):  # link-local ones mean nothing without a scope
+                found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return found
+
+
+def is_own(address: str) -> bool:
+    """Whether a socket can be bound to it: a name may also lead to another machine, or to a load balancer."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.bind((address, 0))
+    except OSError:
+        return False
+    return True

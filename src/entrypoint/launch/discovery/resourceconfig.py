@@ -46,6 +46,7 @@ def parse(path: str, config: dict[str, Any]) -> Cluster:
         instance_type=require_text(path, "current_instance_type", config.get("current_instance_type", LOCAL_INSTANCE)),
         network_interface=check_interface(path, config.get("network_interface_name", DEFAULT_INTERFACE)),
         resource_config=config,
+        each_group_is_a_job=True,
     )
 
 

@@ -10,6 +10,6 @@ from launch.discovery.cluster import Cluster, plain
 HOST = "algo-1"  # what scripts written for one host expect; a container's own host name is a random number
 
 
-def discover(_environ: Mapping[str, str], _paths: Paths) -> Cluster:
+def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster:
     """One host; it never has to be resolved, because a job of one host talks to nobody."""
-    return plain("single host", [HOST], HOST, where="single host")
+    return plain("single host", [HOST], HOST, "single host", environ)

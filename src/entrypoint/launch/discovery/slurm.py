@@ -1,39 +1,90 @@
-"""The cluster as Slurm's step tells it: one launcher per node, started with `srun --ntasks-per-node=1`."""
+"""The cluster as Slurm's step tells it: one launcher per node, or one per task, each of which is a rank then."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
-from launch.discovery.cluster import Cluster, plain
+from launch.discovery.cluster import Cluster, Task, plain
+from launch.discovery.node_list import MOST_HOSTS, expand
 
-MOST_HOSTS = 65536  # a node list that is longer is a mistake or an attack
-REMEDY = "start the container with `srun --ntasks-per-node=1`"
+START = "start it with `srun --ntasks-per-node=1`"
+ALONE = "for a job of this host alone set DLC_HOSTS to its name"
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The step's nodes, None outside of a step (a batch script's own shell knows the nodes but runs on one of them).
+    """The step's nodes, None outside of Slurm and in an allocation of one node.
 
-    Raises LaunchError: a malformed node list, several tasks on a node, no such node.
+    Raises LaunchError: an allocation of several nodes without a step (a batch script's own shell runs on one of them),
+    a step whose container was not told which task it is, a malformed list, no such node.
     """
     node_list = environ.get("SLURM_STEP_NODELIST")
-    if not node_list or "SLURM_NODEID" not in environ:
+    if not node_list:
+        _refuse_without_step(environ)
         return None
     hosts = list(expand(node_list))
-    tasks = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")
-    if not re.fullmatch(r"1(\(x\d+\))?(,1(\(x\d+\))?)*", tasks):
+    groups = _het_groups(environ, hosts)
+    if groups:  # a heterogeneous job numbers its nodes by component, whatever their names sort like
+        hosts = [host for members in groups.values() for host in members]
+    if len(hosts) == 1 and "SLURM_PROCID" not in environ:
+        return plain("Slurm", hosts, hosts[0], "SLURM_STEP_NODELIST", environ)
+    index = _node(environ, hosts)
+    cluster = plain("Slurm", hosts, hosts[index], "SLURM_STEP_NODELIST", environ, groups)
+    return cluster._replace(task=_task(environ, hosts, index))
+
+
+def _refuse_without_step(environ: Mapping[str, str]) -> None:
+    if "SLURM_JOB_ID" not in environ:
+        return
+    nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES")
+    listed = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
+    if not nodes and listed:
+        nodes = str(len(list(expand(listed, "SLURM_JOB_NODELIST"))))
+    if nodes and nodes != "1":
         raise LaunchError(
             CONFIG,
-            "several launchers on one node",
-            where="SLURM_STEP_TASKS_PER_NODE",
-            expected="one task per node",
-            found=shown(tasks),
-            remedy=REMEDY,
+            f"an allocation of {nodes} nodes, but no step on them: this host would train alone",
+            where="SLURM_JOB_ID",
+            expected="SLURM_STEP_NODELIST",
+            found="none",
+            remedy=f"{START}; {ALONE}",
         )
-    node = environ["SLURM_NODEID"]
-    if not node.isascii() or not node.isdigit() or int(node) >= len(hosts):
+
+
+def _het_groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[str]]:
+    """The step's nodes by component of a heterogeneous job, {} in any other job."""
+    groups: dict[str, list[str]] = {}
+    for number in range(len(hosts)):
+        names = (f"SLURM_JOB_NODELIST_{word}_GROUP_{number}" for word in ("HET", "PACK"))
+        name = next((name for name in names if environ.get(name)), "")
+        if not name:
+            break
+        members = [host for host in expand(environ[name], name) if host in hosts]
+        if members:
+            groups[f"group-{number}"] = members
+    grouped = [host for members in groups.values() for host in members]
+    # A node that two components share has one launcher per component: no group is its own.
+    return groups if sorted(grouped) == sorted(hosts) else {}
+
+
+def _node(environ: Mapping[str, str], hosts: list[str]) -> int:
+    """Which of the hosts this is: by name, because numbers do not follow the list in every job."""
+    name = environ.get("SLURMD_NODENAME", "")
+    if name in hosts:
+        return hosts.index(name)
+    node = environ.get("SLURM_NODEID")
+    if node is None:
+        raise LaunchError(
+            CONFIG,
+            f"a step of {len(hosts)} nodes, but nothing says which of them this is: each would train alone",
+            where="SLURM_STEP_NODELIST",
+            expected="SLURMD_NODENAME or SLURM_NODEID",
+            found="neither",
+            remedy=f"let the container have the task's variables (RunTimeEnvExclude in oci.conf); {ALONE}",
+        )
+    if not re.fullmatch(r"[0-9]{1,6}", node) or int(node) >= len(hosts):
         raise LaunchError(
             CONFIG,
             "which node this is",
@@ -41,46 +92,38 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
             expected=f"a number from 0 to {len(hosts) - 1}",
             found=shown(node),
         )
-    interface = environ.get("DLC_NETWORK_INTERFACE", "")
-    return plain("Slurm", hosts, hosts[int(node)], "SLURM_STEP_NODELIST", interface)
+    return int(node)
 
 
-def expand(node_list: str) -> Iterator[str]:
-    """The names in a node list: `a,b[1-3,07]-x` is a, b1-x, b2-x, b3-x, b07-x. Leading zeros keep their width."""
-    count = 0
-    for item in _split(node_list):
-        for name in _product(item, node_list):
-            count += 1
-            if count > MOST_HOSTS:
-                raise _malformed(node_list)
-            yield name
-
-
-def _split(node_list: str) -> list[str]:
-    """At the commas that are outside of brackets."""
-    if not re.fullmatch(r"(\[[0-9,-]+\]|[^\[\],])+(,(\[[0-9,-]+\]|[^\[\],])+)*", node_list):
-        raise _malformed(node_list)
-    return re.findall(r"(?:\[[0-9,-]+\]|[^\[\],])+", node_list)
-
-
-def _product(item: str, node_list: str) -> Iterator[str]:
-    head, bracket, rest = item.partition("[")
-    if not bracket:
-        yield item
-        return
-    ranges, _, tail = rest.partition("]")
-    for part in ranges.split(","):
-        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
-        if not match:
-            raise _malformed(node_list)
-        first, last = match[1], match[2] or match[1]
-        if not 0 <= int(last) - int(first) < MOST_HOSTS:
-            raise _malformed(node_list)
-        for number in range(int(first), int(last) + 1):
-            yield from _product(f"{head}{number:0{len(first)}d}{tail}", node_list)
-
-
-def _malformed(node_list: str) -> LaunchError:
-    return LaunchError(
-        CONFIG, "malformed", where="SLURM_STEP_NODELIST", expected="a node list like a[1-3],b", found=shown(node_list)
+def _task(environ: Mapping[str, str], hosts: list[str], index: int) -> Task | None:
+    """This task, where the step has several on a node; None where it has one on each."""
+    per_node = _tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "1"))
+    if set(per_node) == {1}:
+        return None
+    local_size = per_node[index] if index < len(per_node) else per_node[-1]
+    world_size = _number(environ, "SLURM_STEP_NUM_TASKS", len(hosts), MOST_HOSTS * 1024, "SLURM_NTASKS")
+    return Task(
+        rank=_number(environ, "SLURM_PROCID", 0, world_size - 1),
+        world_size=world_size,
+        local_rank=_number(environ, "SLURM_LOCALID", 0, local_size - 1),
+        local_size=local_size,
     )
+
+
+def _tasks_per_node(text: str) -> list[int]:
+    """`2(x3),1` is 2, 2, 2, 1."""
+    if not re.fullmatch(r"[1-9]\d{0,4}(\(x\d{1,5}\))?(,[1-9]\d{0,4}(\(x\d{1,5}\))?)*", text):
+        raise LaunchError(
+            CONFIG, "malformed", where="SLURM_STEP_TASKS_PER_NODE", expected="numbers like 2(x3),1", found=shown(text)
+        )
+    found = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
+    return [int(tasks) for tasks, nodes in found for _ in range(min(int(nodes or 1), MOST_HOSTS))]
+
+
+def _number(environ: Mapping[str, str], name: str, least: int, most: int, other: str = "") -> int:
+    text = environ.get(name) or environ.get(other, "")
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise LaunchError(
+            CONFIG, "malformed", where=name, expected=f"a number from {least} to {most}", found=shown(text)
+        )
+    return int(text)

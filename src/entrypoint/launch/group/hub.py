@@ -1,66 +1,66 @@
-"""The hub of the group, on its leader: takes hosts in, tells all of them each other's facts and how the group ended."""
+"""The hub of the group, on its leader: takes hosts in, tells all of them each other's facts and how the group fares.
+
+All that a host needs is in one message, the state, sent after every change and as the beat: a host whose connection
+broke and came back has missed nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
-import socket
 import sys
 import threading
 import time
 
-from launch.base.errors import UNAVAILABLE, LaunchError
-from launch.group.channel import Channel, NotOfThisJobError
-from launch.group.ledger import End, Ledger
+from launch.base.errors import UNAVAILABLE
+from launch.discovery import names
+from launch.group.channel import WRONG_TOKEN, Channel, NotOfThisJobError, pack
+from launch.group.ledger import MOST_NAMED, End, Ledger
+from launch.group.strangers import Strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
     from typing import Any
 
-GREETING_BOUND = 10.0  # seconds a new connection has to prove that it belongs to the job
-MOST_STRANGERS = 256  # connections that have not proved it yet, at a time
 CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
 MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
 LINGER = 5.0  # seconds to wait at the end for the hosts to have heard it
-
-
-def listen(port: int) -> socket.socket:
-    """A listening socket for IPv6 and IPv4, or IPv4 alone where there is no IPv6. Raises LaunchError."""
-    try:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
-        return socket.create_server(("", port), backlog=1024)
-    except OSError as error:
-        raise LaunchError(
-            UNAVAILABLE,
-            f"the group's port cannot be opened: {os.strerror(error.errno or 0)}",
-            where=f"port {port}",
-            remedy="set DLC_GROUP_PORT to a free port, the same on every host",
-        ) from error
+WRONG_TOKEN_BOUND = 8.0  # seconds in which a host of the job keeps coming with another token
+LONGEST_BEAT = 10.0  # seconds; of a thousand hosts, each beat costs a look
 
 
 class Hub(threading.Thread):
     """Serves the group until it ended and every host heard it, or until `close`."""
 
-    def __init__(self, listener: socket.socket, key: bytes, ledger: Ledger, heartbeat: float) -> None:
+    def __init__(self, listeners: Sequence[socket.socket], key: bytes, ledger: Ledger, heartbeat: float) -> None:
         super().__init__(daemon=True, name="group hub")
         self.ledger = ledger
-        self._listener = listener
+        self._id = os.urandom(8).hex()
+        self._listeners = {listener.fileno(): listener for listener in listeners}
         self._key = key
         self._heartbeat = heartbeat
         self._channels: dict[int, Channel] = {}
+        self._strangers = Strangers(len(ledger.rules.hosts))
         self._hosts: dict[Channel, str] = {}
+        self._away: dict[str, tuple[float, str]] = {}  # host whose connection broke -> since when, how
+        self._impostors: dict[str, float] = {}  # host that comes with another token -> since when
         self._refused = 0
-        self._told_facts = False
-        self._told_end = False
+        self._facts_sent = False
+        self._told = ""  # the state that the hosts know
         self._closing_at = float("inf")
         self._wake_read, self._wake_write = os.pipe()
+        self._epoll = select.epoll()
+        for fd in (*self._listeners, self._wake_read):
+            self._epoll.register(fd, select.EPOLLIN)
 
-    def close(self) -> None:
-        """Stop serving, at the latest LINGER seconds from now; comes back when it did."""
-        self._closing_at = time.monotonic() + LINGER
+    def close(self, linger: float = LINGER) -> None:
+        """Stop serving when all hosts heard the end, at the latest in `linger` seconds; comes back when it did."""
+        self._closing_at = time.monotonic() + linger
         os.write(self._wake_write, b"x")
-        self.join(LINGER + 1)
+        self.join(linger + 1)
         if not self.is_alive():  # closed here, not by the thread: it may end before the byte above is written
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -72,126 +72,219 @@ class Hub(threading.Thread):
         finally:
             for channel in self._channels.values():
                 channel.socket.close()
-            self._listener.close()
+            for listener in self._listeners.values():
+                listener.close()
+            self._epoll.close()
 
     def _serve_all(self) -> None:
         """One turn per event or beat."""
         interval = beat_interval(self._heartbeat)
         last_turn = next_beat = time.monotonic()
         while not self._is_over():
-            for fd, _ in self._poll(interval):
-                self._serve(fd)
+            wait = CLOSING_LOOK if self._closing_at < float("inf") else max(0.0, next_beat - time.monotonic())
+            for fd, events in self._epoll.poll(wait):
+                self._serve(fd, events)
             now = time.monotonic()
             if now - last_turn > self._heartbeat / 2:
                 self._forgive(now)
             last_turn = now
-            self._drop_silent(now)
             if now >= next_beat:
-                self._tell({"kind": "beat", "missing": self.ledger.missing})
+                self._drop_silent(now)
+                self._told = ""
                 next_beat = now + interval
             self._tell_news()
 
     def _is_over(self) -> bool:
         """Closing, and every host has heard the end and left, or had its time to."""
-        return self._closing_at < float("inf") and (not self._hosts or time.monotonic() >= self._closing_at)
+        if self._closing_at == float("inf"):
+            return False
+        return not (self._hosts or self._away) or time.monotonic() >= self._closing_at
 
-    def _poll(self, timeout: float) -> list[tuple[int, int]]:
-        poll = select.poll()
-        poll.register(self._listener, select.POLLIN)
-        poll.register(self._wake_read, select.POLLIN)
-        for channel in self._channels.values():
-            poll.register(channel, select.POLLIN | (select.POLLOUT if channel.has_output else 0))
-        return poll.poll(min(timeout, CLOSING_LOOK if self._closing_at < float("inf") else timeout) * 1000)
+    # What comes in
 
-    def _serve(self, fd: int) -> None:
+    def _serve(self, fd: int, events: int) -> None:
         if fd == self._wake_read:
             os.read(fd, 1)
-            return
-        if fd == self._listener.fileno():
-            self._accept()
-            return
-        channel = self._channels[fd]
+        elif fd in self._listeners:
+            self._accept(self._listeners[fd])
+        elif fd in self._channels:
+            self._converse(self._channels[fd], events)
+
+    def _converse(self, channel: Channel, events: int) -> None:
         try:
-            channel.flush()
-            for message in channel.receive():
-                self._take(channel, message)
-        except (NotOfThisJobError, KeyError, TypeError, ValueError) as error:
-            self._refused += 1
-            if self._refused <= MOST_REFUSALS_SHOWN:
-                print(f"dlc: refused a connection from {_peer(channel)}: {error}", file=sys.stderr, flush=True)
-            self._drop(channel, "it sent what does not belong to this job")
+            if events & select.EPOLLOUT:
+                self._flush(channel)
+            if events & ~select.EPOLLOUT:
+                for message in channel.receive():
+                    self._take(channel, message)
+                self._flush(channel)
+        except (NotOfThisJobError, KeyError, TypeError, ValueError, RecursionError) as error:
+            self._refuse(channel, error)
         except OSError as error:
             self._drop(channel, f"{error.strerror or error} before it said how its part ended")
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = self._listener.accept()
-        except OSError:  # gone again, or no descriptors left: the next turn tries again
-            return
-        if len(self._channels) - len(self._hosts) >= MOST_STRANGERS:
-            sock.close()
+            sock, address = listener.accept()
+        except OSError:  # gone again, or no descriptors left: one who has proved nothing makes room
+            self._close(self._strangers.least_welcome())
             return
         channel = Channel(sock, self._key, is_server=True)
+        channel.send({"kind": "hello"})  # by which the other side knows at once whether we hold its key
         self._channels[sock.fileno()] = channel
+        self._epoll.register(channel, select.EPOLLIN | select.EPOLLOUT)
+        self._close(self._strangers.add(channel, str(address[0])))
 
     def _take(self, channel: Channel, message: dict[str, Any]) -> None:
         kind, host = message["kind"], self._hosts.get(channel)
         if kind == "join" and host is None:
-            refusal = self.ledger.join(message["host"], message["facts"])
-            if refusal:
-                channel.send(End(False, UNAVAILABLE, message["host"], refusal).as_message())
-            else:
-                self._hosts[channel] = message["host"]
-                channel.send({"kind": "beat", "missing": self.ledger.missing})
-        elif kind == "done" and host:
-            self.ledger.finished(host)
-        elif kind == "end" and host:
-            self.ledger.failed(End.of_message(message))
+            self._join(channel, message)
+        elif host is None:
+            raise NotOfThisJobError("it has not joined")
+        elif kind == "ready":
+            self.ledger.is_ready(host, message["generation"])
+        elif kind == "done":
+            self.ledger.finished(host, message["generation"])
+        elif kind == "end":
+            self.ledger.failed(host, End.of_message(message["end"]), message["generation"])
+        elif kind == "stopping":
+            self.ledger.stopping(host)
+        elif kind == "bye":
+            del self._hosts[channel]  # it knows how the group ended, or needs to know no more
+            self.ledger.left.add(host)
+
+    def _join(self, channel: Channel, message: dict[str, Any]) -> None:
+        host = message["host"]
+        self._strangers.discard(channel)
+        told = message["facts"]
+        facts = None if told is None else {**told, "address": _address_of(channel)}
+        refusal = self.ledger.join(host, message["instance"], facts)
+        if message["hub"] not in ("", self._id):
+            refusal = "the launcher that leads the group was started again"
+        if refusal:
+            end = End(False, UNAVAILABLE, host, refusal)
+            channel.send({**self._state(), "end": end.as_message()})
+            return
+        for old in [known for known, name in self._hosts.items() if name == host]:
+            del self._hosts[old]
+            self._close(old)
+        self._hosts[channel] = host
+        self._away.pop(host, None)
+        self._impostors.pop(host, None)
+        if self._facts_sent:
+            channel.send(self._facts())
+        channel.send(self._state())
+
+    # What goes out
+
+    def _state(self) -> dict[str, Any]:
+        ledger = self.ledger
+        cause = ledger.restart_cause()
+        return {
+            "kind": "state",
+            "hub": self._id,
+            "missing": ledger.missing[:MOST_NAMED],
+            "missing count": len(ledger.missing),
+            "generation": ledger.generation,
+            "ready": ledger.all_ready,
+            "restart": cause.as_message() if cause else None,
+            "stopped": ledger.stopped_host,
+            "end": ledger.end.as_message() if ledger.end else None,
+        }
+
+    def _facts(self) -> dict[str, Any]:
+        return {"kind": "facts", "packed": pack(self.ledger.facts)}
 
     def _tell_news(self) -> None:
-        if not self._told_facts and not self.ledger.missing:
-            self._told_facts = True
-            self._tell({"kind": "facts", "facts": self.ledger.facts})
-        if not self._told_end and self.ledger.end:
-            self._told_end = True
-            self._tell(self.ledger.end.as_message())
+        if not self._facts_sent and self.ledger.has_met:
+            self._facts_sent = True
+            self._tell(self._facts())
+        ledger = self.ledger
+        news = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.end}"
+        if news != self._told:
+            self._told = news
+            self._tell(self._state())
 
     def _tell(self, message: dict[str, Any]) -> None:
         for channel in list(self._hosts):
             channel.send(message)
             try:
-                channel.flush()
-            except OSError:
-                self._drop(channel, "its connection broke")
+                self._flush(channel)
+            except OSError as error:
+                self._drop(channel, f"{error.strerror or error} before it said how its part ended")
+
+    def _flush(self, channel: Channel) -> None:
+        had_output = channel.has_output
+        channel.flush()
+        if had_output and channel.fileno() in self._channels:
+            self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if channel.has_output else 0))
+
+    # Who goes
 
     def _forgive(self, now: float) -> None:
         """This process itself stood still (a paused container): the others' silence says nothing."""
         for channel in self._channels.values():
             channel.heard_at = now
+        self._away = {host: (now, how) for host, (_, how) in self._away.items()}
 
     def _drop_silent(self, now: float) -> None:
-        for channel in list(self._channels.values()):
-            if channel in self._hosts:
-                if now - channel.heard_at > self._heartbeat:
-                    self._drop(channel, f"nothing heard for {self._heartbeat:g} s (DLC_HEARTBEAT_TIMEOUT)")
-            elif now - channel.opened_at > GREETING_BOUND:
-                self._drop(channel, "")
+        for channel in [known for known in self._hosts if now - known.heard_at > self._heartbeat]:
+            self._drop(channel, f"nothing heard for {self._heartbeat:g} s (DLC_HEARTBEAT_TIMEOUT)")
+        for channel in self._strangers.overdue(now):
+            self._close(channel)
+        for host, (since, how) in list(self._away.items()):
+            if now - since >= self._heartbeat or "nothing heard" in how:
+                del self._away[host]
+                self.ledger.lost(host, how)
 
     def _drop(self, channel: Channel, how: str) -> None:
+        """A connection broke. Its host may come back until the heartbeat's time is over."""
         host = self._hosts.pop(channel, None)
-        if self._channels.pop(channel.fileno(), None) is not None:
+        self._close(channel)
+        if host and not self.ledger.end:
+            self._away[host] = (time.monotonic(), how)
+
+    def _close(self, channel: Channel | None) -> None:
+        if channel is not None and self._channels.pop(channel.fileno(), None) is not None:
+            self._strangers.discard(channel)
+            self._epoll.unregister(channel)
             channel.socket.close()
-        if host and not self._told_end:
-            self.ledger.lost(host, how)
+
+    def _refuse(self, channel: Channel, error: Exception) -> None:
+        self._refused += 1
+        peer = _address_of(channel)
+        if self._refused <= MOST_REFUSALS_SHOWN:
+            print(
+                f"dlc: refused a connection from {peer or 'a peer that is gone'}: {error}", file=sys.stderr, flush=True
+            )
+        with contextlib.suppress(OSError):
+            channel.flush()  # our own proof, by which it can tell whose token is another
+        self._note_impostor(channel.claims, peer)
+        self._drop(channel, "it sent what does not belong to this job")
+
+    def _note_impostor(self, host: str, peer: str) -> None:
+        """A missing host that keeps coming with another token was given another one: the job cannot begin.
+
+        Only where the address is that host's, as far as that can be known: a stranger must not end the job.
+        """
+        if host not in self.ledger.rules.hosts or host in self.ledger.facts:
+            return
+        since = self._impostors.setdefault(host, time.monotonic())
+        if time.monotonic() - since < WRONG_TOKEN_BOUND:
+            return
+        known = names.addresses(host)
+        if not known or peer in known:
+            cause = f"{host} cannot join: {WRONG_TOKEN}; give every host the same DLC_JOB_TOKEN or job name"
+            self.ledger.failed(host, End(False, UNAVAILABLE, host, cause), self.ledger.generation)
 
 
 def beat_interval(heartbeat: float) -> float:
     """Seconds between beats: at least four are missed before a host counts as vanished."""
-    return max(0.02, min(1.0, heartbeat / 5))
+    return max(0.02, min(LONGEST_BEAT, heartbeat / 6))
 
 
-def _peer(channel: Channel) -> str:
+def _address_of(channel: Channel) -> str:
     try:
-        return str(channel.socket.getpeername()[0])
+        return names.plain_address(str(channel.socket.getpeername()[0]))
     except OSError:
-        return "a peer that is gone"
+        return ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from launch.base.errors import UNAVAILABLE
-from launch.base.outcome import FAILED, Failure
+from launch.base.outcome import FAILED, STOPPED, Failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
 LONGEST_TEXT = 4000  # characters of a cause, and of the last lines, that travel to the other hosts
+MOST_NAMED = 20  # hosts that a message names; of the others it tells the number
 
 
 class End(NamedTuple):
@@ -23,16 +23,15 @@ class End(NamedTuple):
     host: str = ""  # the host that failed first
     cause: str = ""
     last_lines: tuple[str, ...] = ()
-    kind: str = FAILED  # of a bad end: FAILED, STOPPED, HUNG
+    kind: str = FAILED  # of a bad end: FAILED, STOPPED, HUNG; of a good one: STOPPED where the job was asked to stop
 
     def as_message(self) -> dict[str, Any]:
         """For the channel."""
-        return {"kind": "end", "end": self._asdict()}
+        return self._asdict()
 
     @staticmethod
-    def of_message(message: dict[str, Any]) -> End:
+    def of_message(fields: dict[str, Any]) -> End:
         """The other way round."""
-        fields = message["end"]
         return End(**{**fields, "last_lines": tuple(fields["last_lines"])})
 
 
@@ -43,45 +42,146 @@ def end_of(failure: Failure, kind: str) -> End:
     return End(False, failure.exit_code, failure.host, failure.cause[:LONGEST_TEXT], last_lines, kind)
 
 
-class Ledger:
-    """Kept by the hub. `members` run the distributed training; the other `hosts` serve it (data hosts, say).
+class Rules(NamedTuple):
+    """Who makes up the group, and what it bears."""
 
-    The group has ended well when every member is done. It has failed when any host failed or vanished before it said
-    that it was done: a job needs all its hosts.
+    hosts: tuple[str, ...]  # all of the job
+    members: tuple[str, ...]  # those whose ends are the job's; the first one is the leader and the hub
+    least: int = 0  # of an elastic job: so many hosts are enough, and they may change; 0: all hosts, always
+    restarts: int = 0  # how often the hosts start their processes again after a failure (DLC_MAX_RESTARTS)
+
+    @property
+    def leader(self) -> str:
+        """The host that the others connect to."""
+        return self.members[0]
+
+
+class Ledger:
+    """Kept by the hub.
+
+    The group has ended well when every member is done, and badly with the first host that failed or vanished, for a job
+    needs all its hosts. Three things change that: while restarts are left, a failure begins a new generation instead;
+    after a stop nobody is hurried, and the group ends when every member's part has; an elastic job goes on without a
+    host that vanished or was stopped, unless it is the leader.
     """
 
-    def __init__(self, hosts: Iterable[str], members: Iterable[str]) -> None:
-        self.hosts = frozenset(hosts)
-        self.members = frozenset(members)
-        self.facts: dict[str, dict[str, Any]] = {}  # of the hosts that joined
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.facts: dict[str, dict[str, Any]] = {}  # of the hosts that are here
+        self.ready: set[str] = set()  # to start the processes of this generation
         self.done: set[str] = set()
+        self.left: set[str] = set()  # hosts that need not stay and have gone
+        self.stopped_host = ""  # the first that was asked to stop: the job is stopping
+        self.generation = 0
         self.end: End | None = None
+        self._instances: dict[str, str] = {}  # host -> which of its launchers is here
+        self._leaving: set[str] = set()  # hosts of an elastic job that were asked to stop
+        self._first_failure: End | None = None  # after a stop
 
     @property
     def missing(self) -> list[str]:
-        """Hosts that have not joined."""
-        return sorted(self.hosts - self.facts.keys())
+        """Hosts that the group still waits for: to join, then to be ready."""
+        if not self.has_met:
+            return sorted(set(self.rules.hosts) - self.facts.keys())
+        return sorted(self.facts.keys() - self.ready - self.left)
 
-    def join(self, host: str, facts: dict[str, Any]) -> str:
-        """Take a host in; the reason for a refusal, empty when it is welcome."""
-        if host not in self.hosts:
+    @property
+    def has_met(self) -> bool:
+        """Whether as many hosts are here as the job needs to begin."""
+        return len(self.facts) >= (self.rules.least or len(self.rules.hosts))
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether the hosts may start their processes."""
+        return self.has_met and self.facts.keys() <= self.ready | self.left
+
+    def join(self, host: str, instance: str, facts: dict[str, Any] | None) -> str:
+        """Take a host in, or one whose connection broke in again; the reason for a refusal, empty when it is welcome.
+
+        `instance` tells a launcher that comes back from another one under the same name. Without facts it comes only to
+        say why it fails, and the group does not count it as here.
+        """
+        if host not in self.rules.hosts:
             return f"{host} is none of this job's hosts"
-        if host in self.facts:
-            return f"{host} has joined already: two hosts use one name"
-        self.facts[host] = facts
+        if self._instances.get(host, instance) != instance:
+            if not self.rules.least:
+                return f"{host} has joined already: two hosts use one name, or its container was started again"
+            self._forget(host)
+        self._instances[host] = instance
+        if facts is not None:
+            self.facts[host] = facts
         return ""
 
-    def finished(self, host: str) -> None:
-        """A host's part ended well."""
-        self.done.add(host)
-        if self.end is None and self.members <= self.done:
-            self.end = End(True)
+    def is_ready(self, host: str, generation: int) -> None:
+        """A host has installed what it needs."""
+        if generation == self.generation:
+            self.ready.add(host)
 
-    def failed(self, end: End) -> None:
+    def finished(self, host: str, generation: int) -> None:
+        """A host's part ended well, or after a stop with its state saved."""
+        if generation == self.generation:
+            self.done.add(host)
+            self._look_for_the_end()
+
+    def failed(self, host: str, end: End, generation: int) -> None:
         """A host's part ended badly; the first one counts."""
-        self.end = self.end or end
+        if generation != self.generation or host in self._leaving:
+            return
+        if self.stopped_host:
+            self._first_failure = self._first_failure or end
+            self.done.add(host)
+            self._look_for_the_end()
+        elif self._may_restart(end):
+            self.generation += 1
+            self.done.clear()
+            self.ready.clear()
+            self._first_failure = end
+        else:
+            self.end = self.end or end
+
+    def stopping(self, host: str) -> None:
+        """A host was asked to stop: so is the job. From an elastic job only this host goes."""
+        if self.rules.least and host != self.rules.leader:
+            self._leaving.add(host)
+        elif not self.stopped_host:
+            self.stopped_host = host
+            self._first_failure = None
 
     def lost(self, host: str, how: str) -> None:
-        """The connection to a host is gone."""
-        if host not in self.done:
-            self.failed(End(False, UNAVAILABLE, host, f"{host} vanished: {how}"))
+        """A host has not been heard of for too long."""
+        if self.rules.least and host != self.rules.leader:
+            self._forget(host)
+            self._look_for_the_end()
+        elif host not in self.done:
+            end = End(False, UNAVAILABLE, host, f"{host} vanished: {how}")
+            if self.stopped_host:
+                self.failed(host, end, self.generation)
+            else:
+                self.end = self.end or end  # its container is gone: there is nothing to start again
+
+    def restart_cause(self) -> End | None:
+        """The failure that began this generation."""
+        return self._first_failure if self.generation and not self.stopped_host else None
+
+    def _may_restart(self, end: End) -> bool:
+        """Only what went wrong in the processes themselves can go better the next time."""
+        return end.kind == FAILED and self.all_ready and self.generation < self.rules.restarts and not self.end
+
+    def _forget(self, host: str) -> None:
+        self.facts.pop(host, None)
+        self._instances.pop(host, None)
+        for known in (self.ready, self.done, self.left, self._leaving):
+            known.discard(host)
+
+    def _look_for_the_end(self) -> None:
+        members = set(self.rules.members) & (self.facts.keys() if self.rules.least else set(self.rules.members))
+        if self.end is None and members and members <= self.done:
+            failure = self._first_failure if self.stopped_host else None
+            good = End(True, kind=STOPPED if self.stopped_host else FAILED)
+            self.end = failure._replace(kind=STOPPED) if failure else good
+
+
+def named(hosts: list[str]) -> str:
+    """Hosts as a message names them."""
+    more = len(hosts) - MOST_NAMED
+    return ", ".join(hosts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""This host's part in the group of hosts: joining it, saying how the own part ended, hearing how the whole ended."""
+"""This host's part in the group of hosts: a connection to the hub that is kept, what was said there, what was heard."""
 
 from __future__ import annotations
 
@@ -6,153 +6,265 @@ import contextlib
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from typing import NamedTuple
 
-from launch import signals
-from launch.base.errors import SOFTWARE, UNAVAILABLE, LaunchError
-from launch.base.outcome import FAILED, STOPPED, Failure, Outcome, Verdict
-from launch.group import token as group_token
-from launch.group.channel import Channel, NotOfThisJobError
-from launch.group.hub import Hub, beat_interval, listen
-from launch.group.ledger import End, Ledger, end_of
+from launch.base.errors import SOFTWARE, UNAVAILABLE
+from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
+from launch.discovery import names
+from launch.group.channel import Channel, NotOfThisJobError, unpack
+from launch.group.hub import Hub, beat_interval
+from launch.group.ledger import End, Ledger, Rules, end_of
+from launch.group.listeners import listen
+from launch.group.reach import Reach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
-PORT = 7790  # DLC_GROUP_PORT; beside the ports of torchrun (7777) and TensorFlow (2222, 2223, 8890)
-HEARTBEAT = 60.0  # seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
-JOIN_TIMEOUT = 900.0  # seconds for all hosts to join (DLC_PEER_TIMEOUT)
 CONNECT_RETRY = 0.2  # seconds
 CONNECT_BOUND = 5.0  # seconds for one attempt
-LOOK = 0.01  # seconds
+NEWS_BOUND = 10.0  # seconds for the hub to answer a failure
+HELLO_BOUND = 5.0  # seconds for the hub to prove that it is one
 
 
-class Membership(NamedTuple):
-    """Who is in the group."""
+class Place(NamedTuple):
+    """This host in the group, and how the group is reached. Durations in seconds."""
 
-    host: str  # this one
-    hosts: tuple[str, ...]  # all of the job
-    members: tuple[str, ...]  # those that run the distributed training; the first one is the leader and the hub
+    host: str
+    rules: Rules
+    key: bytes
+    port: int
+    heartbeat: float
+    interface: str = ""
 
     @property
-    def leader(self) -> str:
-        """The host that the others connect to."""
-        return self.members[0]
+    def leads(self) -> bool:
+        """Whether the hub is here."""
+        return self.host == self.rules.leader
 
 
 class Group:
-    """A joined group. The thread keeps the connection; the methods are for the launcher's main thread."""
+    """A group that is joined. The thread keeps the connection; the methods are for the launcher's main thread."""
 
-    def __init__(self, membership: Membership, key: bytes, port: int, heartbeat: float) -> None:
-        self.membership = membership
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self.facts: dict[str, dict[str, Any]] = {}  # host -> what it said of itself on joining; all of them or none
-        self.missing: list[str] = []  # whom the hub still waits for
-        self.trouble = "no answer yet"  # what the last attempt to reach the hub met
+        self.missing: list[str] = []  # whom the hub still waits for, to join or to be ready
+        self.missing_count = 0
+        self.reach = Reach(place.rules.leader, place.port)
+        self.own_addresses: tuple[str, ...] = ()  # where this host listens, on the leader
         self.end: End | None = None
-        self._key = key
-        self._port = port
-        self._heartbeat = heartbeat
-        self._own_facts: dict[str, Any] = {}
+        self.generation = 0  # of the processes that run here
+        self._state: dict[str, Any] = {}  # the last that the hub told
+        self._stop_host = ""
+        self._instance = os.urandom(8).hex()
+        self._own_facts: dict[str, Any] | None = None
         self._hub: Hub | None = None
-        self._outbox: list[dict[str, Any]] = []
+        self._hub_id = ""
+        self._said: list[dict[str, Any]] = []  # all of it: repeated to the hub after a break
+        self._sent = 0  # how many of these the present connection took
+        self._heard_at = 0.0
         self._news_read, self._news_write = os.pipe()
         os.set_blocking(self._news_read, False)
+        os.set_blocking(self._news_write, False)
         self._wake_read, self._wake_write = os.pipe()
-        self._leaving = False
+        self._leave_at = float("inf")  # when to give up telling what was said
         self._thread = threading.Thread(target=self._keep, daemon=True, name="group")
+
+    # What supervision asks
 
     @property
     def holds(self) -> bool:
-        """Whether this host stays when its own part is done: a member does, for the group's end is its end too."""
-        return self.membership.host in self.membership.members
+        """Whether this host stays when its own part is done: others may still need its processes, or its name."""
+        return self.place.host in self.place.rules.members
 
     def fileno(self) -> int:
-        """Readable from the moment on when the group's end is known, until `verdict` is asked."""
+        """Readable from the moment on when there is news (a stop, a restart, the end), until `verdict` is asked."""
         return self._news_read
 
     def verdict(self) -> Verdict | None:
-        """How this host has to end because the group has ended; None while it has not."""
-        if self.end is None:
-            return None
+        """How this host's processes have to end because of the group; None while they need not."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._news_read, 1)
-        return verdict_of(self.end)
+            os.read(self._news_read, 4096)
+        if self.end is not None:
+            return verdict_of(self.end)
+        if self.has_to_restart:
+            return verdict_of(End.of_message(self._state["restart"]))._replace(kind=RESTART)
+        return None
+
+    def remote_stop(self) -> str:
+        """The host that was asked to stop, and with it the job; empty while none was."""
+        return self._stop_host
+
+    @property
+    def has_to_restart(self) -> bool:
+        """Whether the group has begun another generation than the one that runs here."""
+        return bool(self._state.get("restart")) and self._state["generation"] > self.generation
+
+    @property
+    def may_start(self) -> bool:
+        """Whether every host is ready for this generation."""
+        return bool(self._state) and self._state["generation"] == self.generation and bool(self._state["ready"])
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the hub knows the end and, on the leader, every other host has come and heard it."""
+        if self._hub is None:
+            return self.end is not None
+        return set(self.place.rules.hosts) <= self._hub.ledger.left
+
+    # What this host tells
 
     def report(self, failure: Failure | None, kind: str = FAILED) -> None:
-        """Tell the group that this host's part ended, well (None) or badly."""
-        self._outbox.append({"kind": "done"} if failure is None else end_of(failure, kind).as_message())
-        os.write(self._wake_write, b"x")
+        """Tell the group that this host's part ended, well (None; with STOPPED its state is saved) or badly."""
+        if failure is None:
+            self._say({"kind": "done", "generation": self.generation})
+        else:
+            self._say({"kind": "end", "generation": self.generation, "end": end_of(failure, kind).as_message()})
 
-    def start(self, facts: dict[str, Any]) -> None:
-        """Begin to join; on the leader, open the hub first. Raises LaunchError when its port is taken."""
+    def stopping(self, signum: int) -> None:
+        """Tell the group at once that this host was asked to stop."""
+        if not self._stop_host:
+            self._stop_host = self.place.host
+            self._say({"kind": "stopping", "signal": signum})
+
+    def ready(self) -> None:
+        """Tell the group that this host can start the processes of its generation."""
+        self._say({"kind": "ready", "generation": self.generation})
+
+    def begins_again(self) -> bool:
+        """Whether the processes, which have ended here, are to be started again on every host."""
+        deadline = time.monotonic() + NEWS_BOUND
+        while not self.has_to_restart and self.end is None and time.monotonic() < deadline:
+            if not self._may_begin_again():
+                return False
+            time.sleep(CONNECT_RETRY / 10)
+        if not self.has_to_restart or self.end is not None:
+            return False
+        self.generation = self._state["generation"]
+        return True
+
+    def _may_begin_again(self) -> bool:
+        """Whether the last that was said is a failure, restarts are left, and nobody was asked to stop."""
+        last = self._said[-1] if self._said else {}
+        failed = last.get("kind") == "end" and last["end"]["kind"] == FAILED
+        return failed and self.generation < self.place.rules.restarts and not self._stop_host
+
+    # Coming and going
+
+    def start(self, facts: dict[str, Any] | None) -> None:
+        """Begin to join (without facts: only to say why this host fails); on the leader, open the hub first.
+
+        Raises LaunchError when its port is taken.
+        """
         self._own_facts = facts
-        if self.membership.host == self.membership.leader:
-            ledger = Ledger(self.membership.hosts, self.membership.members)
-            self._hub = Hub(listen(self._port), self._key, ledger, self._heartbeat)
+        if self.place.leads:
+            self.own_addresses = names.own_addresses(self.place.host, self.place.interface)
+            listeners = listen(self.own_addresses, self.place.port)
+            self._hub = Hub(listeners, self.place.key, Ledger(self.place.rules), self.place.heartbeat)
             self._hub.start()
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self, linger: float | None = None) -> None:
         """Leave. On the leader this first waits (for seconds at most) until every host has heard the end."""
-        self._leaving = True
-        os.write(self._wake_write, b"x")
-        self._thread.join(CONNECT_BOUND + 1)
+        self._leave_at = time.monotonic() + (0 if self.reach.hopeless else CONNECT_BOUND)
+        self._wake()
+        self._thread.join(2 * CONNECT_BOUND + 1)
         if self._hub:
-            self._hub.close()
+            self._hub.close(*([] if linger is None else [linger]))
         if not self._thread.is_alive():  # one that hangs in a name look-up keeps its descriptors
             for fd in (self._news_read, self._news_write, self._wake_read, self._wake_write):
                 os.close(fd)
 
+    def _say(self, message: dict[str, Any]) -> None:
+        self._said.append(message)
+        self._wake()
+
+    def _wake(self) -> None:
+        os.write(self._wake_write, b"x")
+
+    # The thread
+
     def _keep(self) -> None:
-        """The thread: connect, and try again until the hub has proved to be one; then talk until the end or `close`."""
-        while self.end is None and not self._leaving:
+        """Connect, and again after a break, until the end, `close`, or a heartbeat's time without the hub."""
+        while self.end is None and not self._may_leave:
             channel = None
             try:
                 channel = self._connect()
                 self._converse(channel)
             except (OSError, NotOfThisJobError) as error:
-                self.trouble = str(error)
-                if channel and channel.authentic:
-                    self._ended(End(False, UNAVAILABLE, self.membership.leader, self._vanished(error)))
-                else:
-                    select.select([self._wake_read], [], [], CONNECT_RETRY)
+                self._broken(error, channel)
             except Exception as error:  # a bug of ours must end the job, not leave it waiting for ever
                 cause = f"internal error: {type(error).__name__}: {error}"
-                self._ended(End(False, SOFTWARE, self.membership.host, cause))
+                self._ended(End(False, SOFTWARE, self.place.host, cause))
             finally:
                 if channel:
                     channel.socket.close()
 
+    @property
+    def _may_leave(self) -> bool:
+        """Asked to, and all is told, or there was time enough to tell it."""
+        all_told = bool(self._hub_id) and self._sent == len(self._said)
+        return self._leave_at < float("inf") and (all_told or time.monotonic() >= self._leave_at)
+
     def _connect(self) -> Channel:
-        leader = self.membership.leader
-        address = "localhost" if leader == self.membership.host else leader
-        channel = Channel(socket.create_connection((address, self._port), CONNECT_BOUND), self._key, is_server=False)
-        channel.send({"kind": "join", "host": self.membership.host, "facts": self._own_facts})
+        if self.place.leads:
+            address = (self.own_addresses or (names.LOOPBACK,))[0]
+            sock = socket.create_connection((address, self.place.port), CONNECT_BOUND)
+        else:
+            sock = self.reach.connect(self.place.host, CONNECT_BOUND)
+        channel = Channel(sock, self.place.key, is_server=False)
+        join = {"kind": "join", "host": self.place.host, "instance": self._instance, "hub": self._hub_id}
+        channel.send({**join, "facts": self._own_facts})
+        self._sent = 0
         return channel
 
+    def _broken(self, error: Exception, channel: Channel | None) -> None:
+        """Try again soon, unless the hub that was there has been gone for too long."""
+        how = (error.strerror if isinstance(error, OSError) and error.strerror else "") or str(error)
+        if channel:
+            with contextlib.suppress(OSError):
+                channel.flush()  # by which the hub can tell who comes with another token
+        self.reach.failed(error, how, answered=channel is not None)
+        if self._hub_id and channel and channel.authentic and not self._state.get("end"):
+            _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
+        if not self._hub_id or time.monotonic() - self._heard_at < self.place.heartbeat:
+            select.select([self._wake_read], [], [], CONNECT_RETRY)
+        elif self._stop_host:
+            self._ended(End(True, kind=STOPPED))  # the leader has stopped already
+        else:
+            cause = f"{self.place.rules.leader}, which leads the group, vanished: {how}"
+            self._ended(End(False, UNAVAILABLE, self.place.rules.leader, cause))
+
     def _converse(self, channel: Channel) -> None:
-        interval = beat_interval(self._heartbeat)
+        interval = beat_interval(self.place.heartbeat)
         last_turn = next_beat = time.monotonic()
-        while self.end is None and not self._leaving:
-            self._wait(channel, interval)
+        while self.end is None and not self._may_leave:
+            self._wait(channel, interval if channel.authentic else CONNECT_RETRY)
             now = time.monotonic()
-            if now - last_turn > self._heartbeat / 2:  # this process stood still: the hub's silence says nothing
+            if now - last_turn > self.place.heartbeat / 2:  # this process stood still: the hub's silence says nothing
                 channel.heard_at = now
             last_turn = now
-            self._send(channel)
-            if now >= next_beat:
+            if channel.authentic and now >= next_beat:
                 channel.send({"kind": "beat"})
                 next_beat = now + interval
-            channel.flush()
-            for message in channel.receive():
-                self._take(message)
-            if now - channel.heard_at > self._heartbeat:
-                raise TimeoutError(f"nothing heard for {self._heartbeat:g} s (DLC_HEARTBEAT_TIMEOUT)")
+            self._talk(channel)
+            bound = self.place.heartbeat if channel.authentic else min(HELLO_BOUND, self.place.heartbeat)
+            if now - channel.heard_at > bound:
+                raise TimeoutError(f"nothing heard for {bound:g} s (DLC_HEARTBEAT_TIMEOUT)")
         self._say_goodbye(channel)
+
+    def _talk(self, channel: Channel) -> None:
+        if channel.authentic:
+            self._send(channel)
+        channel.flush()
+        for message in channel.receive():
+            self._take(message, channel)
+        if channel.authentic:
+            self._heard_at = channel.heard_at
 
     def _wait(self, channel: Channel, timeout: float) -> None:
         poll = select.poll()
@@ -162,39 +274,57 @@ class Group:
             os.read(self._wake_read, 4096)
 
     def _send(self, channel: Channel) -> None:
-        while self._outbox:
-            channel.send(self._outbox.pop(0))
+        for message in self._said[self._sent :]:
+            channel.send(message)
+            self._sent += 1
 
     def _say_goodbye(self, channel: Channel) -> None:
         """Close so that what was sent last arrives: closing with unread input would reset the connection."""
         self._send(channel)
+        channel.send({"kind": "bye"})
         channel.socket.settimeout(1.0)
         channel.flush()
         channel.socket.shutdown(socket.SHUT_WR)
         while channel.socket.recv(1 << 16):
             pass
 
-    def _take(self, message: dict[str, Any]) -> None:
-        if message["kind"] == "facts":
-            self.facts = message["facts"]
-        elif message["kind"] == "beat":
-            self.missing = message["missing"]
-        elif message["kind"] == "end":
-            self._ended(End.of_message(message))
+    def _take(self, message: dict[str, Any], channel: Channel) -> None:
+        if message["kind"] == "hello":
+            self.reach.succeeded(str(channel.socket.getpeername()[0]))
+        elif message["kind"] == "facts":
+            self.facts = self._with_leaders_address(unpack(message["packed"]), channel)
+        elif message["kind"] == "state":
+            self._hub_id = message["hub"]
+            self.missing, self.missing_count = message["missing"], message["missing count"]
+            news = bool(message["stopped"]) and not self._stop_host
+            self._stop_host = self._stop_host or message["stopped"]
+            self._state = message
+            if message["end"]:
+                self._ended(End.of_message(message["end"]))
+            elif news or self.has_to_restart:
+                self._announce()
+
+    def _with_leaders_address(self, facts: dict[str, dict[str, Any]], channel: Channel) -> dict[str, dict[str, Any]]:
+        """The hub cannot know the address under which another host reaches it; that host can."""
+        leader = self.place.rules.leader
+        if not self.place.leads and leader in facts:
+            facts[leader]["address"] = names.plain_address(str(channel.socket.getpeername()[0]))
+        return facts
 
     def _ended(self, end: End) -> None:
         self.end = end
-        os.write(self._news_write, b"x")
+        self._announce()
 
-    def _vanished(self, error: Exception) -> str:
-        how = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return f"{self.membership.leader}, which leads the group, vanished: {how}"
+    def _announce(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._news_write, b"x")
 
 
 def verdict_of(end: End) -> Verdict:
     """What the group's end means for a host."""
     if end.ok:
-        return Verdict(Outcome(0))
+        was_stopped = end.kind == STOPPED
+        return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "")
     where = "" if end.cause.startswith(end.host) else f" on {end.host}"
     failure = Failure(
         cause=f"the job failed{where}: {end.cause}",
@@ -205,50 +335,5 @@ def verdict_of(end: End) -> Verdict:
     return Verdict(Outcome(failure.exit_code, failure), end.kind)
 
 
-def join(
-    membership: Membership,
-    facts: dict[str, Any],
-    environ: Mapping[str, str],
-    *,
-    port: int = PORT,
-    timeout: float = JOIN_TIMEOUT,
-    heartbeat: float = HEARTBEAT,
-) -> Group:
-    """Join the group with `facts` about this host, and come back when all hosts have: `facts` of each are known then.
-
-    Raises LaunchError (UNAVAILABLE) naming the hosts that did not join within `timeout` seconds, and StopRequested. The
-    others are told, so that the job ends on all of them.
-    """
-    group = Group(membership, group_token.derive(environ, membership.hosts), port, heartbeat)
-    group.start(facts)
-    deadline = time.monotonic() + timeout
-    try:
-        while not group.facts:
-            if group.end:
-                raise LaunchError(group.end.exit_code or UNAVAILABLE, verdict_of(group.end).outcome.cause)
-            if time.monotonic() >= deadline:
-                raise _not_joined(group, port, timeout)
-            signals.sleep(LOOK)
-    except LaunchError as error:
-        group.report(Failure(str(error), host=membership.host, exit_code=error.exit_code))
-        group.close()
-        raise
-    except signals.StopRequested as stop:
-        group.report(Failure(str(stop), host=membership.host, exit_code=128 + stop.signum), STOPPED)
-        group.close()
-        raise
-    return group
-
-
-def _not_joined(group: Group, port: int, timeout: float) -> LaunchError:
-    if group.missing:
-        what, found = f"{', '.join(group.missing)} did not join the job within {timeout:g} s", ""
-    else:
-        leader = group.membership.leader
-        what, found = f"{leader} could not be reached on port {port} within {timeout:g} s", group.trouble
-    return LaunchError(
-        UNAVAILABLE,
-        what,
-        found=found,
-        remedy="see those hosts' logs, let the hosts reach each other on every port, or raise DLC_PEER_TIMEOUT",
-    )
+def _print(text: str) -> None:
+    print(f"dlc: {text}", file=sys.stderr, flush=True)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import sys
 
-from launch.base.errors import CONFIG, LaunchError
 from launch.group import traps
 from launch.group.traps import Finding
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 CONTENT_KEY = "DLC_CONTENT_KEY"  # the image's, in its environment
-WARN_ONLY = "warn"  # DLC_PREFLIGHT
 ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "single")  # strategies that do not count devices
 
 
@@ -27,6 +25,7 @@ def facts(request: Request) -> dict[str, Any]:
     """What the other hosts are to know of this one: JSON, small."""
     cluster = request.cluster
     strategy = request.strategy.strategy if request.strategy else ""
+    found = traps.find(request.devices, cluster, request.environ, is_distributed=bool(strategy))
     counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
     return {
         "image": request.environ.get(CONTENT_KEY, ""),
@@ -36,7 +35,8 @@ def facts(request: Request) -> dict[str, Any]:
         "distributed over": _digest(list(request.hosts)),
         "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
         "efa": request.devices.efa if counts_devices else None,
-        "traps": [str(finding) for finding in traps.find(request.devices, cluster, request.environ)],
+        "traps": [str(finding) for finding in found if not finding.is_error],
+        "errors": [[finding.what, finding.remedy] for finding in found if finding.is_error],
     }
 
 
@@ -68,7 +68,12 @@ def compare(known: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
         ),
     )
     found = [_difference(hosts, key, what, remedy) for hosts, key, what, remedy in checks]
-    return [finding for finding in found if finding]
+    own = [
+        Finding(f"{host}: {what}", remedy, is_error=True)
+        for host, facts in known.items()
+        for what, remedy in facts.get("errors", ())
+    ]
+    return [*(finding for finding in found if finding), *own]
 
 
 def check(request: Request, known: Mapping[str, Mapping[str, Any]]) -> None:
@@ -77,10 +82,7 @@ def check(request: Request, known: Mapping[str, Mapping[str, Any]]) -> None:
     With DLC_PREFLIGHT=warn nothing is an error.
     """
     findings = [*compare(known), *(Finding(text, "") for text in known[request.cluster.current_host]["traps"])]
-    fatal = [finding for finding in findings if finding.is_error]
-    if fatal and request.environ.get("DLC_PREFLIGHT") != WARN_ONLY:
-        first = fatal[0]
-        raise LaunchError(CONFIG, first.what, where="preflight", remedy=f"{first.remedy} (DLC_PREFLIGHT=warn goes on)")
+    traps.refuse(findings, request.environ)
     _say("preflight", (str(finding).rstrip("; ") for finding in findings))
 
 

@@ -2,55 +2,66 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from launch import signals
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError
-from launch.base.outcome import STOPPED, Failure, Outcome
-from launch.base.switches import port, seconds
-from launch.discovery import names as peers
-from launch.group import member as group_end
-from launch.group import preflight
+from launch.base.outcome import Outcome
+from launch.base.switches import count, seconds
+from launch.discovery import names
+from launch.group import meeting, preflight, token
+from launch.group.ledger import Rules, named
+from launch.group.member import Group, Place
 from launch.plan.interpretation import Request
-from launch.plan.strategies import mpi_keys
-from launch.plan.strategies.mpi import SSH_PORT
-from launch.supervision import run as supervise
+from launch.plan.network import Network
+from launch.plan.strategies import mpi_keys, torchrun
+from launch.supervision.settings import Settings
 
 SSH_KEY = "ssh key"  # the fact that holds a host's public key
+HEARTBEAT = 60.0  # seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
+JOIN_TIMEOUT = 900.0  # seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
+ELASTIC = ("torchrun", "xla")  # strategies below torchrun, whose rendezvous can be elastic
+
+Run = Callable[[Request, Settings, Group], Outcome]
 
 
-def in_group(request: Request, settings: supervise.Settings, run: Callable[[supervise.Settings], Outcome]) -> Outcome:
-    """Wait for the job's hosts, join them where the job is distributed, and `run` with the group in its settings.
+def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
+    """Wait for the job's hosts, join them, and `run` with the group in its settings and their addresses in its request.
 
     What goes wrong before a process starts is told to the others too. Raises what `run` raises, and LaunchError where a
     host is not there in time or the hosts do not fit together.
     """
-    _wait_for_names(request)
-    if not request.members:
-        return run(settings)
-    host = request.cluster.current_host
+    rules = rules_of(request)
+    if rules is None:  # the only host of a group that is a job of its own
+        raise ValueError("a host alone has no group")
     facts = preflight.facts(request)
     if request.needs_ssh:
-        facts[SSH_KEY] = mpi_keys.make(request.run_dir, leads=host == request.hosts[0])
-    group = _join(request, request.group_hosts, request.members, facts)
+        token.require(request.environ)
+        facts[SSH_KEY] = mpi_keys.make(request.run_dir, leads=request.cluster.current_host == request.hosts[0])
+    elif token.is_guessable(request.environ):
+        _say(f"the hosts know each other by their names alone, which is no secret; {token.REMEDY}")
+    group = meeting.join(_place(request, rules), facts, _timeout(request))
     try:
         preflight.check(request, group.facts)
+        request = request._replace(network=_network(request, group))
         if request.needs_ssh:
-            keys = {name: known.get(SSH_KEY) for name, known in group.facts.items()}
-            mpi_keys.install(request.run_dir, request.hosts, host, keys, SSH_PORT)
-        return run(settings._replace(group=group))
-    except LaunchError as error:
-        group.report(Failure(str(error), host=settings.host, exit_code=error.exit_code))
+            _install_keys(request, group)
+        joined = settings._replace(group=group)
+        outcome = run(request, joined, group)
+    except (LaunchError, signals.StopRequested) as error:
+        meeting.leave(group, error)
         raise
-    except signals.StopRequested as stop:
-        group.report(Failure(str(stop), host=settings.host, exit_code=128 + stop.signum), STOPPED)
+    except BaseException:
+        group.close()
         raise
     finally:
-        group.close()
         if request.needs_ssh:
             mpi_keys.remove(request.run_dir)
+    group.close()
+    return outcome
 
 
 def preflight_only(request: Request) -> int:
@@ -59,8 +70,7 @@ def preflight_only(request: Request) -> int:
     known = {request.cluster.current_host: preflight.facts(request)}
     hosts = request.group_hosts or request.cluster.hosts
     if len(hosts) > 1:
-        _wait_for_names(request)
-        group = _join(request, hosts, hosts, preflight.facts(request))
+        group = meeting.join(_place(request, Rules(hosts, hosts)), preflight.facts(request), _timeout(request))
         known = group.facts
         group.report(None)
         group.close()
@@ -69,23 +79,56 @@ def preflight_only(request: Request) -> int:
     return 0 if is_well else CONFIG
 
 
-def _wait_for_names(request: Request) -> None:
-    # SageMaker Studio's local mode has no name resolution at all.
-    if request.environ.get("SM_STUDIO_LOCAL_MODE", "").lower() != "true":
-        peers.wait(request.cluster.hosts, _timeout(request))
+def rules_of(request: Request) -> Rules | None:
+    """The group that this host is part of; None where it is alone. Raises LaunchError: a switch is wrong."""
+    if not request.members:
+        return None
+    elastic = torchrun.elastic(request.environ) if request.strategy and request.strategy.strategy in ELASTIC else None
+    if elastic:
+        return Rules(request.group_hosts, request.members, least=min(elastic.least, len(request.group_hosts)))
+    return Rules(request.group_hosts, request.members, restarts=count(request.environ, "DLC_MAX_RESTARTS", 0))
 
 
-def _join(request: Request, hosts: tuple[str, ...], members: tuple[str, ...], facts: dict[str, Any]) -> group_end.Group:
-    environ = request.environ
-    return group_end.join(
-        group_end.Membership(request.cluster.current_host, hosts, members),
-        facts,
-        environ,
-        port=port(environ, "DLC_GROUP_PORT", group_end.PORT),
-        timeout=_timeout(request),
-        heartbeat=seconds(environ, "DLC_HEARTBEAT_TIMEOUT", group_end.HEARTBEAT),
+def _place(request: Request, rules: Rules) -> Place:
+    environ, cluster = request.environ, request.cluster
+    return Place(
+        cluster.current_host,
+        rules,
+        token.derive(environ, rules.hosts),
+        ports.of(environ, ports.GROUP),
+        seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
+        cluster.network_interface,
     )
 
 
+def _network(request: Request, group: Group) -> Network:
+    """Where the others are reached: by their names, and by the addresses they came from where a name means nothing."""
+    own = request.cluster.current_host
+    nameless = names.unresolved(group.facts, meeting.RESOLVE_BOUND)
+    others = [host for host in nameless if host != own]
+    if others:
+        _say(f"{named(others)} does not resolve; the address it came from is used where that is possible")
+    known = {host: facts["address"] for host, facts in group.facts.items() if facts.get("address")}
+    listen = names.own_addresses(own, request.cluster.network_interface)
+    return Network(
+        addresses={host: known[host] for host in nameless if host in known},
+        sources=known,
+        listen=listen,
+        secret=token.for_purpose(group.place.key, "horovod"),
+    )
+
+
+def _install_keys(request: Request, group: Group) -> None:
+    keys = {name: known.get(SSH_KEY) for name, known in group.facts.items()}
+    site = mpi_keys.Site(
+        request.run_dir, request.hosts, request.cluster.current_host, ports.of(request.environ, ports.SSH)
+    )
+    mpi_keys.install(site, keys, request.network)
+
+
 def _timeout(request: Request) -> float:
-    return seconds(request.environ, "DLC_PEER_TIMEOUT", group_end.JOIN_TIMEOUT)
+    return seconds(request.environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT)
+
+
+def _say(text: str) -> None:
+    print(f"dlc: {text}", file=sys.stderr, flush=True)

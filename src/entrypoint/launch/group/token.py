@@ -1,19 +1,24 @@
 """The key that every host of one job holds and no other process has by chance: it authenticates the group's channel.
 
-Strength: with DLC_JOB_TOKEN set, that of the token. Without it the key comes from the job's ARN or name (or the hosts'
-names where there is neither). That keeps out port scans, health checks and the hosts of other jobs; it does not keep
-out somebody who knows the job's name and is let into its network.
+Strength: with DLC_JOB_TOKEN set, that of the token. Without it the key comes from the job's ARN or name, which keeps
+out port scans, health checks and other jobs, but not somebody who knows the name and is let into the job's network.
+Where there is neither it is a hash of the hosts' names, which anybody can guess.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+
+from launch.base.errors import CONFIG, LaunchError
+from launch.base.switches import JOB_TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SOURCES = ("DLC_JOB_TOKEN", "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME")
+SOURCES = (JOB_TOKEN, "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME")
+REMEDY = "set DLC_JOB_TOKEN to the same random text on every host, such as the output of `openssl rand -hex 16`"
 
 
 def derive(environ: Mapping[str, str], hosts: Iterable[str]) -> bytes:
@@ -22,6 +27,29 @@ def derive(environ: Mapping[str, str], hosts: Iterable[str]) -> bytes:
         if environ.get(source):
             return _digest(source, environ[source])
     return _digest("hosts", *sorted(hosts))
+
+
+def is_guessable(environ: Mapping[str, str]) -> bool:
+    """Whether the key comes from the hosts' names alone."""
+    return not any(environ.get(source) for source in SOURCES)
+
+
+def require(environ: Mapping[str, str]) -> None:
+    """For what must not rest on a key that can be guessed. Raises LaunchError."""
+    if is_guessable(environ):
+        raise LaunchError(
+            CONFIG,
+            "MPI over several hosts opens ssh servers, and nothing secret tells this job's hosts from others",
+            where=JOB_TOKEN,
+            expected="a token, or the platform's own job name (TRAINING_JOB_NAME)",
+            found="neither",
+            remedy=REMEDY,
+        )
+
+
+def for_purpose(key: bytes, purpose: str) -> str:
+    """A secret made from the job's key, in hexadecimal: who learns it cannot tell the key."""
+    return hmac.digest(key, purpose.encode(), "sha256").hex()
 
 
 def _digest(*parts: str) -> bytes:

@@ -6,6 +6,9 @@ import os
 import resource
 from typing import NamedTuple
 
+from launch.base.errors import CONFIG, LaunchError
+from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 
 SMALL_SHM = 1 << 30  # bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
 SMALL_NOFILE = 4096  # descriptors; every pair of ranks and every data-loading worker takes some
+LITTLE_ROOM = 1 << 30  # bytes; a checkpoint of a small model with its optimizer's state
+WARN_ONLY = "warn"  # DLC_PREFLIGHT
 AMAZON_VENDOR = "0x1d0f"
 PLUGIN = "libnccl-net.so"  # what NCCL loads where NCCL_NET_PLUGIN names nothing else
 MORE_SHM = "start the container with --shm-size=8g or --ipc=host"
@@ -31,19 +36,65 @@ class Finding(NamedTuple):
         return f"{self.what}; {self.remedy}"
 
 
-def find(devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/") -> list[Finding]:
-    """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries."""
+def find(
+    devices: Devices, cluster: Cluster, environ: Mapping[str, str], root: str = "/", is_distributed: bool = False
+) -> list[Finding]:
+    """Every trap on this host. `root` relocates /dev, /proc, /sys and the image's libraries.
+
+    `is_distributed`: several processes talk to each other, on this host alone too.
+    """
     multi_host = len(cluster.hosts) > 1
     found = [
-        _shared_memory(root),
+        _shared_memory(root) if devices.num_gpus else None,  # who fails in it is NCCL
         _rdma_without_nodes(root),
         _locked_memory(devices),
         _efa_without_plugin(root, devices, environ) if multi_host else None,
         _gpu_without_nodes(root, devices),
         _open_files(),
-        _interface(cluster, devices) if multi_host else None,
+        _interface(cluster, devices) if multi_host or is_distributed else None,
+        *_little_room(environ),
+        *_nvidia(root, environ),
     ]
     return [finding for finding in found if finding]
+
+
+def refuse(findings: list[Finding], environ: Mapping[str, str]) -> None:
+    """Raise LaunchError (CONFIG) for the first thing that the job cannot work with, unless DLC_PREFLIGHT is warn."""
+    fatal = [finding for finding in findings if finding.is_error]
+    if fatal and environ.get("DLC_PREFLIGHT") != WARN_ONLY:
+        first = fatal[0]
+        raise LaunchError(CONFIG, first.what, where="preflight", remedy=f"{first.remedy} (DLC_PREFLIGHT=warn goes on)")
+
+
+def _little_room(environ: Mapping[str, str]) -> list[Finding]:
+    """Disks that a checkpoint would fill. Folders of one disk are named together."""
+    paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+    short: dict[tuple[int, int], list[str]] = {}
+    for folder in (paths.model, paths.output, f"{paths.base}/checkpoints", "/tmp"):  # noqa: S108 (a question only)
+        try:
+            space, device = os.statvfs(folder), os.stat(folder).st_dev
+        except OSError:
+            continue
+        free = space.f_frsize * space.f_bavail
+        if free < LITTLE_ROOM:
+            short.setdefault((device, free >> 20), []).append(folder)
+    return [
+        Finding(
+            f"{free} MiB are free on {', '.join(folders)}: a checkpoint may not fit",
+            "free space or give the container or the job a larger volume",
+        )
+        for (_device, free), folders in short.items()
+    ]
+
+
+def _nvidia(root: str, environ: Mapping[str, str]) -> list[Finding]:
+    if not os.path.exists(os.path.join(root, "proc/driver/nvidia/version")):
+        return []
+    if not any(name.startswith("nvidia") for name in _names(root, "dev")):
+        return []  # the machine's GPUs are not this container's
+    from launch.group import nvidia_traps
+
+    return nvidia_traps.find(root, environ.get("DLC_VENV") or DEFAULT_VENV)
 
 
 def _shared_memory(root: str) -> Finding | None:

@@ -1,34 +1,57 @@
-"""Hyperparameters as command-line arguments, in the dialect of the platform's toolkit or of the SDK 3.x drivers."""
+"""Hyperparameters as command-line arguments, in one of four dialects, because scripts read them in different ways."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-TOOLKIT = "toolkit"
-SDK3 = "sdk3"
-DIALECTS = (TOOLKIT, SDK3)
+# The platform's toolkit, the drivers of SDK 3.x, argparse's store_true, and absl or whoever wants --key=value.
+TOOLKIT, SDK3, FLAGS, EQUALS = "toolkit", "sdk3", "flags", "equals"
+DIALECTS = (TOOLKIT, SDK3, FLAGS, EQUALS)
+
+# What argparse, absl and click say of arguments that they do not take.
+_REFUSED = (  # compiled only when a script has failed
+    r"error: (unrecognized arguments|argument .*(expected|ignored|invalid|not allowed))"
+    r"|Unknown command line flag|FATAL Flags parsing error"
+    r"|Error: (No such option|Got unexpected extra argument|Option )"
+)
 
 
-def toolkit_arguments(hyperparameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """Two items per hyperparameter, sorted by key: `--key value`, `-k value` for a key of one character.
-
-    Booleans are True and False, objects `k=v,k=v`, lists Python's repr (contract, section 2.2).
-    """
-    arguments: list[str] = []
-    for key in sorted(hyperparameters):
-        arguments += [_toolkit_option(key), _toolkit_value(hyperparameters[key])]
-    return tuple(arguments)
+def arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ...]:
+    """The hyperparameters, none of them the platform's, as arguments. `dialect` is one of DIALECTS."""
+    if dialect == SDK3:
+        return tuple(word for key, value in hyperparameters.items() for word in (f"--{key}", _sdk3_value(value)))
+    return tuple(word for key in sorted(hyperparameters) for word in _words(key, hyperparameters[key], dialect))
 
 
-def _toolkit_option(key: str) -> str:
-    if not key:
+def refused(lines: Iterable[str], dialect: str) -> str:
+    """The advice where a script's last lines say that it cannot read its arguments, "" for any other words."""
+    if not any(re.search(_REFUSED, line) for line in lines):
         return ""
-    return f"--{key}" if len(key) > 1 else f"-{key}"
+    others = {
+        TOOLKIT: "--key value; a true or false is a value",
+        FLAGS: "true is the bare flag --key, false leaves it out",
+        EQUALS: "--key=value",
+        SDK3: "--key value in the file's order, values as JSON",
+    }
+    ways = "; ".join(f"{name}: {how}" for name, how in others.items() if name != dialect)
+    return f"the script does not take its arguments in the dialect {dialect}; try DLC_ARGV_DIALECT ({ways})"
+
+
+def _words(key: str, value: object, dialect: str) -> tuple[str, ...]:
+    """`--key value`, `-k value` for a key of one character, "" for none (contract, section 2.2)."""
+    option = f"--{key}" if len(key) > 1 else f"-{key}" if key else ""
+    if dialect == FLAGS and (isinstance(value, bool) or value in ("True", "False")):
+        return (option,) if value in (True, "True") else ()
+    if dialect == EQUALS and option:
+        return (f"{option}={_toolkit_value(value)}",)
+    return (option, _toolkit_value(value))
 
 
 def _toolkit_value(value: object) -> str:
+    """Booleans are True and False, objects `k=v,k=v`, lists Python's repr."""
     if value is None:
         return ""
     if isinstance(value, dict):
@@ -36,9 +59,6 @@ def _toolkit_value(value: object) -> str:
     return str(value)
 
 
-def sdk3_arguments(hyperparameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """`--key value` in file order, always two dashes, strings as they are and everything else as JSON text."""
-    arguments: list[str] = []
-    for key, value in hyperparameters.items():
-        arguments += [f"--{key}", value if isinstance(value, str) else json.dumps(value)]
-    return tuple(arguments)
+def _sdk3_value(value: object) -> str:
+    """Strings as they are, everything else as JSON text."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -4,45 +4,61 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from typing import NamedTuple
 
 from launch.base.errors import CONFIG, NO_INPUT, LaunchError, shown
-from launch.plan.environment import module_name
 
-SCRIPT, PACKAGE, SHELL, EXECUTABLE = "script", "package", "shell", "executable"
+SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL, EXECUTABLE = "script", "package", "module", "console", "shell", "executable"
 
 SETTING = "sagemaker_program"
 MOST_NAMES_SHOWN = 10
+_MODULE = re.compile(r"-m\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 LONGEST_SHEBANG = 256  # bytes, as in the kernel
 
 
 class EntryPoint(NamedTuple):
-    """A program below the code directory."""
+    """A program: below the code directory, or what the image or requirements.txt installs (MODULE, CONSOLE)."""
 
-    kind: str  # SCRIPT, PACKAGE, SHELL or EXECUTABLE
-    name: str  # relative to the code directory, "/" between folders
+    kind: str  # SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL or EXECUTABLE
+    name: str  # relative to the code directory, "/" between folders; of a MODULE dotted, of a CONSOLE script its name
     interpreter: tuple[str, ...] = ()  # of a shell script or executable: what its first line names
 
     @property
     def is_python(self) -> bool:
-        return self.kind in (SCRIPT, PACKAGE)
+        return self.kind in (SCRIPT, PACKAGE, MODULE)
+
+    @property
+    def program(self) -> str:
+        """How the user would spell it: SM_USER_ENTRY_POINT."""
+        return f"-m {self.name}" if self.kind == MODULE else self.name
 
     @property
     def module(self) -> str:
-        """The dotted name under which `python -m` finds a package's program."""
-        return module_name(self.name).replace("/", ".")
+        """The dotted name under which `python -m` finds a module or a package's program."""
+        return self.name if self.kind == MODULE else module_name(self.name).replace("/", ".")
 
     def target(self) -> tuple[str, ...]:
         """What a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
-        return ("-m", self.module) if self.kind == PACKAGE else (self.name,)
+        return ("-m", self.module) if self.kind in (PACKAGE, MODULE) else (self.name,)
 
     def command(self, python: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """The argument list of one plain process. "--" keeps a script's name from being read as an option."""
-        if self.kind == PACKAGE:
+        if self.kind in (PACKAGE, MODULE):
             return (python, "-m", self.module, *arguments)
+        if self.kind == CONSOLE:
+            return (f"{os.path.dirname(python)}/{self.name}", *arguments)
         if self.kind == SCRIPT:
             return (python, "--", self.name, *arguments)
         return (*self.interpreter, f"./{self.name}", *arguments)
+
+
+def module_name(program: str) -> str:
+    """The program without its .py, or the -m before a module."""
+    module = _MODULE.fullmatch(program)
+    if module:
+        return module[1]
+    return program[:-3] if program.endswith(".py") else program
 
 
 def relative_name(program: str, code: str) -> str:
@@ -65,10 +81,33 @@ def relative_name(program: str, code: str) -> str:
     return name
 
 
-def resolve(program: str, code: str) -> EntryPoint:
-    """The entry point `program` in the folder `code`. An empty or absent folder is taken on trust (see `check`)."""
-    name = relative_name(program, code)
-    path = f"{code}/{name}"
+def resolve(program: str, folder: str, code: str = "", venv: str = "") -> EntryPoint:
+    """The entry point `program`; `folder` shows what the code directory `code` holds or will hold.
+
+    An empty or absent folder is taken on trust (see `check`). Raises LaunchError: see `relative_name`.
+    """
+    module = _MODULE.fullmatch(program)
+    if module:
+        return EntryPoint(MODULE, module[1])
+    name = relative_name(program, code or folder)
+    path = f"{folder}/{name}"
+    if not os.path.exists(path) and _is_console_script(name, folder, venv):
+        return EntryPoint(CONSOLE, name)
+    return _resolve_file(name, path, folder)
+
+
+def _is_console_script(name: str, folder: str, venv: str) -> bool:
+    """Whether it is, or may be once the code's requirements are installed, a program of the virtual environment."""
+    if "/" in name or name.endswith((".py", ".sh")):
+        return False
+    if venv and os.access(f"{venv}/bin/{name}", os.X_OK):
+        return True
+    installs = is_buildable(folder) or os.path.isfile(f"{folder}/requirements.txt")
+    # A package's program is a module's name, which a console script need not be.
+    return installs and (not name.isidentifier() or not is_buildable(folder))
+
+
+def _resolve_file(name: str, path: str, code: str) -> EntryPoint:
     if name.endswith(".sh"):
         return EntryPoint(SHELL, name, _shebang(path) or ("/bin/sh",))
     if os.path.isfile(f"{code}/setup.py"):
@@ -82,7 +121,7 @@ def resolve(program: str, code: str) -> EntryPoint:
 
 def check(entry: EntryPoint, code: str) -> None:
     """Raise LaunchError, naming what is there, unless the entry point's file is in the code directory."""
-    if entry.kind == PACKAGE or os.path.isfile(f"{code}/{entry.name}"):
+    if entry.kind in (PACKAGE, MODULE, CONSOLE) or os.path.isfile(f"{code}/{entry.name}"):
         return
     raise LaunchError(
         NO_INPUT,

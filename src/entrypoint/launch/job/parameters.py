@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from launch.base.config_files import is_passable, read_object, require_text
 from launch.base.errors import CONFIG, DATA, LaunchError, shown
 from launch.base.paths import Paths
-from launch.job.arguments import DIALECTS, SDK3, TOOLKIT, sdk3_arguments, toolkit_arguments
+from launch.job.arguments import DIALECTS, TOOLKIT, arguments
 
 PLATFORM_PREFIX = "sagemaker_"
 # Consumed by the platform's toolkit: neither arguments of the script nor "framework parameters".
@@ -92,12 +92,11 @@ def read(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) ->
     job_name = environ.get("TRAINING_JOB_NAME", "")
     _separate_model_dir_of_tuning(own, parameters, job_name)
     dialect = _dialect(environ)
-    arguments = toolkit_arguments(own) if dialect == TOOLKIT else sdk3_arguments(everything)
     return Job(
         program=_program(environ, path, parameters),
         hyperparameters=own,
         parameters=parameters,
-        arguments=(*arguments, *extra),
+        arguments=(*arguments(own, dialect), *extra),
         input_data_config=_channels(f"{paths.config}/inputdataconfig.json"),
         dialect=dialect,
         hyperparameters_file=path,
@@ -145,7 +144,11 @@ def _dialect(environ: Mapping[str, str]) -> str:
     dialect = environ.get("DLC_ARGV_DIALECT", TOOLKIT)
     if dialect not in DIALECTS:
         raise LaunchError(
-            CONFIG, "unknown dialect", where="DLC_ARGV_DIALECT", expected=f"{TOOLKIT} or {SDK3}", found=shown(dialect)
+            CONFIG,
+            "unknown dialect",
+            where="DLC_ARGV_DIALECT",
+            expected=f"one of {', '.join(DIALECTS)}",
+            found=shown(dialect),
         )
     return dialect
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import EntryPoint
 from launch.job.parameters import Job
+from launch.plan.network import Network
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
 
@@ -30,6 +32,7 @@ class Context(NamedTuple):
     venv: str
     run_dir: str  # where this host's launcher keeps private files of the job
     installed: frozenset[str]  # libraries of the image, of those that strategies ask about; empty: unknown
+    network: Network = Network()
 
     @property
     def python(self) -> str:
@@ -45,9 +48,16 @@ class Context(NamedTuple):
         """The first host of the distributed group, as listed."""
         return self.hosts[0]
 
+    def address(self, host: str) -> str:
+        """What reaches a host: its name, or its address where the name does not resolve."""
+        return self.network.addresses.get(host, host)
+
     @property
     def processes_per_host(self) -> int:
-        return self.job.number(PROCESSES_PER_HOST) or self.devices.accelerators
+        """The job's number, else what Kubeflow tells torchrun (it may say auto), else one for each accelerator."""
+        stated = self.environ.get("PET_NPROC_PER_NODE", "")
+        own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
+        return self.job.number(PROCESSES_PER_HOST) or own or self.devices.accelerators
 
     def process(
         self,
@@ -65,7 +75,7 @@ class Context(NamedTuple):
 
     def require_script(self, strategy: str) -> None:
         """Raise LaunchError unless the entry point is a Python script: what the strategy starts is Python."""
-        if self.entry.kind != "script":
+        if self.entry.kind not in ("script", "module"):
             raise LaunchError(
                 CONFIG,
                 "unsupported type of entry point",

@@ -11,8 +11,11 @@ from launch.base.errors import DATA, LaunchError
 from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
+from launch.job.entry_point import module_name
 from launch.job.parameters import DEFAULT_LOG_LEVEL, Job
 
+# Said again by other variables and by the files of input/config: left out where a thousand hosts make them too long.
+AGGREGATES = ("SM_TRAINING_ENV", "SM_RESOURCE_CONFIG", "SM_INSTANCE_GROUPS_DICT")
 LONGEST_VARIABLE = 128 * 1024 - 1  # bytes of "NAME=value"; Linux's MAX_ARG_STRLEN counts the closing NUL too
 
 
@@ -23,11 +26,6 @@ def encode(value: object) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def module_name(program: str) -> str:
-    """The program without its .py."""
-    return program[:-3] if program.endswith(".py") else program
 
 
 def sm_variables(
@@ -52,6 +50,7 @@ def sm_variables(
         values[f"SM_HP_{key.upper()}"] = value
     # A name with "=" cannot be a variable; SM_HPS and the arguments carry such a hyperparameter all the same.
     variables = {name: encode(value) for name, value in values.items() if "=" not in name}
+    variables = {name: value for name, value in variables.items() if name not in AGGREGATES or _fits(name, value)}
     _check_lengths(variables)
     return variables
 
@@ -140,10 +139,14 @@ def _groups_as_read(cluster: Cluster) -> dict[str, Any]:
     return {item["instance_group_name"]: item for item in cluster.resource_config.get("instance_groups") or []}
 
 
+def _fits(name: str, value: str) -> bool:
+    return len(os.fsencode(f"{name}={value}")) <= LONGEST_VARIABLE
+
+
 def _check_lengths(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
-        size = len(os.fsencode(f"{name}={value}"))
-        if size > LONGEST_VARIABLE:
+        if not _fits(name, value):
+            size = len(os.fsencode(f"{name}={value}"))
             raise LaunchError(
                 DATA,
                 "too long for a variable of a process",

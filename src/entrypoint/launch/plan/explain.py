@@ -18,7 +18,7 @@ def as_json(interpretation: Interpretation) -> str:
 
 def as_data(interpretation: Interpretation) -> dict[str, Any]:
     """The object that `as_json` prints."""
-    request, context, launch = interpretation
+    request, context, launch, install = interpretation
     cluster, job = request.cluster, context.job
     return {
         "cluster": {
@@ -45,7 +45,7 @@ def as_data(interpretation: Interpretation) -> dict[str, Any]:
         "devices": request.devices._asdict(),
         "strategy": launch.strategy,
         "env": added(context.env, request.environ),
-        "before": [_process(process, request.environ) for process in launch.before],
+        "before": [_process(process, request.environ) for process in (*install, *launch.before)],
         "processes": [_process(process, request.environ) for process in launch.processes],
         "decisions": [decision._asdict() for decision in launch.decisions],
     }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+from launch.base.paths import Paths
+from launch.discovery.devices import Devices
+
 KNOWN = ("torch", "torch_xla", "tensorflow", "horovod", "mpi4py")
 
 
@@ -12,6 +15,39 @@ def framework_variables(installed: frozenset[str], region: str) -> dict[str, str
     if "tensorflow" not in installed:
         return {}
     return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": region, "S3_USE_HTTPS": "1"}
+
+
+def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: bool) -> dict[str, str]:
+    """What Hugging Face's accelerate, below every Trainer, has to be told where it would guess wrong.
+
+    Without an accelerator each rank would train a model of its own; with torch_xla in the image it would take that.
+    """
+    if uses_xla or devices.num_neurons:  # whose cores are reached through torch_xla
+        return {}
+    variables = {}
+    if "torch_xla" in installed:
+        variables["USE_TORCH_XLA"] = "0"
+    if ("torch" in installed or not installed) and not devices.num_gpus:
+        variables["ACCELERATE_USE_CPU"] = "true"
+    return variables
+
+
+def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
+    """NCCL's flight recorder in PyTorch: it keeps the last collectives, and dumps them on a timeout or when asked."""
+    variables = {
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",  # collectives
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{paths.launcher}/nccl_trace_rank_",
+    }
+    if _can_be_made(run_dir):  # a rank that cannot make its pipe there gives up
+        variables["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = f"{run_dir}/nccl_trace_rank_"
+    return variables
+
+
+def _can_be_made(folder: str) -> bool:
+    while folder and not os.path.isdir(folder):
+        folder = os.path.dirname(folder.rstrip("/"))
+    return os.access(folder or ".", os.W_OK)
 
 
 def installed(venv: str) -> frozenset[str]:

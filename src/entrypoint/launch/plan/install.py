@@ -25,6 +25,8 @@ def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
     if not what:
         return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")
-    pip = (programs.path("codeartifact_pip"), repository) if repository else ("-m", "pip")
-    argv = (context.python, *pip, "install", "--disable-pip-version-check", *what)
-    return (context.process(argv, "install", 0, defaults={"PIP_ROOT_USER_ACTION": "ignore"}),)
+    pip = (programs.path("codeartifact_pip"), repository) if repository else (programs.path("pip_install"),)
+    argv = (context.python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
+    process = context.process(argv, "install", -1, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
+    failed = f"{REQUIREMENTS if '-r' in what else 'the package'} could not be installed"
+    return (process._replace(failure=failed),)

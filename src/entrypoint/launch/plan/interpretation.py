@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.paths import DEFAULT_BASE, Paths
-from launch.base.process_spec import Decision, Launch
+from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+from launch.base.private_files import default_folder
+from launch.base.process_spec import Decision, Launch, ProcessSpec
+from launch.base.switches import JOB_TOKEN
 from launch.discovery import cluster as cluster_module
 from launch.discovery import devices as devices_module
 from launch.discovery.cluster import Cluster
@@ -15,16 +18,24 @@ from launch.discovery.devices import Devices
 from launch.job import entry_point
 from launch.job import parameters as job_module
 from launch.job.parameters import Job
-from launch.plan import strategies
-from launch.plan.compiler import compiler_decisions, compiler_variables
+from launch.plan import programs, strategies
+from launch.plan.compiler import ENABLED, compiler_decisions, compiler_variables
 from launch.plan.context import Context
-from launch.plan.environment import sm_variables
-from launch.plan.frameworks import framework_variables, installed
+from launch.plan.environment import AGGREGATES, sm_variables
+from launch.plan.frameworks import accelerate_variables, flight_recorder_variables, framework_variables, installed
 from launch.plan.install import installation
-from launch.plan.network import network_variables
+from launch.plan.network import Network, network_variables
 
-DEFAULT_VENV = "/opt/venv"
-DEFAULT_RUN_DIR = "/run/dlc"
+# torchrun reads these too, where its flags, which hold what they say, leave it a choice.
+READ_FOR_TORCHRUN = frozenset(
+    f"PET_{name}"
+    for name in (
+        *("NNODES", "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+        *("RDZV_BACKEND", "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "STANDALONE"),
+    )
+)
+# Of all SM_* these are settings, not what a launcher said to the processes of its job.
+USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE", "SM_TRAINING_COMPILER_CONFIGURED"))
 GROUPS = "sagemaker_distribution_instance_groups"
 
 
@@ -39,6 +50,7 @@ class Request(NamedTuple):
     strategy: strategies.Request | None
     groups: tuple[str, ...]  # names of the distributed groups
     installed: frozenset[str]  # libraries of the image (frameworks.py)
+    network: Network = Network()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -46,14 +58,14 @@ class Request(NamedTuple):
         return self.cluster.hosts_of(self.groups) if self.strategy else ()
 
     @property
-    def talks_to_others(self) -> bool:
-        """Whether this host has to find another one."""
-        return len(self.cluster.hosts) > 1
-
-    @property
     def run_dir(self) -> str:
         """Where this host's launcher keeps private files of the job."""
-        return self.environ.get("DLC_RUN_DIR") or DEFAULT_RUN_DIR
+        return self.environ.get("DLC_RUN_DIR") or default_folder()
+
+    @property
+    def records_collectives(self) -> bool:
+        """Whether PyTorch's ranks talk over NCCL here, so that its flight recorder can say who waits for whom."""
+        return self.strategy is not None and self.devices.num_gpus > 0 and "torch" in self.installed
 
     @property
     def needs_ssh(self) -> bool:
@@ -68,18 +80,26 @@ class Request(NamedTuple):
         Below MPI the leader's mpirun is the whole job. With TensorFlow 2's parameter servers the chief is: its workers
         serve it for ever. The platform's workers (`master` in TF_CONFIG) train by themselves, and each counts.
         """
-        if len(self.group_hosts) < 2 or self.strategy is None:
+        if len(self.group_hosts) < 2:
             return ()
-        leads = self.cluster.current_host == self.hosts[0]
-        served = self.strategy.strategy == "tf_parameter_server" and self.environ.get("DLC_TF_CHIEF") == "chief"
-        only_leader = self.strategy.strategy == "mpi" or (leads and served)
-        return self.hosts[:1] if only_leader else self.hosts
+        ending = self.group_hosts
+        if self.strategy:
+            leads = self.cluster.current_host == self.hosts[0]
+            served = self.strategy.strategy == "tf_parameter_server" and self.environ.get("DLC_TF_CHIEF") == "chief"
+            only_leader = self.strategy.strategy == "mpi" or (leads and served)
+            ending = self.hosts[:1] if only_leader else self.hosts
+        return tuple(host for host in ending if host not in self.cluster.servers)
 
     @property
     def group_hosts(self) -> tuple[str, ...]:
-        """The hosts that end together. Without stated groups each group is a job of its own."""
-        if not self.strategy:
+        """The hosts that end together. With a strategy and without stated groups each group is a job of its own.
+
+        Of tasks that are ranks the platform takes care.
+        """
+        if self.cluster.task:
             return ()
+        if not self.strategy:
+            return self.cluster.hosts
         return self.cluster.hosts if GROUPS in self.job.parameters else self.hosts
 
 
@@ -89,6 +109,7 @@ class Interpretation(NamedTuple):
     request: Request
     context: Context
     launch: Launch
+    install: tuple[ProcessSpec, ...] = ()  # what the user's code needs; every host is ready before any starts `launch`
 
     def with_decision(self, decision: Decision) -> Interpretation:
         """The same, with one more decision made known."""
@@ -104,7 +125,9 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
     cluster = cluster_module.discover(environ, paths)
     job = job_module.read(environ, paths, extra)
     libraries = installed(_venv(environ))
-    strategy = strategies.requested(job, environ, len(cluster.hosts), libraries)
+    distributed = bool(strategies.asked(job) or environ.get("DLC_STRATEGY"))
+    groups = _groups(job, cluster, distributed)
+    strategy = strategies.requested(job, environ, cluster, groups, libraries)
     return Request(
         environ=environ,
         paths=paths,
@@ -112,7 +135,7 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
         devices=devices_module.detect(environ, root),
         job=job,
         strategy=strategy,
-        groups=_groups(job, cluster, strategy is not None or bool(strategies.asked(job))),
+        groups=groups if strategy is None else _groups(job, cluster, distributed=True),
         installed=libraries,
     )
 
@@ -123,12 +146,13 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
     """
     folder = folder or request.paths.code
-    job = request.job._replace(program=entry_point.relative_name(request.job.program, request.paths.code))
+    entry = entry_point.resolve(request.job.program, folder, request.paths.code, _venv(request.environ))
+    job = request.job._replace(program=entry.program)
     context = Context(
         cluster=request.cluster,
         devices=request.devices,
         job=job,
-        entry=entry_point.resolve(job.program, folder),
+        entry=entry,
         hosts=request.hosts,
         env=_environment(request._replace(job=job)),
         environ=request.environ,
@@ -136,12 +160,17 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         venv=_venv(request.environ),
         run_dir=request.run_dir,
         installed=request.installed,
+        network=request.network,
     )
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
-    decisions = (hosts, *launch.decisions, *compiler_decisions(job))
-    before = (*installation(context, folder), *launch.before)
-    return Interpretation(request, context, launch._replace(decisions=decisions, before=before))
+    decisions = (hosts, *launch.decisions, *compiler_decisions(job), *_left_out(context.env))
+    return Interpretation(request, context, launch._replace(decisions=decisions), installation(context, folder))
+
+
+def _left_out(env: Mapping[str, str]) -> list[Decision]:
+    why = "too long for a variable; input/config/resourceconfig.json and the other SM_* variables say the same"
+    return [Decision(f"warning: {name} is left out", why) for name in AGGREGATES if name not in env]
 
 
 def python(environ: Mapping[str, str]) -> str:
@@ -154,10 +183,15 @@ def _venv(environ: Mapping[str, str]) -> str:
 
 
 def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
-    """The groups that the job is distributed over: the stated ones, else each host's own (as the platform has it)."""
+    """The groups that the job is distributed over: the stated ones, else all.
+
+    On the platform each host's own: without stated groups its toolkit takes each group for a job.
+    """
     stated = job.parameters.get(GROUPS)
     if stated is None:
-        return (cluster.current_group,) if distributed else ()
+        own = (cluster.current_group,)
+        every = tuple(group.name for group in cluster.groups) or own
+        return (own if cluster.each_group_is_a_job else every) if distributed else ()
     known = [group.name for group in cluster.groups] or [cluster.current_group]
     if not isinstance(stated, list) or not all(isinstance(name, str) for name in stated):
         raise LaunchError(
@@ -178,9 +212,9 @@ def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
 def _environment(request: Request) -> dict[str, str]:
     """The whole environment of a plain process: the user's, our defaults where they have none, and the contract's."""
     environ, job, paths = request.environ, request.job, request.paths
-    env = {**_defaults(request), **environ}
+    env = {**_defaults(request), **passed_on(environ)}
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
-    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", "")]))
+    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), programs.SITE]))
     env["CURRENT_HOST"] = request.cluster.current_host
     env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
     env["SAGEMAKER_REGION"] = _region(request)
@@ -188,17 +222,34 @@ def _environment(request: Request) -> dict[str, str]:
     return env
 
 
+def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """The launcher's environment without what nobody below may read."""
+    return {name: value for name, value in environ.items() if not _is_withheld(name)}
+
+
+def _is_withheld(name: str) -> bool:
+    """Whether a variable is the launchers' secret, or tells of an outer job, or of a launcher's work that is done."""
+    return (name.startswith("SM_") and name not in USERS_SM) or name in READ_FOR_TORCHRUN or name == JOB_TOKEN
+
+
 def _defaults(request: Request) -> dict[str, str]:
     hosts = request.hosts or request.cluster.hosts
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
-        "MASTER_ADDR": hosts[0],
-        "MASTER_PORT": "7777",
+        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or request.network.addresses.get(hosts[0], hosts[0]),
+        "MASTER_PORT": request.environ.get("PET_MASTER_PORT") or str(ports.of(request.environ, ports.MASTER)),
         **network_variables(request.cluster, request.devices),
         **compiler_variables(request.job, request.installed, request.paths),
         **framework_variables(request.installed, _region(request)),
+        **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
+        **(flight_recorder_variables(request.paths, request.run_dir) if request.records_collectives else {}),
     }
+
+
+def _uses_xla(request: Request) -> bool:
+    by_strategy = request.strategy is not None and request.strategy.strategy == "xla"
+    return by_strategy or request.job.flag(ENABLED) or "PJRT_DEVICE" in request.environ
 
 
 def _region(request: Request) -> str:

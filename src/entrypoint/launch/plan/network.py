@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
+
+
+class Network(NamedTuple):
+    """What the hosts of a group learned of each other when they met; empty for a host alone and before the meeting."""
+
+    addresses: Mapping[str, str] = {}  # hosts whose names do not resolve here -> the address to use instead
+    sources: Mapping[str, str] = {}  # host -> the address that its connections come from
+    listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
+    secret: str = ""  # hexadecimal; the ranks' meeting point is closed to who does not hold it
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
@@ -16,9 +28,20 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
     if devices.efa:
         variables["FI_PROVIDER"] = "efa"
         variables["RDMAV_FORK_SAFE"] = "1"
+        variables["NCCL_PROTO"] = "simple"
     if devices.efa_rdma:
         variables["FI_EFA_USE_DEVICE_RDMA"] = "1"
     return variables
+
+
+def address(host: str, port: int | str) -> str:
+    """`host:port`; an IPv6 literal gets the brackets that tell its colons from the port's."""
+    return f"{url_host(host)}:{port}"
+
+
+def url_host(host: str) -> str:
+    """The host as it stands in a URL or before a port."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def thread_variables(devices: Devices, processes_per_host: int) -> dict[str, str]:

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 # Not in the package: a script's folder comes first on sys.path, and `signals` or `job` must not hide a user's module.
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "programs")
 
+# A folder for PYTHONPATH, whose sitecustomize lets SIGUSR1 print stacks.
+SITE = os.path.join(os.path.dirname(_FOLDER), "site")
+
 # The interpreter of programs that need none of the image's packages: isolated, so no user variable changes it.
 SYSTEM_PYTHON = ("/usr/bin/python3", "-I", "-S")
 

@@ -11,9 +11,14 @@ from launch.supervision.spawn import spawn
 
 TYPE_CHECKING = False  # typing's own costs 2 ms at start
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from launch.base.process_spec import ProcessSpec
+    from launch.supervision.journal import Log
+    from launch.supervision.ranks import RankEnd
 
 LAST_LINES = 20
+MOST_LINES = 1000  # to look for the beginning of a traceback in
 NOT_FOUND = 127  # what shells answer for a program that is not there
 NOT_EXECUTABLE = 126  # and for one that cannot be executed
 
@@ -21,14 +26,14 @@ NOT_EXECUTABLE = 126  # and for one that cannot be executed
 class Child:
     """A process in a session of its own, so that a terminal's Ctrl-C reaches it only through us."""
 
-    def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes) -> None:
+    def __init__(self, spec: ProcessSpec, console: Console, prefix: bytes, log: Log | None = None) -> None:
         """Start it. Raises OSError (program or working directory missing, not executable) or ValueError (NUL)."""
         self.spec = spec
         self._code = 0  # -N for signal N
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        self.stdout = Stream(out_read, console.stdout, prefix)
-        self.stderr = Stream(err_read, console.stderr, prefix)
+        self.stdout = Stream(out_read, console.stdout, prefix, log)
+        self.stderr = Stream(err_read, console.stderr, prefix, log)
         console.add(self.stdout)
         console.add(self.stderr)
         try:
@@ -58,11 +63,13 @@ class Child:
 
     def last_lines(self) -> tuple[str, ...]:
         """Its last lines on stderr; on stdout where stderr said nothing."""
-        return _last_lines(self.stderr.tail) or _last_lines(self.stdout.tail)
+        return self.stderr.last_lines(LAST_LINES) or self.stdout.last_lines(LAST_LINES)
 
 
-def failure_of(child: Child, host: str, cause: str) -> Failure:
+def failure_of(child: Child, host: str, cause: str, ranks: Sequence[RankEnd] = ()) -> Failure:
     """The failure report of a process that ended badly; below torchrun and mpirun, of the rank that failed first."""
+    from launch.supervision.reason import telling
+
     failure = Failure(
         cause=cause,
         role=child.spec.role,
@@ -71,12 +78,13 @@ def failure_of(child: Child, host: str, cause: str) -> Failure:
         exit_code=child.exit_code,
         signal=child.signal_name,
         last_lines=child.last_lines(),
+        error=telling(child.stderr.last_lines(MOST_LINES)),
     )
     from launch.supervision.rank_report import STARTERS, root_cause  # only jobs that failed need it
 
     if child.spec.role not in STARTERS:
         return failure
-    return root_cause(failure, child.stderr.tail.decode("utf-8", "replace"))
+    return root_cause(failure, child.stderr.tail.decode("utf-8", "replace"), ranks)
 
 
 def start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> Failure:
@@ -103,8 +111,3 @@ def signal_name(signum: int) -> str:
         return signal.Signals(signum).name
     except ValueError:
         return f"signal {signum}"
-
-
-def _last_lines(tail: bytes) -> tuple[str, ...]:
-    text = tail.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return tuple(line for line in text.split("\n") if line.strip())[-LAST_LINES:]

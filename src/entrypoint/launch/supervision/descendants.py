@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h; since Linux 3.4
+LONGEST_COMMAND = 1 << 12  # bytes of a command line that are looked at
 
 
 def adopt_orphans() -> bool:
@@ -34,6 +39,19 @@ def descendants(root: int | None = None) -> list[int]:
     return found
 
 
+def orphans(but: Container[int]) -> list[int]:
+    """What was left to this process by parents that have ended, and what is below it; `but` are its own children."""
+    me = os.getpid()
+    left = [pid for pid in descendants() if pid not in but and parent(pid) == me]
+    return [pid for orphan in left for pid in (orphan, *descendants(orphan))]
+
+
+def parent(pid: int) -> int:
+    """The parent's pid; 0 for a process that is gone."""
+    state = _state_and_parent(pid)
+    return state[1] if state else 0
+
+
 def cpu_ticks(pid: int) -> int:
     """User plus system time that the process has used, in clock ticks; 0 for one that is gone."""
     fields = _stat(pid)
@@ -46,39 +64,58 @@ def is_running(pid: int) -> bool:
     return bool(fields) and fields[0] not in "ZX"
 
 
-def signal_all(signum: int, catchers_only: bool = False) -> list[int]:
-    """Send a signal to every descendant, or to those that have a handler for it; returns those it was sent to."""
-    reached = []
-    for pid in descendants():
-        if catchers_only and not _catches(pid, signum):
-            continue
-        try:
-            os.kill(pid, signum)
-        except ProcessLookupError:
-            continue
-        except PermissionError:  # a set-uid program; its unprivileged relatives still get theirs
-            continue
-        reached.append(pid)
-    return reached
+def signal_all(signum: int, catchers_only: bool = False, but: Container[int] = ()) -> list[int]:
+    """Send a signal to every descendant, or to those that have a handler for it; returns those it was sent to.
+
+    `but` are left out.
+    """
+    wanted = [pid for pid in descendants() if pid not in but]
+    return [pid for pid in wanted if not (catchers_only and not catches(pid, signum)) and send(pid, signum)]
 
 
-def _catches(pid: int, signum: int) -> bool:
+def send(pid: int, signum: int) -> bool:
+    """Whether the signal could be sent: the process is there, and is no set-uid program of another user."""
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            masks = dict(line.split(b":", 1) for line in file if line.startswith(b"Sig"))
-    except OSError:
+        os.kill(pid, signum)
+    except (ProcessLookupError, PermissionError):
         return False
-    return bool(int(masks[b"SigCgt"], 16) >> (signum - 1) & 1)
+    return True
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether the process has a handler for the signal."""
+    return has_signal(signal_masks(pid), "SigCgt", signum)
+
+
+def signal_masks(pid: int) -> dict[str, int]:
+    """SigCgt, SigIgn and their like out of /proc/PID/status."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            lines = [line.split(":", 1) for line in file if line.startswith("Sig")]
+    except OSError:
+        return {}
+    return {name: int(mask, 16) for name, mask in lines if name != "SigQ"}
+
+
+def has_signal(masks: dict[str, int], kind: str, signum: int) -> bool:
+    """Whether the mask of this kind holds the signal."""
+    return bool(masks.get(kind, 0) >> (signum - 1) & 1)
+
+
+def command(pid: int) -> tuple[str, ...]:
+    """The command line; () for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            text = file.read(LONGEST_COMMAND).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return tuple(text.rstrip("\0").split("\0")) if text else ()
 
 
 def describe(pid: int) -> str:
     """`pid (command line)` for a message."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            command = " ".join(file.read(120).replace(b"\0", b" ").decode("utf-8", "replace").split())
-    except OSError:
-        command = ""
-    return f"{pid} ({command or 'gone'})"
+    words = " ".join(" ".join(command(pid))[:120].split())
+    return f"{pid} ({words or 'gone'})"
 
 
 def reap() -> tuple[list[tuple[int, int]], bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 
 from launch.base.outcome import Failure, Outcome
 
@@ -25,33 +26,70 @@ def frame(failure: Failure, with_lines: bool = True) -> str:
 
 
 def report(failure: Failure) -> str:
-    """The failure file's text: the cause, then the last lines, the last of all surely within REASON_LENGTH."""
+    """The failure file's text: the cause, then the last lines, the last of all surely within REASON_LENGTH.
+
+    Where they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
+    """
     head = failure.cause[: REASON_LENGTH // 2]
     room = REASON_LENGTH - len(head) - 2
     tail = "\n".join(failure.last_lines)
-    reason = head if not tail else f"{head}\n{tail[-room:]}"
-    if len(tail) > room or failure.details or head != failure.cause:
+    if len(tail) > room:
+        head, tail_shown = _digest(failure, head)
+        room = REASON_LENGTH - len(head) - 2
+    else:
+        tail_shown = tail
+    reason = head if not tail else f"{head}\n{tail_shown[-room:]}"
+    if tail_shown != tail or len(tail) > room or failure.details or not head.startswith(failure.cause):
         reason = "\n\n".join(filter(None, [reason, *_rest(failure, tail, room)]))
     return reason + "\n"
+
+
+def reserve(path: str) -> None:
+    """Take the room for a failure file now: the disk may be full when it has to be written."""
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(_reserved(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            os.write(fd, b"\n" * PROBE_SIZE)
+        finally:
+            os.close(fd)
 
 
 def write(path: str, outcome: Outcome) -> bool:
     """Write the failure file of an outcome that has a failure; True when it was written.
 
-    `path` is the file (/opt/ml/output/failure). One that the user's own code wrote is kept. A disk too full to hold it
-    is no error here: the exit code still says it.
+    `path` is the file (/opt/ml/output/failure). One that the user's own code wrote is kept. On a full disk it is cut to
+    what was reserved; one too full even for that is no error here: the exit code still says it.
     """
-    if outcome.failure is None:
-        return False
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if os.path.exists(path) and os.path.getsize(path) > 0:
+        if outcome.failure is None or (os.path.exists(path) and os.path.getsize(path) > 0):
             return False
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(report(outcome.failure))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        text = report(outcome.failure).encode("utf-8", "backslashreplace")
+        fd = os.open(_reserved(path), os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            size = os.write(fd, text[:PROBE_SIZE])
+            os.ftruncate(fd, size)
+            with contextlib.suppress(OSError):
+                os.write(fd, text[size:])
+        finally:
+            os.close(fd)
+        os.replace(_reserved(path), path)
     except OSError:
         return False
-    return True
+    else:
+        return True
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(_reserved(path))
+
+
+def stopped(outcome: Outcome, exit_code: int, host: str) -> Outcome:
+    """A run whose state was saved after a stop: its own 0, or the exit code that the user wants to see for it."""
+    if not exit_code:
+        return outcome
+    cause = f"stopped on request, and every process on {host} ended with 0 (DLC_STOPPED_EXIT_CODE={exit_code})"
+    return outcome._replace(exit_code=exit_code, failure=Failure(cause, host=host, exit_code=exit_code))
 
 
 def check_disk(outcome: Outcome, folders: tuple[str, ...], host: str = "") -> Outcome:
@@ -64,10 +102,11 @@ def check_disk(outcome: Outcome, folders: tuple[str, ...], host: str = "") -> Ou
     if not full:
         return outcome
     words = f"no space left on {' and '.join(full)}"
+    print(f"dlc: {words}", file=sys.stderr, flush=True)
     if outcome.exit_code != 0 and outcome.failure:
         return outcome._replace(failure=outcome.failure._replace(cause=f"{outcome.failure.cause}; {words}"))
     cause = f"{words}: what was saved there may be cut short. Free space or ask for a larger volume"
-    return Outcome(DISK_FULL, Failure(cause, host=host, exit_code=DISK_FULL))
+    return outcome._replace(exit_code=DISK_FULL, failure=Failure(cause, host=host, exit_code=DISK_FULL))
 
 
 def _is_full(folder: str) -> bool:
@@ -83,6 +122,19 @@ def _is_full(folder: str) -> bool:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(probe)
+
+
+def _digest(failure: Failure, head: str) -> tuple[str, str]:
+    """(the head with what tells most, the lines without noise) of lines that do not fit."""
+    from launch.supervision import reason  # only long reports need it
+
+    told = failure.error or reason.telling(failure.last_lines)
+    head = "\n".join([head, *told])[: REASON_LENGTH - REASON_LENGTH // 8]
+    return head, "\n".join(reason.without_noise(failure.last_lines))
+
+
+def _reserved(path: str) -> str:
+    return f"{os.path.dirname(path)}/.dlc-failure"
 
 
 def _rest(failure: Failure, tail: str, room: int) -> list[str]:

@@ -9,25 +9,32 @@ import select
 import stat
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launch.supervision.journal import Log
+
 READ_SIZE = 1 << 16  # a pipe's default capacity
 LONGEST_LINE = 1 << 16  # a longer one is shown as several lines, so that it cannot fill the memory
-TAIL_SIZE = 1 << 13  # kept of each stream for the failure report
+TAIL_SIZE = 1 << 15  # kept of each stream for the failure report
 BACKLOG = 1 << 20  # with more than this unwritten nothing more is read: the writers wait, as they would without us
 PIPE_BUF = 4096  # a pipe that polls as writable takes this much without blocking (pipe(7))
 PAUSE = 0.02  # seconds while lines trickle in: one turn for many lines instead of one each
+REDRAW_INTERVAL = 1.0  # seconds between two states of a progress bar that are shown
 MOST_HELD = 1 << 20  # what a pipe can be made to hold without privilege
 
-# A carriage return redraws a line on a terminal. In a log each drawing becomes a line of its own; those that stand
-# beside a newline draw nothing.
+# A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
+# a newline draw nothing.
 _REDRAW = re.compile(rb"\r*\n\r*|\r+")
 
 
 class Sink:
     """Where output goes (our stdout or stderr). Never blocks: a reader that stalls must not keep us from a SIGTERM."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, lock: int = -1) -> None:
+        """`lock`: a descriptor for flock() that all who write lines to the same pipe share, where they are several."""
         self.fd = fd
         self.pending = bytearray()
+        self._lock = lock
         self._chunk = (1 << 20) if stat.S_ISREG(os.fstat(fd).st_mode) else PIPE_BUF
         self._broken = False
         self._writable = select.poll()
@@ -42,7 +49,8 @@ class Sink:
         """Write what the reader takes now. A reader that is gone loses output, it does not end the training."""
         try:
             while self.pending and self._writable.poll(0):
-                written = os.write(self.fd, self.pending[: self._chunk])
+                size = self._whole_lines()
+                written = self._write_alone(size) if self._lock >= 0 else os.write(self.fd, self.pending[:size])
                 del self.pending[:written]
         except BlockingIOError:
             return
@@ -50,13 +58,40 @@ class Sink:
             self._broken = True
             self.pending.clear()
 
+    def _whole_lines(self) -> int:
+        """How much to write at once: whole lines, so that nobody else's line comes between two halves of one.
+
+        What is at most PIPE_BUF long goes into a pipe in one piece; a longer line has to be written alone.
+        """
+        if len(self.pending) <= self._chunk:
+            return len(self.pending)
+        whole = self.pending.rfind(b"\n", 0, self._chunk) + 1
+        return whole or (self.pending.find(b"\n") + 1 if self._lock >= 0 else self._chunk)
+
+    def _write_alone(self, size: int) -> int:
+        """Write all of it while the others wait: they are parents of ranks, and these would wait for the reader too."""
+        import fcntl  # only they have a lock
+
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            left = memoryview(bytes(self.pending[:size]))
+            while left:
+                self._writable.poll()
+                left = left[os.write(self.fd, left[:PIPE_BUF]) :]
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        return size
+
 
 class Stream:
     """One output stream of one process: read end of its pipe, its prefix (may be empty), its last bytes."""
 
-    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"") -> None:
+    def __init__(self, fd: int, sink: Sink, prefix: bytes = b"", log: Log | None = None) -> None:
         self.fd = fd
         self.sink = sink
+        self._log = log
+        self._redrawn_at = 0.0  # when a state of a progress bar was shown last
+        self._hidden = b""  # its newest state since then
         self.tail = b""
         self.captured: bytearray | None = None  # a copy of what is read, while somebody wants it
         self._prefix = prefix
@@ -73,6 +108,8 @@ class Stream:
         if not data:
             return -1
         self.tail = (self.tail + data)[-TAIL_SIZE:]
+        if self._log:
+            self._log.write(data)
         if self.captured is not None:
             self.captured += data
         if self._prefix:
@@ -81,16 +118,24 @@ class Stream:
             self.sink.write(data)
         return len(data)
 
+    def last_lines(self, number: int) -> tuple[str, ...]:
+        """The last lines that say something, at most `number`."""
+        text = self.tail.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        return tuple(line for line in text.split("\n") if line.strip())[-number:]
+
     def close(self) -> None:
         """End of the stream: a last line without its newline gets one, or it would swallow another rank's prefix."""
-        if self._partial:
-            self._emit(self._partial + b"\n")
-            self._partial = b""
+        last = self._partial or self._hidden
+        if last:
+            self._emit(last + b"\n")
+        self._partial = self._hidden = b""
+        if self._log:
+            self._log.close()
         os.close(self.fd)
 
     def _feed(self, data: bytes) -> None:
-        if self._held_return or b"\r" in data:
-            data = self._split_redraws(data)
+        if self._redrawn_at or self._held_return or b"\r" in data:
+            data = self._thin_out(data)
         whole, newline, rest = data.rpartition(b"\n")
         if newline:
             self._emit(self._partial + whole + newline)
@@ -101,16 +146,25 @@ class Stream:
             self._emit(self._partial[:LONGEST_LINE] + b"\n")
             self._partial = self._partial[LONGEST_LINE:]
 
-    def _split_redraws(self, data: bytes) -> bytes:
-        """Turn carriage returns into line ends; one at the very end is held until it is known what follows it."""
-        if self._held_return:
-            data = b"\r" + data
-        self._held_return = data.endswith(b"\r")
-        if self._held_return:
-            data = data[:-1]
-        if not self._partial:
-            data = data.lstrip(b"\r")
-        return _REDRAW.sub(b"\n", data)
+    def _thin_out(self, data: bytes) -> bytes:
+        """The data with line ends alone: of the states that a progress bar is drawn in, one a second and the last.
+
+        A carriage return at the very end is held until it is known what follows it.
+        """
+        text = self._partial + (b"\r" if self._held_return else b"") + data
+        self._held_return = text.endswith(b"\r")
+        text = text[:-1] if self._held_return else text
+        self._partial = b""
+        lines, start = [], 0
+        for match in _REDRAW.finditer(text):
+            line, start = text[start : match.start()], match.end()
+            if b"\n" in match.group() or (line and time.monotonic() - self._redrawn_at >= REDRAW_INTERVAL):
+                self._redrawn_at = 0.0 if b"\n" in match.group() else time.monotonic()
+                self._hidden = b""
+                lines.append(line + b"\n")
+            else:
+                self._hidden = line or self._hidden
+        return b"".join(lines) + text[start:]
 
     def _emit(self, lines: bytes) -> None:
         """Queue whole lines, each with the prefix."""
@@ -120,11 +174,11 @@ class Stream:
 class Console:
     """All streams, their sinks, and descriptors that only wake us up, behind one poll()."""
 
-    def __init__(self, wake_fds: list[int]) -> None:
+    def __init__(self, wake_fds: list[int], lock: int = -1) -> None:
         self.bytes_read = 0
-        self.stdout = Sink(1)
+        self.stdout = Sink(1, lock)
         # With `2>&1` one queue keeps lines whole and in order.
-        self.stderr = self.stdout if os.path.samestat(os.fstat(1), os.fstat(2)) else Sink(2)
+        self.stderr = self.stdout if os.path.samestat(os.fstat(1), os.fstat(2)) else Sink(2, lock)
         self._streams: dict[int, Stream] = {}
         self._wake_fds = wake_fds
         self._trickling = False
@@ -167,6 +221,10 @@ class Console:
         for stream in streams:
             if stream.fd in self._streams:
                 self._close(stream)
+        self.flush_all(timeout)
+
+    def flush_all(self, timeout: float) -> None:
+        """Write what is queued, waiting at most `timeout` seconds for a slow reader."""
         deadline = time.monotonic() + timeout
         while (self.stdout.pending or self.stderr.pending) and time.monotonic() < deadline:
             _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], deadline - time.monotonic())

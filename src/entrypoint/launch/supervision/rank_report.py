@@ -1,10 +1,16 @@
-"""Reads out of the closing report of torchrun or mpirun which rank failed first, and how."""
+"""Which rank below torchrun or mpirun failed first, and how: from the starter's closing report and the ranks' files."""
 
 from __future__ import annotations
 
 import re
 
 from launch.base.outcome import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from launch.supervision.ranks import RankEnd
 
 STARTERS = ("torchrun", "mpirun")  # roles of processes that start ranks
 LAST_LINES = 20
@@ -19,24 +25,61 @@ _TORCHRUN = re.compile(
 _STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
 # The first line that torchrun itself writes about an end: before it are the words of the ranks.
 _TORCHRUN_OWN = re.compile(r"^[EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)
+_ENDED_BY_OTHERS = (-15, -9)  # SIGTERM, SIGKILL: what a starter ends the remaining ranks with
 _MPIRUN_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
 _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
 
 
-def root_cause(failure: Failure, output: str) -> Failure:
+def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
+    """The failure of a stopped run as its ranks' files tell it; None where each ended with 0.
+
+    The starter's own exit code says nothing after a stop. `why` is what asked for it; `grace` is the one that ran out,
+    or 0.
+    """
+    for rank in ranks:
+        if rank.code is None:
+            failure = _of_file(rank._replace(code=-9))
+            late = f", because it was still running {grace:g} s later" if grace else ""
+            return failure._replace(cause=f"{why}: {failure.cause}{late}")
+        if rank.code:
+            failure = _of_file(rank)
+            return failure._replace(cause=f"{why}: {failure.cause}")
+    return None
+
+
+def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> Failure:
     """The failure with the rank, exit code and last lines of the rank that failed first; itself without a report.
 
-    `output` is the last of the starter's stderr, in which the ranks' lines begin with [host:rank].
+    `output` is the last of the starter's stderr, in which the ranks' lines begin with [host:rank]; `ranks` are those on
+    this host, as their files tell.
     """
     # A stopped starter ends its ranks with signals and reports those: the stop request is the cause.
     if not failure.cause.startswith(failure.role):
         return _stopped(failure, output)
     match = _TORCHRUN.search(output) or _MPIRUN_EXIT.search(output) or _MPIRUN_SIGNAL.search(output)
-    if match is None:
-        return failure
+    if match is None:  # it was killed, or says it in words that we do not know
+        first = next((rank for rank in ranks if rank.code and rank.code not in _ENDED_BY_OTHERS), None)
+        return _of_file(first) if first else failure
     found = match.groupdict()
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
-    return _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
+    named = _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
+    return next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
+
+
+def _of_file(rank: RankEnd) -> Failure:
+    code = rank.code or 0
+    name = _signal_name(max(0, -code))
+    how = f"was ended by {name}" if name else f"exited with code {code}"
+    number = int(rank.rank) if rank.rank.isdigit() else -1
+    cause = f"worker rank {rank.rank} on {rank.host} {how}"
+    return Failure(
+        cause, "worker", number, rank.host, 128 - code if code < 0 else code, name, rank.last_lines, rank.error
+    )
+
+
+def _in_own_words(named: Failure, rank: RankEnd) -> Failure:
+    """What the rank's parent kept of it: the starter's output may be full of other ranks' lines."""
+    return named._replace(last_lines=rank.last_lines or named.last_lines, error=rank.error)
 
 
 def _stopped(failure: Failure, output: str) -> Failure:

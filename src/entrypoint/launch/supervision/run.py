@@ -4,77 +4,47 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import NamedTuple
 
 from launch import signals
 from launch.base.outcome import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
 from launch.supervision import descendants, oom
 from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
 from launch.supervision.failure import frame
+from launch.supervision.journal import Journal
 from launch.supervision.output import Console
+from launch.supervision.ranks import RankFolder, make
+from launch.supervision.settings import Settings
 from launch.supervision.watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol
 
     from launch.base.process_spec import ProcessSpec
 
-    class GroupOfHosts(Protocol):
-        """The group of hosts that this one is part of: group_end.Group."""
 
-        @property
-        def holds(self) -> bool:
-            """Whether this host stays for the group's end when its own part is done."""
-
-        def fileno(self) -> int:
-            """A descriptor that is readable once there is a verdict."""
-
-        def verdict(self) -> Verdict | None:
-            """How the run has to end because the group ended; None while it has not."""
-
-        def report(self, failure: Failure | None, kind: str = FAILED) -> None:
-            """Tell the group how this host's part ended."""
-
-
-STOP_GRACE = 100.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
-END_GRACE = 10.0  # seconds; for what is left when the job's own processes have ended or one has failed
-KILL_BOUND = (
-    10.0  # seconds; a process that SIGKILL does not end hangs in the kernel (a dead network mount, a GPU driver)
-)
+KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel (a dead network mount, a GPU driver)
 GROUP_BOUND = 2.0  # seconds to hear from the group, when our part failed, which host failed first
+LAST_CHANCE = 2.0  # seconds from SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
 OUTPUT_BOUND = 5.0  # seconds; for a slow reader of our output at the very end
 KILL_INTERVAL = 0.05  # seconds between two rounds of SIGKILL
-TICK = 1.0  # seconds between looks at the watches
+TICK, STOP_TICK = 1.0, 0.1  # seconds between looks at the watches; at the main processes after a stop
 NOT_SERVED = 69  # EX_UNAVAILABLE of sysexits.h: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 IDLE = 60.0  # seconds to sleep where only output and signals can happen
-
-
-class Settings(NamedTuple):
-    """How a run is supervised. All durations in seconds."""
-
-    host: str = "localhost"  # in prefixes and failure reports
-    prefix: bool | None = None  # `[host:rank] ` before every line; None: where there is more than one process
-    stop_grace: float = STOP_GRACE  # from a SIGTERM or SIGINT that we got to SIGKILL (DLC_STOP_GRACE)
-    end_grace: float = END_GRACE  # from SIGTERM to SIGKILL for what is left after the end (DLC_END_GRACE)
-    hang_timeout: float = 0.0  # without output and CPU use; 0: never (DLC_HANG_TIMEOUT)
-    group: GroupOfHosts | None = None  # told how this host's part ends; its end ends the run
-    more_follows: bool = False  # another run follows on this host: a good end of this one is no news for the group
 
 
 def run(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
     """Start every process and come back when they and all their descendants have ended.
 
     What ends the rest, by SIGTERM to every descendant, the grace, SIGKILL: the first failure of an essential process, a
-    stop signal, a hang, the group's end, the end of all essential processes. Without an essential process (a host that
-    serves others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process
-    that cannot be started is a failure too (127 or 126, as in shells).
+    hang, the group's end, the end of all essential processes. A stop (a signal, another host's) goes to the main
+    processes alone (mains.py) and ends the rest when these have ended. Without an essential process (a host that serves
+    others) or as a member of a group, the run stays until the group ends. Raises nothing of its own: a process that
+    cannot be started is a failure too (127 or 126, as in shells).
     """
     supervision = _Supervision(settings or Settings())
-    if signals.received():
-        supervision.stopped("before any process was started")
+    if supervision.is_stopped_already():
         return supervision.outcome()
     supervision.start(specs)
     while supervision.step():
@@ -96,7 +66,13 @@ class _Supervision:
         self.failure: Failure | None = None
         self.verdict: Verdict | None = None  # the group's
         self.told = False  # the group knows how our part ended
-        self.forwarded = 0  # how many of signals.received() the descendants got
+        self.heard = 0  # how many of signals.received() were acted upon
+        self.stop = ""  # what asked this host to stop
+        self.passed_on: list[int] = []  # stop signals that the main processes got, once each
+        self.mains: list[int] = []  # the processes that got them
+        # Made anew for each run of the job's own processes; what prepares them has no ranks.
+        self.journal = Journal(settings.log_folder, settings.host)
+        self.ranks = RankFolder("" if settings.more_follows else make(settings.rank_folder))
         self.reasons: list[str] = []  # why it ends: "stop", "failure", "verdict", "ended"
         self.kill_at = float("inf")
         self.give_up_at = float("inf")
@@ -107,21 +83,25 @@ class _Supervision:
         self.several = len(specs) > 1
         self.serves = not any(spec.essential for spec in specs)
         prefixed = self.several if self.settings.prefix is None else self.settings.prefix
+        if not self.settings.more_follows:
+            self.journal.event("ready")
         for spec in specs:
             prefix = f"[{self.settings.host}:{spec.rank}] ".encode() if prefixed else b""
             try:
-                child = Child(spec, self.console, prefix)
+                child = Child(spec, self.console, prefix, self.journal.log(spec.role, spec.rank))
             except (OSError, ValueError) as error:
-                self.failure = start_failure(spec, self.settings.host, error)
+                self._fail(start_failure(spec, self.settings.host, error))
                 return
             self.running[child.pid] = child
+            self.journal.event("start", role=spec.role, rank=spec.rank, pid=child.pid)
 
     def step(self) -> bool:
         """One turn of the loop; False when there is nothing to wait for any more."""
         self.console.turn(self._patience())
         signals.drain()
-        self._forward_signals()
+        self._hear_requests()
         any_left = self._reap()
+        self._end_orphans()
         self._look_for_a_hang()
         self._hear_the_group()
         if self.failure and not self.reasons:
@@ -140,25 +120,32 @@ class _Supervision:
             outcome = self.verdict.outcome if self.verdict and "verdict" in self.reasons else Outcome(0)
         if outcome.failure:
             self.console.stderr.write(frame(outcome.failure, with_lines=self.several).encode("utf-8", "replace"))
-        self.console.finish(OUTPUT_BOUND)
-        return outcome
+        self.console.finish(self._within_margin(OUTPUT_BOUND, 0.2))
+        return outcome._replace(stopped=bool(self.stop))
 
-    def stopped(self, when: str) -> None:
-        """Take a stop signal as the failure."""
-        signum = signals.received()[0]
-        cause = f"stopped by {signal_name(signum)} {when}"
-        self._fail(Failure(cause, host=self.settings.host, exit_code=128 + signum), STOPPED)
+    def is_stopped_already(self) -> bool:
+        """Whether a stop was asked for before anything was started; then that is the failure."""
+        self._hear_requests()
+        if self.stop:
+            cause = f"{self.stop} before any process was started"
+            exit_code = 128 + (self.passed_on or [signal.SIGTERM])[0]
+            self._fail(Failure(cause, host=self.settings.host, exit_code=exit_code), STOPPED)
+        return bool(self.stop)
 
     def _is_working(self) -> bool:
-        return any(child.spec.essential for child in self.running.values())
+        """Whether an essential process runs, or after a stop one that was told to save."""
+        if any(child.spec.essential for child in self.running.values()):
+            return True
+        return self.reasons == ["stop"] and any(map(descendants.is_running, self.mains))
 
     def _part_ended(self) -> None:
         """No essential process runs. A host that serves, or is a member of the group, stays for the group's end."""
         group, well = self.group, not self.failure and not self.verdict
         if group and well and not self.settings.more_follows:
             if not self.serves:
-                self._tell(None)
-            if not self.reasons and (self.serves or group.holds):
+                self._tell(None, STOPPED if self.stop else FAILED)
+            serves = self.serves and self.reasons in ([], ["stop"])  # the other hosts' ranks may still save
+            if serves or (not self.reasons and group.holds):
                 return
         self._end("ended", self.settings.end_grace)
 
@@ -166,6 +153,8 @@ class _Supervision:
         """The first failure stays; the group hears of it at once."""
         if self.failure is None:
             self.failure = failure
+            facts = {"rank": failure.rank, "exit_code": failure.exit_code}
+            self.journal.event("failure", kind=kind, cause=failure.cause, **facts)
             self._tell(failure, kind)
 
     def _tell(self, failure: Failure | None, kind: str = FAILED) -> None:
@@ -178,17 +167,19 @@ class _Supervision:
         if self.group is None or self.verdict is not None:
             return
         self.verdict = self.group.verdict()
-        if self.verdict is None or self.failure or "stop" in self.reasons:
+        if self.verdict is None or self.failure or self.stop:
+            return
+        if self.verdict.kind == STOPPED:
+            self._stop(signal.SIGTERM, self.verdict.outcome.cause)
             return
         self._say(self.verdict.outcome.cause or "the group of hosts has ended well")
         if self.verdict.kind == HUNG and self.running:
             self.verdict = Verdict(self._with_stacks(self.verdict.outcome), HUNG)
-        long = self.verdict.kind == STOPPED
-        self._end("verdict", self.settings.stop_grace if long else self.settings.end_grace)
+        self._end("verdict", self.settings.end_grace)
 
     def _with_the_groups_first(self, own: Failure) -> Failure:
         """Name the group's first failure before our own where another host had it: ours may only follow from it."""
-        if "stop" in self.reasons:  # every host is being stopped: there is nothing to explain
+        if self.stop:  # every host is being stopped: there is nothing to explain
             return own
         deadline = time.monotonic() + GROUP_BOUND
         while self.group and self.told and self.verdict is None and time.monotonic() < deadline:
@@ -212,10 +203,13 @@ class _Supervision:
         self._fail(self._with_stacks(Outcome(HANG_CODE, failure)).failure or failure)
 
     def _with_stacks(self, outcome: Outcome) -> Outcome:
-        from launch.supervision import stacks  # rarely needed
+        from launch.supervision import flight_recorder, stacks  # rarely needed
 
         names = {pid: name_of(child.spec) for pid, child in self.running.items()}
-        details = stacks.collect(self.console, names)
+        dumps = [path for child in self.running.values() for path in flight_recorder.dump(child.spec.env)]
+        if dumps:
+            self._say(f"NCCL's flight recorder: {', '.join(dumps)}")
+        details = stacks.collect(self.console, names, self.ranks)
         return outcome._replace(failure=outcome.failure and outcome.failure._replace(details=details))
 
     def _patience(self) -> float:
@@ -223,31 +217,60 @@ class _Supervision:
         if self.give_up_at < float("inf"):
             return KILL_INTERVAL
         until_kill = self.kill_at - time.monotonic()
+        if self.stop:  # nobody wakes us when a main process below a starter ends
+            return max(0.0, min(until_kill, STOP_TICK))
         return max(0.0, min(until_kill, TICK if self.settings.hang_timeout else IDLE))
 
-    def _forward_signals(self) -> None:
-        """Pass new stop signals on to every descendant; a second SIGINT means now."""
+    def _hear_requests(self) -> None:
+        """Act upon new signals, and upon the stop of another host. A second SIGINT means now."""
         received = signals.received()
-        for signum in received[self.forwarded :]:
-            self._say(
-                f"{signal_name(signum)} received, passed on to every process; {self.settings.stop_grace:g} s grace"
-            )
-            descendants.signal_all(signum)
-            self._end("stop", self.settings.stop_grace, already_signalled=True)
-        if self.forwarded < len(received) and self.serves:
-            self.stopped("while it served the job's other hosts")
-        self.forwarded = len(received)
+        new, self.heard = received[self.heard :], len(received)
+        for signum in new:
+            if self.group:
+                self.group.stopping(signum)
+            self._stop(signum, f"stopped by {signal_name(signum)}")
+        elsewhere = self.group.remote_stop() if self.group and not self.stop else ""
+        if elsewhere:
+            self._stop(signal.SIGTERM, f"stopped because {elsewhere} was asked to stop")
         for signum in signals.take_relayed():
             descendants.signal_all(signum, catchers_only=True)
         if received.count(signal.SIGINT) > 1:
             self.kill_at = 0.0
 
-    def _end(self, reason: str, grace: float, already_signalled: bool = False) -> None:
-        """Begin the end, or bring it forward. What got its SIGTERM is not sent another."""
+    def _stop(self, signum: int, why: str) -> None:
+        """Tell the main processes, each kind of signal once; the end of all else waits for theirs."""
+        if signum in self.passed_on or (self.reasons and not self.stop):
+            return
+        self.stop = self.stop or why
+        self.journal.event("stop", cause=why)
+        self.passed_on.append(signum)
+        if not self.running:
+            return
+        from launch.supervision import stop  # most jobs are never stopped
+
+        self.ranks.stop()
+        self._say(f"{why}: the main processes are told, and have {self.settings.stop_grace:g} s to save")
+        essential = [pid for pid, child in self.running.items() if child.spec.essential]
+        told = stop.tell_mains(signum, essential, list(self.running) if self.serves else ())
+        self.mains += [pid for pid in told if pid not in self.mains]
+        if "stop" not in self.reasons:
+            self.reasons.append("stop")
+            self.kill_at = min(self.kill_at, time.monotonic() + self.settings.stop_grace)
+
+    def _end_orphans(self) -> None:
+        """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
+        if self.reasons == ["stop"] and self.mains and not any(map(descendants.is_running, self.mains)):
+            from launch.supervision import stop
+
+            self.mains = []
+            stop.end_orphans(self.running)
+
+    def _end(self, reason: str, grace: float) -> None:
+        """Begin the end, or bring it forward: SIGTERM to all that has not got one."""
         if reason in self.reasons:
             return
-        if not self.reasons and not already_signalled:
-            descendants.signal_all(signal.SIGTERM)
+        if not self.reasons or self.reasons == ["stop"]:
+            descendants.signal_all(signal.SIGTERM, but=self.mains)
         self.reasons.append(reason)
         self.kill_at = min(self.kill_at, time.monotonic() + grace)
 
@@ -257,20 +280,30 @@ class _Supervision:
         ended = [(self.running.pop(pid), status) for pid, status in statuses if pid in self.running]
         for child, status in ended:
             child.ended(status)
+            facts = {"rank": child.spec.rank, "exit_code": child.exit_code}
+            self.journal.event("end", role=child.spec.role, pid=child.pid, **facts)
         if ended and "verdict" not in self.reasons:
             self._judge([child for child, _ in ended])
         return any_left
 
     def _judge(self, ended: list[Child]) -> None:
         """Whether the end of these processes is a failure of the run."""
+        if self.stop and (ranks := self.ranks.ends()):
+            from launch.supervision.rank_report import after_stop
+
+            grace = self.settings.stop_grace if "grace" in self.reasons else 0.0
+            failure = after_stop(ranks, self.stop, grace)
+            if failure:
+                self._fail(failure, STOPPED)
+            return
         failed = [child for child in ended if child.spec.essential and child.exit_code != 0]
         if self.serves and not self.running and not self.reasons:
             failed = ended  # the other hosts still needed it, even if it thinks that it ended well
         if failed:
             first = min(failed, key=lambda child: not child.signal_name)
             self.console.drain([first.stdout, first.stderr])
-            kind = STOPPED if "stop" in self.reasons else FAILED
-            failure = failure_of(first, self.settings.host, self._cause(first))
+            kind = STOPPED if self.stop else FAILED
+            failure = failure_of(first, self.settings.host, self._cause(first), self.ranks.ends())
             self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
         for child in ended:
             if not child.spec.essential and child.exit_code != 0 and not self.reasons and not self.serves:
@@ -278,25 +311,35 @@ class _Supervision:
 
     def _cause(self, child: Child) -> str:
         what = f"{name_of(child.spec)} on {self.settings.host} {child.how_it_ended}"
-        if "stop" not in self.reasons:
+        if child.spec.failure:
+            what = f"{child.spec.failure}: {what}"
+        if not self.stop:
             why = oom.explain(self.memory, oom.read())
             return f"{what}: {why}" if why else what
         if child.signal_name == "SIGKILL" and self.give_up_at < float("inf"):
             what += f", because it was still running {self.settings.stop_grace:g} s later"
-        return f"stopped by {signal_name(signals.received()[0])}: {what}"
+        return f"{self.stop}: {what}"
 
     def _kill(self) -> bool:
         """SIGKILL to all that is left, again and again: a process may fork faster than /proc is read."""
+        if self.reasons == ["stop"] and self.kill_at:  # the grace ran out
+            self._end("grace", float("inf"))
+            self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE, 0.2)
+            return True
         left = descendants.signal_all(signal.SIGKILL)
         now = time.monotonic()
         if self.give_up_at == float("inf"):
-            self.give_up_at = now + KILL_BOUND
+            self.give_up_at = now + self._within_margin(KILL_BOUND, 0.3)
             if left:
                 self._say(f"killed, still running after the grace: {_list(left)}")
         elif now >= self.give_up_at:
             self._say(f"cannot be killed, they hang in the kernel: {_list(left)}")
             return False
         return True
+
+    def _within_margin(self, bound: float, share: float) -> float:
+        """After a stop the platform's own SIGKILL must not come before we have said what there is to say."""
+        return min(bound, share * self.settings.stop_margin) if self.stop else bound
 
     def _say(self, text: str) -> None:
         """A line of the launcher's own, in order with the processes' output."""

@@ -12,48 +12,60 @@ import signal
 import time
 
 from launch.supervision import descendants
+from launch.supervision.mains import is_starter
 from launch.supervision.output import Console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from launch.supervision.ranks import RankFolder
+
 PER_PROCESS = 2.0  # seconds for one process to print its stacks
 ALTOGETHER = 30.0  # seconds
 MOST_TEXT = 1 << 18  # characters of one process's stacks
 
 
-def collect(console: Console, ranks: Mapping[int, str]) -> str:
+def collect(console: Console, planned: Mapping[int, str], ranks: RankFolder) -> str:
     """End every descendant that runs Python, each with its stacks: a text with one section per process.
 
-    `ranks` names the processes that were planned (pid -> "worker rank 3"); others go by their RANK variable. All are
-    frozen first and abort one by one, children before parents, so that none reacts to another's end and the text of
-    each is its own.
+    `planned` names processes (pid -> "worker rank 3"); others go by their RANK variable. All are frozen first and abort
+    one by one, children before parents, so that none reacts to another's end and the text of each is its own. Starters
+    and the parents of ranks are left alone: the text comes through them, and they have no stack to tell of.
     """
-    pids = descendants.descendants()
-    names = {pid: _name(pid, ranks) for pid in pids}
+    ranks.stop()  # an aborted rank is no reason for its starter to end the others
+    pids = [pid for pid in descendants.descendants() if not is_starter(descendants.command(pid))]
+    names = {pid: _name(pid, planned) for pid in pids}
     for pid in pids:
         _send(pid, signal.SIGSTOP)
     deadline = time.monotonic() + ALTOGETHER
     sections = {}
     for pid in reversed(pids):
         if _runs_python(pid) and time.monotonic() < deadline:
-            sections[pid] = f"--- {names[pid]}\n{_abort(console, pid)}"
+            sections[pid] = f"--- {names[pid]}\n{_abort(console, pid, ranks)}"
     for pid in pids:
         _send(pid, signal.SIGCONT)
     return "\n".join(sections[pid] for pid in pids if pid in sections)
 
 
-def _abort(console: Console, pid: int) -> str:
+def _abort(console: Console, pid: int, ranks: RankFolder) -> str:
+    below_parent = any(end.pid == pid for end in ranks.ends())
     console.begin_capture()
     _send(pid, signal.SIGABRT)
     _send(pid, signal.SIGCONT)
     deadline = time.monotonic() + PER_PROCESS
-    while time.monotonic() < deadline and descendants.is_running(pid):
+    told = ""
+    while time.monotonic() < deadline and (descendants.is_running(pid) or (below_parent and not told)):
         console.turn(0.02)
+        told = _as_its_parent_tells(pid, ranks) if below_parent else ""
     console.turn(0.0)
     text = console.end_capture()[-MOST_TEXT:].decode("utf-8", "replace").strip()
-    return text or "no stack: PYTHONFAULTHANDLER=1 is not in its environment, or its stderr goes elsewhere"
+    return told or text or "no stack: PYTHONFAULTHANDLER=1 is not in its environment, or its stderr goes elsewhere"
+
+
+def _as_its_parent_tells(pid: int, ranks: RankFolder) -> str:
+    """The last words of a rank: below mpirun they go to the leader's log, wherever the rank runs."""
+    return "\n".join(line for end in ranks.ends() if end.pid == pid and end.code for line in end.last_lines)
 
 
 def _send(pid: int, signum: int) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, cast
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
+from launch.discovery.cluster import Cluster
 from launch.job.parameters import Job
 from launch.plan.context import Context
 from launch.plan.strategies import smdistributed
@@ -22,6 +23,8 @@ STRATEGIES = {
     "mpi": "launch.plan.strategies.mpi",
     "horovod": "launch.plan.strategies.horovod",
 }
+
+TASK = {"task": "launch.plan.strategies.task"}  # only where the platform starts a launcher for each rank
 
 
 class Strategy(Protocol):
@@ -38,9 +41,10 @@ class Request(NamedTuple):
     decisions: tuple[Decision, ...] = ()  # where another strategy than the one asked for runs
 
 
+SERVERS = "sagemaker_parameter_server_enabled"
 # In order of precedence, which is the platform's own (contract, section 3).
 REQUESTS = (
-    Request("sagemaker_parameter_server_enabled", "tf_parameter_server"),
+    Request(SERVERS, "tf_parameter_server"),
     Request("sagemaker_horovod_enabled", "horovod"),
     Request("sagemaker_mpi_enabled", "mpi"),
     Request("sagemaker_pytorch_ddp_enabled", "torchrun"),
@@ -51,14 +55,23 @@ REQUESTS = (
 )
 
 
-def requested(job: Job, environ: Mapping[str, str], hosts: int, installed: frozenset[str]) -> Request | None:
+def requested(
+    job: Job, environ: Mapping[str, str], cluster: Cluster, groups: tuple[str, ...], installed: frozenset[str]
+) -> Request | None:
     """The request that wins, None for a plain job of one process per host. `installed`: see frameworks.py.
 
-    Raises LaunchError for a DLC_STRATEGY or DLC_HOROVOD_CONTROLLER that does not exist.
+    `groups` are the distributed ones. Raises LaunchError for a DLC_STRATEGY or DLC_HOROVOD_CONTROLLER that does not
+    exist, and where the platform started a launcher for every rank and the strategy starts ranks itself.
     """
-    request = _first(job, environ, hosts)
+    request = _first(job, environ)
+    if cluster.task:
+        return _each_task_a_rank(request)
     if request is None:
-        return None
+        return None if "DLC_STRATEGY" in environ else _of_the_platform(job, environ, cluster)
+    # The platform ignores a parameter server on a single host: there is nobody to share parameters with.
+    if request.source == SERVERS and len(cluster.hosts_of(groups)) < 2:
+        why = Decision("no parameter server", "there is one host to share parameters")
+        return Request(request.source, "single", (why,)) if len(cluster.hosts) > 1 else None
     if request.strategy == "smdistributed":
         strategy, decisions = smdistributed.substitute(job, job.program, installed)
         return Request(request.source, strategy, decisions)
@@ -67,7 +80,29 @@ def requested(job: Job, environ: Mapping[str, str], hosts: int, installed: froze
     return request
 
 
-def _first(job: Job, environ: Mapping[str, str], hosts: int) -> Request | None:
+def _each_task_a_rank(request: Request | None) -> Request:
+    if request is None or request.strategy == "torchrun":
+        return Request("several tasks on a node", "task")
+    raise LaunchError(
+        CONFIG,
+        f"several launchers on one node, and {request.strategy} starts the ranks itself",
+        where=request.source,
+        expected="one task per node",
+        found="SLURM_STEP_TASKS_PER_NODE with more",
+        remedy="start the container with `srun --ntasks-per-node=1`",
+    )
+
+
+def _of_the_platform(job: Job, environ: Mapping[str, str], cluster: Cluster) -> Request | None:
+    """What a platform that is made for one way of starting ranks expects where the job asks for none."""
+    if cluster.source == "MPIJob":
+        return Request("MPIJob", "mpi")
+    if "PET_NNODES" in environ and job.program.endswith(".py"):
+        return Request("PET_NNODES", "torchrun")
+    return None
+
+
+def _first(job: Job, environ: Mapping[str, str]) -> Request | None:
     stated = environ.get("DLC_STRATEGY")
     if stated:
         if stated not in STRATEGIES:
@@ -79,9 +114,7 @@ def _first(job: Job, environ: Mapping[str, str], hosts: int) -> Request | None:
                 found=shown(stated),
             )
         return None if stated == "single" else Request("DLC_STRATEGY", stated)
-    # The platform ignores a parameter server on a single host: there is nobody to share parameters with.
-    usable = [request for request in asked(job) if hosts > 1 or request.strategy != "tf_parameter_server"]
-    return usable[0] if usable else None
+    return next(iter(asked(job)), None)
 
 
 def asked(job: Job) -> list[Request]:
@@ -112,7 +145,7 @@ def plan(context: Context, request: Request | None) -> Launch:
 
 
 def _load(name: str) -> Strategy:
-    return cast("Strategy", import_module(STRATEGIES[name]))
+    return cast("Strategy", import_module({**STRATEGIES, **TASK}[name]))
 
 
 def _with(launch: Launch, *decisions: Decision) -> Launch:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from launch.base import ports
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.network import thread_variables
+from launch.plan.network import thread_variables, url_host
 
-RENDEZVOUS_PORT = 7778
-WAIT = 600  # seconds that ranks wait for one another: a host may be longer at installing its requirements
+WAIT = 120  # seconds that ranks wait for the rendezvous server; all hosts start together
+GLOO_TIMEOUT = 600  # seconds; of every collective too: one rank may save for minutes while the others wait
+
+LOOPBACK = "127.0.0.1"
+RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
 
 def plan(context: Context) -> Launch:
@@ -36,21 +40,41 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
     }
     command = context.entry.command(context.python, context.job.arguments)
     if _size(context) > 1:
-        variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = context.leader
-        variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(RENDEZVOUS_PORT)
+        address, port = _meeting_point(context)
+        # Horovod makes http://ADDRESS:PORT/ of the two. So the address can bring a path along, and with it the secret
+        # that opens the rendezvous; what follows it, the port once more, is a part of that path.
+        secret = f":{port}/{context.network.secret}" if context.network.secret else ""
+        variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
+        variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
         # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
-        waiting = programs.when_listening(WAIT, [(context.leader, RENDEZVOUS_PORT)])
+        waiting = programs.when_listening(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(WAIT),
-        "HOROVOD_GLOO_IFACE": context.cluster.network_interface,
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT),
+        **_interface(context),
         **thread_variables(context.devices, context.processes_per_host),
     }
     return context.process(command, "worker", rank, variables, defaults)
 
 
+def _interface(context: Context) -> dict[str, str]:
+    """gloo dies of one that is not there; without the variable it looks for one itself."""
+    name = context.cluster.network_interface
+    known = context.devices.interfaces
+    return {"HOROVOD_GLOO_IFACE": name} if name in known or not known else {}
+
+
 def _server(context: Context) -> ProcessSpec:
     sizes = (str(_size(context)), str(context.processes_per_host), str(len(context.hosts)))
-    argv = (*programs.SYSTEM_PYTHON, programs.path("horovod_rendezvous"), str(RENDEZVOUS_PORT), *sizes)
-    return context.process(argv, "rendezvous", 0, essential=False)
+    listen = context.network.listen if len(context.hosts) > 1 else (LOOPBACK,)
+    _, port = _meeting_point(context)
+    argv = (*programs.SYSTEM_PYTHON, programs.path("horovod_rendezvous"), str(port), *sizes, *listen)
+    secret = {RENDEZVOUS_SECRET: context.network.secret}  # in the environment: every user may read arguments
+    return context.process(argv, "rendezvous", 0, secret, essential=False)
+
+
+def _meeting_point(context: Context) -> tuple[str, int]:
+    """The rendezvous server. One host alone needs no name for it, and lets nobody else in."""
+    address = context.address(context.leader) if len(context.hosts) > 1 else LOOPBACK
+    return address, ports.of(context.environ, ports.HOROVOD)

@@ -6,26 +6,31 @@ import json
 import re
 import shlex
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
+from launch.discovery import mpijob
 from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.strategies import mpi_keys, smdistributed
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")  # a shell that sshd starts would have others
+NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # exported with a value
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
-SSH_PORT = 7791  # of this job's own servers; 22 may be taken by the machine's
-WAIT = 900  # seconds that the leader waits for the other hosts' ssh servers
+WAIT = 60  # seconds that the leader waits for the other hosts' ssh servers, which start when it does
 
 
 def plan(context: Context) -> Launch:
     """mpirun on the group's first host, an ssh server on the others.
 
-    Raises LaunchError for custom options that are no text or have an unclosed quote.
+    Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
+    if context.cluster.source == mpijob.SOURCE:
+        return _of_the_operator(context)
+    _check_names(context)
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
     if context.host_rank:
         server = context.process(
@@ -49,9 +54,40 @@ def plan(context: Context) -> Launch:
     )
     if len(context.hosts) == 1:
         return launch
-    # ssh gives up at once where no server listens yet: another host may still install its requirements.
-    waiting = programs.when_listening(WAIT, [(host, SSH_PORT) for host in context.hosts[1:]], greeting="SSH-2.0-dlc")
+    # ssh gives up at once where no server listens yet.
+    waiting = programs.when_listening(WAIT, _servers(context), greeting="SSH-2.0-dlc")
     return launch._replace(before=(context.process(waiting, "wait for ssh", 0),))
+
+
+def _check_names(context: Context) -> None:
+    """mpirun reads what follows a host's first colon as its number of slots, with brackets or without."""
+    literal = next((reached for reached in map(context.address, context.hosts) if ":" in reached), "")
+    if literal and len(context.hosts) > 1:
+        raise LaunchError(
+            CONFIG,
+            "an IPv6 literal, which mpirun cannot take",
+            where="hosts",
+            expected="names or IPv4 addresses below MPI",
+            found=shown(literal),
+            remedy="give the hosts names, or use torchrun or Horovod's gloo controller",
+        )
+
+
+def _of_the_operator(context: Context) -> Launch:
+    """mpirun in a Kubeflow MPIJob: hosts, slots, keys and ssh servers are the operator's; ranks get our variables."""
+    nccl_debug, custom = _custom(context)
+    ours = sorted(name for name, value in context.env.items() if context.environ.get(name) != value)
+    brought = (part for name in ours if name not in (*EXPORTED, *NCCL) for part in ("-x", name))
+    argv = ("mpirun", "--allow-run-as-root", "-bind-to", "none", *_exported(context, nccl_debug), *brought, *custom)
+    first = mpijob.first_worker(context.environ)  # ranks run on the workers; the launcher pod has none
+    defaults = {"LD_LIBRARY_PATH": "", **({"MASTER_ADDR": first} if first else {})}
+    process = context.process((*argv, *_command(context)), "mpirun", 0, defaults=defaults)
+    return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
+
+
+def _servers(context: Context) -> list[tuple[str, int]]:
+    port = ports.of(context.environ, ports.SSH)
+    return [(context.address(host), port) for host in context.hosts[1:]]
 
 
 def _placement(context: Context) -> tuple[str, ...]:
@@ -59,7 +95,7 @@ def _placement(context: Context) -> tuple[str, ...]:
     slots = f":{per_host}" if per_host > 1 else ""
     processes = context.job.number(PROCESSES) or per_host * len(context.hosts)
     return (
-        *("--host", ",".join(f"{host}{slots}" for host in context.hosts)),
+        *("--host", ",".join(f"{context.address(host)}{slots}" for host in context.hosts)),
         *("-np", str(processes), "--allow-run-as-root"),
     )
 
@@ -133,10 +169,13 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
 def _rank(context: Context) -> tuple[str, ...]:
     """One rank: our program puts the host's own environment in place, then becomes the user's."""
     own_host = (*programs.SYSTEM_PYTHON, programs.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
+    return (*own_host, *_command(context))
+
+
+def _command(context: Context) -> tuple[str, ...]:
     if not context.entry.is_python or not _has_mpi4py(context):
-        return (*own_host, *context.entry.command(context.python, context.job.arguments))
-    target = ("-m", context.entry.module) if context.entry.kind == "package" else (context.entry.name,)
-    return (*own_host, context.python, "-m", "mpi4py", *target, *context.job.arguments)
+        return context.entry.command(context.python, context.job.arguments)
+    return (context.python, "-m", "mpi4py", *context.entry.target(), *context.job.arguments)
 
 
 def _has_mpi4py(context: Context) -> bool:

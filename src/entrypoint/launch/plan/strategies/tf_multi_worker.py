@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 
+from launch.base import ports
 from launch.base.process_spec import Launch
 from launch.plan.context import Context
-
-PORT = 8890
+from launch.plan.network import address
 
 
 def plan(context: Context) -> Launch:
     """One process with TF_CONFIG, also on a single host."""
+    port = ports.of(context.environ, ports.TF_MULTI_WORKER)
     config = {
-        "cluster": {"worker": [f"{host}:{PORT}" for host in context.hosts]},
+        "cluster": {"worker": [address(context.address(host), port) for host in context.hosts]},
         "environment": "cloud",
         "task": {"index": context.host_rank, "type": "worker"},
     }
     command = context.entry.command(context.python, context.job.arguments)
-    variables = {"TF_CONFIG": json.dumps(config)}
-    return Launch("tf_multi_worker", (context.process(command, "worker", context.host_rank, variables),))
+    defaults = {"TF_CONFIG": json.dumps(config)}
+    return Launch("tf_multi_worker", (context.process(command, "worker", context.host_rank, defaults=defaults),))

@@ -5,27 +5,32 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan import programs
 from launch.plan.context import Context
+from launch.plan.network import address
 
-WORKER_PORT = 2222
-SERVER_PORT = 2223
 CHIEF_NAMES = ("master", "chief")  # the platform's (TensorFlow 1) and TensorFlow 2's
 
 
 def plan(context: Context) -> Launch:
     """The user's process with TF_CONFIG, and a server process on the CPU.
 
+    A TF_CONFIG of the user's own says where its servers are: then there is none of ours.
     Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
     """
+    command = context.entry.command(context.python, context.job.arguments)
+    if "TF_CONFIG" in context.environ:
+        alone = context.process(command, "worker", context.host_rank)
+        return Launch("tf_parameter_server", (alone,), (Decision("no parameter server of ours", "TF_CONFIG is set"),))
     chief = _chief_name(context)
     cluster = _cluster(context, chief)
     rank = context.host_rank
     task = {"index": 0, "type": chief} if rank == 0 else {"index": rank - 1, "type": "worker"}
     worker = context.process(
-        context.entry.command(context.python, context.job.arguments),
+        command,
         "worker",
         rank,
         {"TF_CONFIG": json.dumps({"cluster": cluster, "environment": "cloud", "task": task})},
@@ -46,11 +51,13 @@ def plan(context: Context) -> Launch:
 
 
 def _cluster(context: Context, chief: str) -> dict[str, Any]:
-    first, *others = context.hosts
+    first, *others = [context.address(host) for host in context.hosts]
+    worker_port = ports.of(context.environ, ports.TF_WORKER)
+    server_port = ports.of(context.environ, ports.TF_SERVER)
     return {
-        chief: [f"{first}:{WORKER_PORT}"],
-        "worker": [f"{host}:{WORKER_PORT}" for host in others],
-        "ps": [f"{host}:{SERVER_PORT}" for host in context.hosts],
+        chief: [address(first, worker_port)],
+        "worker": [address(host, worker_port) for host in others],
+        "ps": [address(host, server_port) for host in (first, *others)],
     }
 
 

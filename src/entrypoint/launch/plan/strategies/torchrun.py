@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
+from launch.base.switches import count
 from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.network import thread_variables
+from launch.plan.network import address, thread_variables
 
-MASTER_PORT = 7777
+DEFAULT_RESTARTS = 3
+
+
+class Elastic(NamedTuple):
+    """DLC_ELASTIC: how many hosts the job needs, may have, and how often torchrun starts its ranks again."""
+
+    least: int
+    most: int
+    restarts: int
 
 
 def plan(context: Context) -> Launch:
@@ -23,10 +35,10 @@ def plan(context: Context) -> Launch:
     argv = (
         *_neuron_compiler(context),
         *command(context, per_host),
-        context.entry.name,
+        *context.entry.target(),
         *context.job.arguments,
     )
-    defaults = {"NCCL_PROTO": "simple", **thread_variables(context.devices, per_host)}
+    defaults = {**elastic_variables(context), **thread_variables(context.devices, per_host)}
     rank = context.host_rank * per_host
     process = context.process(argv, "torchrun", rank, prefixed_ranks(context, per_host), defaults)
     return Launch("torchrun", (process,), _decisions(context))
@@ -36,27 +48,38 @@ def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:
     """Variables that make torchrun's ranks start below our program, which tells their lines apart."""
     if per_host * len(context.hosts) == 1 or "PYTHON_EXEC" in context.environ:
         return {}
-    return {"PYTHON_EXEC": programs.path("torch_rank"), "DLC_RANK_PYTHON": context.python}
+    folder = f"{context.run_dir}/{RANK_FOLDER}"
+    return {
+        "PYTHON_EXEC": programs.path("torch_rank"),
+        "DLC_RANK_PYTHON": context.python,
+        "DLC_RANK_FOLDER": folder,
+    }
 
 
 def command(context: Context, per_host: int) -> tuple[str, ...]:
     """torchrun with its own options, up to the script."""
-    elastic = context.environ.get("DLC_ELASTIC")
-    if elastic:
-        return ("torchrun", *_elastic(context, elastic), "--nproc_per_node", str(per_host))
+    stated = elastic(context.environ)
+    if stated:
+        return ("torchrun", *_elastic(context, stated), "--nproc_per_node", str(per_host))
     hosts = len(context.hosts)
     argv = ("torchrun", "--nnodes", str(hosts), "--nproc_per_node", str(per_host))
     if hosts == 1:
         return argv
     return (
         *argv,
-        *("--master_addr", context.leader, "--master_port", str(MASTER_PORT)),
+        *("--master_addr", context.env["MASTER_ADDR"], "--master_port", context.env["MASTER_PORT"]),
         *("--node_rank", str(context.host_rank)),
     )
 
 
-def _elastic(context: Context, stated: str) -> tuple[str, ...]:
-    """DLC_ELASTIC=MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink to MIN and grow back."""
+def elastic(environ: Mapping[str, str]) -> Elastic | None:
+    """DLC_ELASTIC=MIN:MAX or MIN:MAX:RESTARTS hosts: the group may shrink to MIN and grow back; None without it.
+
+    Raises LaunchError where it is malformed.
+    """
+    stated = environ.get("DLC_ELASTIC")
+    if not stated:
+        return None
     match = re.fullmatch(r"([1-9]\d{0,4}):([1-9]\d{0,4})(?::(\d{1,4}))?", stated)
     if not match or int(match[1]) > int(match[2]):
         raise LaunchError(
@@ -66,11 +89,28 @@ def _elastic(context: Context, stated: str) -> tuple[str, ...]:
             expected="MIN:MAX or MIN:MAX:RESTARTS",
             found=shown(stated),
         )
+    restarts = int(match[3]) if match[3] else count(environ, "DLC_MAX_RESTARTS", DEFAULT_RESTARTS)
+    return Elastic(int(match[1]), int(match[2]), restarts)
+
+
+def _elastic(context: Context, stated: Elastic) -> tuple[str, ...]:
+    """The rendezvous is the first host's: torchrun would look there by name, which need not resolve on that host."""
+    stated_by_user = any(context.environ.get(name) for name in ("MASTER_ADDR", "PET_MASTER_ADDR"))
+    leads = str(context.host_rank == 0).lower()
+    is_host = () if stated_by_user else ("--rdzv_conf", f"is_host={leads}")
     return (
-        *("--nnodes", f"{match[1]}:{match[2]}", "--max_restarts", match[3] or "3"),
-        *("--rdzv_backend", "c10d", "--rdzv_endpoint", f"{context.leader}:{MASTER_PORT}"),
+        *("--nnodes", f"{stated.least}:{stated.most}", "--max_restarts", str(stated.restarts)),
+        *("--rdzv_backend", "c10d"),
+        *("--rdzv_endpoint", address(context.env["MASTER_ADDR"], context.env["MASTER_PORT"])),
+        *is_host,
+        *("--local_addr", context.address(context.cluster.current_host)),
         *("--rdzv_id", context.job.job_name or "job"),
     )
+
+
+def elastic_variables(context: Context) -> dict[str, str]:
+    """Rank 0's host must tell its address in every round; torch 2.13 keeps that of the first one to itself."""
+    return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if elastic(context.environ) else {}
 
 
 def _neuron_compiler(context: Context) -> tuple[str, ...]:

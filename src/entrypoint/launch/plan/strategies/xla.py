@@ -24,14 +24,18 @@ def plan(context: Context) -> Launch:
     # PJRT's CPU client sees the devices of its own process only: there they are threads of one process.
     per_host = 1 if device == "CPU" else context.processes_per_host
     spawned = _defines_mp_fn(context)
-    target = (programs.path("xla_spawn"), context.entry.name) if spawned else (context.entry.name,)
+    target = (programs.path("xla_spawn"), context.entry.name) if spawned else context.entry.target()
     argv = (*torchrun.command(context, per_host), *target, *context.job.arguments)
     process = context.process(
         argv,
         "torchrun",
         context.host_rank * per_host,
         variables={"PJRT_DEVICE": device, **torchrun.prefixed_ranks(context, per_host)},
-        defaults={**_runtime(context, device), **thread_variables(context.devices, per_host)},
+        defaults={
+            **torchrun.elastic_variables(context),
+            **_runtime(context, device),
+            **thread_variables(context.devices, per_host),
+        },
     )
     how = "the script defines _mp_fn(index)" if spawned else "the script has no _mp_fn"
     decisions = (
@@ -59,11 +63,12 @@ def _runtime(context: Context, device: str) -> dict[str, str]:
         threads = max(devices, context.devices.num_cpus)
         return {"CPU_NUM_DEVICES": str(devices), "XLA_THREAD_POOL_SIZE": str(threads)}
     # GPU_NUM_DEVICES is what torch_xla (and scripts made for the Training Compiler) take as "XLA was set up".
-    variables = {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
-    return {"NCCL_PROTO": "simple", **variables}
+    return {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
 
 
 def _defines_mp_fn(context: Context) -> bool:
+    if context.entry.kind != "script":
+        return False
     try:
         with open(f"{context.paths.code}/{context.entry.name}", "rb") as file:
             return _MP_FN.search(file.read(LARGEST_SCRIPT)) is not None

@@ -1,0 +1,77 @@
+"""The cluster as TF_CONFIG tells it, which Kubeflow's TFJob sets in every pod, or the user by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.paths import Paths
+from launch.discovery.cluster import Cluster, plain
+
+SOURCE = "TF_CONFIG"
+FIRST = ("chief", "master", "worker")  # types of tasks in rank order; others follow
+
+
+def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
+    """The hosts of TF_CONFIG's cluster, a group for each type of task; None without, and for a task outside of it.
+
+    An evaluator is such a task: it is in no cluster and works alone. Raises LaunchError for a malformed TF_CONFIG.
+    """
+    text = environ.get("TF_CONFIG")
+    if not text:
+        return None
+    config = _parsed(text)
+    tasks = {kind: [_host(address) for address in addresses] for kind, addresses in _tasks(config).items()}
+    kind, index = _own(config)
+    hosts = list(dict.fromkeys(host for members in tasks.values() for host in members))
+    if len(hosts) < 2 or kind not in tasks:
+        return None
+    if index >= len(tasks[kind]):
+        raise _malformed(f"a task below {len(tasks[kind])}", config.get("task"))
+    shared = len(hosts) < sum(map(len, tasks.values()))  # two tasks on one host: the types are no groups of hosts
+    found = plain(SOURCE, hosts, tasks[kind][index], SOURCE, environ, None if shared else tasks)
+    return found if shared else found._replace(servers=tuple(tasks.get("ps", ())))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _malformed("JSON", text) from error
+    if not isinstance(config, dict):
+        raise _malformed("a JSON object", config)
+    return config
+
+
+def _tasks(config: dict[str, Any]) -> dict[str, list[str]]:
+    """Type of task -> addresses, in rank order."""
+    cluster = config.get("cluster") or {}
+    if not isinstance(cluster, dict):
+        raise _malformed("an object with types of tasks", cluster)
+    for addresses in cluster.values():
+        if not isinstance(addresses, list) or not all(isinstance(address, str) for address in addresses):
+            raise _malformed("lists of addresses", addresses)
+    kinds = [*(kind for kind in FIRST if kind in cluster), *sorted(kind for kind in cluster if kind not in FIRST)]
+    return {kind: cluster[kind] for kind in kinds if cluster[kind]}
+
+
+def _own(config: dict[str, Any]) -> tuple[str, int]:
+    task = config.get("task") or {}
+    if not isinstance(task, dict):
+        raise _malformed("a task with type and index", task)
+    kind, index = task.get("type", ""), task.get("index", 0)
+    if not isinstance(kind, str) or not str(index).isascii() or not str(index).isdigit():
+        raise _malformed("a task with type and index", task)
+    return kind, int(index)
+
+
+def _host(address: str) -> str:
+    """The host of `host:port` or `[::1]:port`."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]") if port.isdigit() else address.strip("[]")
+
+
+def _malformed(expected: str, found: object) -> LaunchError:
+    return LaunchError(CONFIG, "malformed", where="TF_CONFIG", expected=expected, found=shown(found))

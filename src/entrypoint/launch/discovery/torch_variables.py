@@ -1,0 +1,97 @@
+"""The cluster as Kubeflow tells torchrun: PET_* of Trainer v2, RANK and WORLD_SIZE of a PyTorchJob.
+
+Both name the first host and say how many there are; the others' names follow from how Kubeflow numbers pods:
+<job>-master-0, <job>-worker-0, <job>-worker-1 in a PyTorchJob, <job>-node-0-0, <job>-node-0-1 in Trainer v2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.paths import Paths
+from launch.discovery.cluster import Cluster, plain
+from launch.discovery.single import HOST
+
+SOURCE = "torchrun's variables"
+MOST_HOSTS = 100_000
+REMEDY = "set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job of one host DLC_HOSTS to its name"
+
+
+def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
+    """The job's pods; None where neither PET_NNODES nor RANK, WORLD_SIZE and MASTER_ADDR are set.
+
+    Raises LaunchError: a malformed number, hosts that cannot be named, a number of hosts that may change.
+    """
+    hosts = _number_of_hosts(environ)
+    if hosts is None:
+        return None
+    if hosts == 1:
+        return plain(SOURCE, [HOST], HOST, SOURCE, environ)
+    names = _names(_first(environ), hosts)
+    rank = _rank(environ, hosts)
+    return plain(SOURCE, names, names[rank], SOURCE, environ)
+
+
+def _number_of_hosts(environ: Mapping[str, str]) -> int | None:
+    stated = environ.get("PET_NNODES")
+    if stated:
+        least, _, most = stated.partition(":")
+        if most and most != least and "DLC_ELASTIC" not in environ:
+            raise LaunchError(
+                CONFIG,
+                "a number of hosts that may change",
+                where="PET_NNODES",
+                expected="one number",
+                found=shown(stated),
+                remedy=f"set minReplicas to maxReplicas, or DLC_ELASTIC to {least}:{most}",
+            )
+        return _number("PET_NNODES", most or least, 1, MOST_HOSTS)
+    if not all(environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR")):
+        return None
+    # A PyTorchJob counts processes where it knows how many each host has.
+    processes = environ.get("PET_NPROC_PER_NODE", "")
+    size = _number("WORLD_SIZE", environ["WORLD_SIZE"], 1, MOST_HOSTS * 1024)
+    return max(1, size // int(processes)) if re.fullmatch(r"[1-9]\d{0,3}", processes) else size
+
+
+def _first(environ: Mapping[str, str]) -> str:
+    """The first host's name. A PyTorchJob's master may call itself localhost."""
+    endpoint = environ.get("PET_RDZV_ENDPOINT", "").rpartition(":")[0].strip("[]")
+    first = environ.get("PET_MASTER_ADDR") or environ.get("MASTER_ADDR") or endpoint
+    return environ.get("HOSTNAME", first) if first in ("localhost", "127.0.0.1", "::1") else first
+
+
+def _names(first: str, hosts: int) -> list[str]:
+    job, dot, domain = first.partition(".")
+    domain = dot + domain
+    if job.endswith("-master-0"):
+        workers = (f"{job[: -len('-master-0')]}-worker-{number}{domain}" for number in range(hosts - 1))
+        return [first, *workers]
+    if job.endswith("-0"):
+        return [f"{job[: -len('-0')]}-{number}{domain}" for number in range(hosts)]
+    raise LaunchError(
+        CONFIG,
+        f"a job of {hosts} hosts, of which only the first is known: each would train alone",
+        where="PET_MASTER_ADDR or MASTER_ADDR",
+        expected="a pod's name that ends with -0",
+        found=shown(first),
+        remedy=REMEDY,
+    )
+
+
+def _rank(environ: Mapping[str, str], hosts: int) -> int:
+    for name in ("PET_NODE_RANK", "RANK", "JOB_COMPLETION_INDEX"):
+        if environ.get(name):
+            return _number(name, environ[name], 0, hosts - 1)
+    number = re.search(r"-(\d{1,6})$", environ.get("HOSTNAME", "").partition(".")[0])
+    return _number("HOSTNAME", number[1] if number else "", 0, hosts - 1)
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise LaunchError(
+            CONFIG, "malformed", where=name, expected=f"a number from {least} to {most}", found=shown(text)
+        )
+    return int(text)

@@ -1,0 +1,143 @@
+"""Waiting for the job's other hosts, and saying for whom: to join, and to be ready to start their processes."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from launch import signals
+from launch.base.errors import UNAVAILABLE, LaunchError
+from launch.base.outcome import STOPPED, Failure, Outcome
+from launch.discovery import names
+from launch.group.ledger import named
+from launch.group.member import Group, Place, verdict_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LOOK = 0.02  # seconds
+FIRST_REPORT, REPORT = 1.0, 15.0  # seconds until the first line that says who is missing, and between two of them
+RESOLVE_BOUND = 2.0  # seconds
+STOP_CODE = 143  # 128 + SIGTERM: another host got the signal
+
+
+class Reports:
+    """When to say once more who is missing."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + FIRST_REPORT
+
+    def are_due(self) -> bool:
+        """True once per interval."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + REPORT
+        return True
+
+
+def join(place: Place, facts: dict[str, Any], timeout: float) -> Group:
+    """Join the group with `facts` about this host; come back when its hosts have: `facts` of each are known then.
+
+    Raises LaunchError (UNAVAILABLE) naming the hosts that did not join within `timeout` seconds, or saying why no wait
+    helps, and StopRequested. The others are told, so that the job ends on all of them.
+    """
+    group = Group(place)
+    group.start(facts)
+    try:
+        _wait_for_all(group, timeout)
+    except LaunchError as error:
+        leave(group, error)
+        raise
+    except signals.StopRequested as stop:
+        leave(group, stop)
+        raise
+    return group
+
+
+def leave(group: Group, error: LaunchError | signals.StopRequested) -> None:
+    """Tell the group why this host's part ends before it began, and go."""
+    host = group.place.host
+    if isinstance(error, signals.StopRequested):
+        group.stopping(error.signum)
+        group.report(Failure(str(error), host=host, exit_code=error.exit_code), STOPPED)
+    else:
+        group.report(Failure(str(error), host=host, exit_code=error.exit_code))
+    error.__dict__["told"] = True
+    group.close()
+
+
+def wait_until_ready(group: Group) -> Outcome | None:
+    """Say that this host is ready, and come back when all are; what ended the job instead, None if nothing did.
+
+    So the meeting points of torchrun and gloo, which give up by themselves, never see hosts that are minutes apart.
+    Raises StopRequested.
+    """
+    group.ready()
+    reports = Reports()
+    while not group.may_start:
+        verdict = group.verdict()
+        if verdict:
+            return verdict.outcome
+        if group.remote_stop():
+            cause = f"stopped before any process was started: {group.remote_stop()} was asked to stop"
+            group.report(None, STOPPED)
+            return Outcome(STOP_CODE, Failure(cause, host=group.place.host, exit_code=STOP_CODE))
+        if reports.are_due():
+            _say(f"ready; waiting for {_missing(group)} to install what the job needs")
+        signals.sleep(LOOK)
+    return None
+
+
+def _wait_for_all(group: Group, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    reports = Reports()
+    while not group.facts:
+        if group.end:
+            raise LaunchError(group.end.exit_code or UNAVAILABLE, verdict_of(group.end).outcome.cause)
+        if group.remote_stop():
+            raise LaunchError(STOP_CODE, f"stopped: {group.remote_stop()} was asked to stop")
+        if group.reach.hopeless:
+            raise LaunchError(UNAVAILABLE, group.reach.hopeless, remedy=_remedy(group))
+        if time.monotonic() >= deadline:
+            raise _not_joined(group, timeout)
+        if reports.are_due():
+            _say(_whom_we_wait_for(group))
+        signals.sleep(LOOK)
+
+
+def _whom_we_wait_for(group: Group) -> str:
+    if not group.missing:
+        return f"waiting for {group.place.rules.leader}: {group.reach.trouble}"
+    nameless = names.unresolved(group.missing, RESOLVE_BOUND) if group.place.leads else ()
+    text = f"waiting for {_missing(group)}, {group.missing_count} of the job's {len(group.place.rules.hosts)} hosts"
+    return f"{text}; {named(list(nameless))} does not resolve" if nameless else text
+
+
+def _missing(group: Group) -> str:
+    more = group.missing_count - len(group.missing)
+    return ", ".join(group.missing) + (f" and {more} more" if more else "")
+
+
+def _remedy(group: Group) -> str:
+    port = group.place.port
+    return f"give every host the same DLC_JOB_TOKEN or job name, or set DLC_GROUP_PORT to another port than {port}"
+
+
+def _not_joined(group: Group, timeout: float) -> LaunchError:
+    if group.missing:
+        what, found = f"{_missing(group)} did not join the job within {timeout:g} s", ""
+    else:
+        leader = group.place.rules.leader
+        what = f"{leader} could not be reached on port {group.place.port} within {timeout:g} s"
+        found = group.reach.trouble
+    return LaunchError(
+        UNAVAILABLE,
+        what,
+        found=found,
+        remedy="see those hosts' logs, let the hosts reach each other on every port, or raise DLC_PEER_TIMEOUT",
+    )
+
+
+def _say(text: str) -> None:
+    print(f"dlc: {text}", file=sys.stderr, flush=True)

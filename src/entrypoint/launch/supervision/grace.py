@@ -1,0 +1,41 @@
+"""How long processes may take to save after a stop: what the user says, else what the platform leaves of its time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from launch.base.switches import seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Seconds from the platform's SIGTERM to its SIGKILL, by the variable that shows which platform it is.
+PLATFORMS = (
+    ("TRAINING_JOB_NAME", 120.0),  # SageMaker: `docker stop -t 120`
+    ("TRAINING_JOB_ARN", 120.0),
+    ("SM_TRAINING_ENV", 120.0),
+    ("KUBERNETES_SERVICE_HOST", 30.0),  # terminationGracePeriodSeconds; a pod cannot see its own
+    ("SLURM_JOB_ID", 30.0),  # KillWait
+)
+DOCKER = 10.0  # `docker stop` without -t
+MARGIN, LARGEST_MARGIN = 0.3, 20.0  # of the platform's time, for all that follows the grace
+
+
+class Grace(NamedTuple):
+    """Both in seconds; together they are within the platform's time."""
+
+    stop: float  # from a stop request to its end for processes that still save
+    margin: float  # for the end of all that is left, the last output, and the goodbye to the other hosts
+
+
+def of(environ: Mapping[str, str]) -> Grace:
+    """The grace of this platform. Raises LaunchError for a switch that is no duration.
+
+    DLC_STOP_GRACE is the grace itself; DLC_TERMINATION_GRACE is the platform's time, of which a margin is kept.
+    """
+    limit = seconds(environ, "DLC_TERMINATION_GRACE", 0.0)
+    limit = limit or next((limit for name, limit in PLATFORMS if environ.get(name)), DOCKER)
+    margin = min(LARGEST_MARGIN, MARGIN * limit)
+    stated = seconds(environ, "DLC_STOP_GRACE", limit - margin)
+    return Grace(stated, margin if stated + margin <= limit else min(LARGEST_MARGIN, max(1.0, limit - stated)))

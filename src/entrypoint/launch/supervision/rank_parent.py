@@ -1,0 +1,136 @@
+"""The parent of one rank below torchrun or mpirun: carries its output, keeps its last lines, knows how it ended.
+
+It stands between the starter and the user's program, because starters end all ranks when one ends badly: torchrun 30 s
+later, mpirun after 2 s. After a stop it holds its own end back until all ranks of this host have ended, and then tells
+the starter that all is well; how the rank really ended is in a file for the launcher.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+
+from launch import signals
+from launch.base.paths import LOG_FOLDER
+from launch.supervision import descendants
+from launch.supervision.journal import Journal
+from launch.supervision.output import Console, Stream
+from launch.supervision.ranks import OUTPUT_LOCK, RankEnd, RankFolder
+from launch.supervision.reason import telling
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+IDLE = 3600.0  # seconds; only output, signals and the end matter here
+FINISH_BOUND = 5.0  # seconds for a slow reader at the end
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+LAST_LINES = 20
+MOST_LINES = 1000
+
+
+def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, folder: str) -> NoReturn:
+    """Run the command as a child and end as it ended. `folder` is the launcher's for its ranks, "" for none."""
+    signals.arm()
+    ranks = RankFolder(folder)
+    if ranks.is_stopping:  # torchrun starts ranks anew when some end, also after a stop
+        os._exit(0)
+    running = ranks.join()
+    console = Console([signals.fileno()], ranks.open_lock(OUTPUT_LOCK))
+    prefix = f"[{host}:{rank}] ".encode()
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    pid = _start(command, env, out_write, err_write)
+    journal = Journal(f"{env['SM_OUTPUT_DATA_DIR']}/{LOG_FOLDER}" if env.get("DLC_LOGS") == "1" else "", host)
+    number = int(rank) if rank.isdigit() else -1
+    journal.event("start", role="worker", rank=number, pid=pid)
+    log = journal.log("worker", rank)
+    streams = [Stream(out_read, console.stdout, prefix, log), Stream(err_read, console.stderr, prefix, log)]
+    for stream in streams:
+        console.add(stream)
+    ranks.write(RankEnd(rank, host, pid))
+    code = os.waitstatus_to_exitcode(_carry_until_the_end(console, pid, ranks))
+    console.drain(streams)
+    lines = MOST_LINES if code == -signal.SIGABRT else LAST_LINES  # a watchdog's SIGABRT brings out all stacks
+    last_lines = streams[1].last_lines(lines) or streams[0].last_lines(lines)
+    ranks.write(RankEnd(rank, host, pid, code, last_lines, telling(streams[1].last_lines(MOST_LINES))))
+    journal.event("end", role="worker", rank=number, pid=pid, exit_code=code if code >= 0 else 128 - code)
+    if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
+        os.setsid()
+        _carry_the_rest(console)
+    console.flush_all(FINISH_BOUND)
+    if ranks.is_stopping and running >= 0:
+        fcntl.flock(running, fcntl.LOCK_EX)  # every rank of this host that still runs shares this lock
+        os._exit(0)
+    _end_like(code)
+
+
+def _start(command: Sequence[str], env: Mapping[str, str], stdout: int, stderr: int) -> int:
+    """The program in a session of its own: a signal to our process group must not reach it beside the one we relay."""
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # torchrun and mpirun kill us, and mean the rank
+            if os.getppid() != parent:
+                os._exit(1)
+            for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so
+                signal.signal(signum, signal.SIG_DFL)
+            os.dup2(stdout, 1)
+            os.dup2(stderr, 2)
+            os.execvpe(command[0], list(command), dict(env))
+        except OSError as error:
+            os.write(2, f"dlc: {command[0]}: {error.strerror}\n".encode("utf-8", "replace"))
+            os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+    os.close(stdout)
+    os.close(stderr)
+    return pid
+
+
+def _carry_until_the_end(console: Console, pid: int, ranks: RankFolder) -> int:
+    """Carry output and relay each kind of stop signal once; the program's wait status.
+
+    After a stop the launcher has signalled the program itself.
+    """
+    relayed: set[int] = set()
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        for signum in set(signals.received()) - relayed:
+            relayed.add(signum)
+            if not ranks.is_stopping:
+                descendants.send(pid, signum)
+        for signum in signals.take_relayed():
+            if descendants.catches(pid, signum):
+                descendants.send(pid, signum)
+        console.turn(IDLE)
+        signals.drain()
+
+
+def _carry_the_rest(console: Console) -> NoReturn:
+    for signum in signals.STOP_SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+    while console.is_open:
+        console.turn(IDLE)
+        signals.drain()
+    console.finish(FINISH_BOUND)
+    os._exit(0)
+
+
+def _end_like(code: int) -> NoReturn:
+    """Exit with the code, or by the signal that ended the program, for the starter to see."""
+    if code >= 0:
+        os._exit(code)
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has left its own core, where one is wanted
+    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    os._exit(128 - code)

@@ -1,0 +1,97 @@
+"""A folder through which this host's launcher and the parents of its ranks (rank_parent.py) tell each other news.
+
+It holds `stopping`, made by the launcher when the job is being ended, `running`, a lock that every running rank shares,
+`output`, a lock for who writes, and a file for each rank. Without a folder (it could not be made) ranks run all the
+same, and nobody hears of their ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from typing import NamedTuple
+
+MARKER = "stopping"
+LOCK = "running"
+OUTPUT_LOCK = "output"
+
+
+class RankEnd(NamedTuple):
+    """What a rank's parent knows of it."""
+
+    rank: str
+    host: str
+    pid: int  # of the user's program
+    code: int | None = None  # exit code, -N for signal N; None: it runs, or was killed together with its parent
+    last_lines: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()  # Failure.error
+    ended_at: float = 0.0  # of the wall clock, so that ranks can be compared
+
+
+class RankFolder:
+    """The folder, as either side uses it; `path` may be empty."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path if path and os.path.isdir(path) else ""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the launcher is ending the job."""
+        return bool(self.path) and os.path.exists(f"{self.path}/{MARKER}")
+
+    def stop(self) -> None:
+        """The launcher: from now on the end of a rank is no reason to end the others."""
+        self._write(MARKER, "")
+
+    def join(self) -> int:
+        """A rank's parent: take part in the lock; its descriptor, to wait with for the end of all others."""
+        fd = self.open_lock(LOCK)
+        if fd >= 0:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        return fd
+
+    def open_lock(self, name: str) -> int:
+        """A descriptor for flock(); -1 without a folder."""
+        try:
+            return os.open(f"{self.path}/{name}", os.O_RDWR | os.O_CREAT, 0o600) if self.path else -1
+        except OSError:
+            return -1
+
+    def write(self, end: RankEnd) -> None:
+        """A rank's parent: make known how it stands."""
+        self._write(f"{end.rank}.json", json.dumps(end._replace(ended_at=time.time())))
+
+    def ends(self) -> list[RankEnd]:
+        """The launcher: all ranks that were started, those that ended in their order, then those that did not."""
+        found = []
+        for name in os.listdir(self.path) if self.path else []:
+            if name.endswith(".json"):
+                with contextlib.suppress(OSError, ValueError), open(f"{self.path}/{name}", encoding="utf-8") as file:
+                    fields = RankEnd(*json.load(file))
+                    found.append(fields._replace(last_lines=tuple(fields.last_lines), error=tuple(fields.error)))
+        return sorted(found, key=lambda end: (end.code is None, end.ended_at))
+
+    def _write(self, name: str, text: str) -> None:
+        if not self.path:
+            return
+        with contextlib.suppress(OSError):  # a full disk must not end a rank
+            part = f"{self.path}/.{name}.{os.getpid()}"
+            with open(part, "w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+            os.replace(part, f"{self.path}/{name}")
+
+
+def make(folder: str) -> str:
+    """Make this folder, empty; its path, "" where none is wanted or none can be made."""
+    if not folder:
+        return ""
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        for name in os.listdir(folder):  # of an earlier run in this container
+            os.unlink(f"{folder}/{name}")
+    except OSError:
+        return ""
+    return folder

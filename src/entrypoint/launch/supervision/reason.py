@@ -1,0 +1,57 @@
+"""What matters of a failed process's last lines: the error of its last traceback and where in the user's code that was.
+
+A cause is easily buried: an array of 2,000 characters in the message, lines of `^^^^`, a hundred lines that a library
+logs while it goes down.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_ERROR = 300  # characters that are shown of one line; both of its ends, for either may be the telling one
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+(, in .*)?')
+_MARKS = re.compile(r"\s*[~^]+\s*")  # Python 3.11 and later mark the expression
+_CHATTER = re.compile(
+    r"[IWEF]\d{4} \d\d:\d\d:\d\d"  # absl, glog and torch's own logs
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "  # TensorFlow
+    r"|WARNING: All log messages before absl::InitializeLog"
+)
+_LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ")
+
+
+def telling(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The frame in the user's code and the error line of the last traceback; () where there is none."""
+    starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
+    if not starts:
+        return ()
+    body = lines[starts[-1] + 1 :]
+    frames = [number for number, line in enumerate(body) if _FRAME.fullmatch(line)]
+    own = [number for number in frames if not any(part in body[number] for part in _LIBRARY)]
+    last_frame = frames[-1] if frames else -1
+    error = next((line for line in body[last_frame + 1 :] if line and not line[0].isspace()), "")
+    if not error:
+        return ()
+    frame = _frame_lines(body, (own or frames)[-1]) if frames else ()
+    return (*frame, shortened(error))
+
+
+def without_noise(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines without marks below code and without what libraries log; all of them where nothing else is left."""
+    kept = tuple(line for line in lines if not _MARKS.fullmatch(line) and not _CHATTER.match(line))
+    return kept or lines
+
+
+def shortened(line: str) -> str:
+    """A long line's two ends."""
+    if len(line) <= LONGEST_ERROR:
+        return line
+    half = LONGEST_ERROR // 2
+    return f"{line[:half]} ... {line[-half:]}"
+
+
+def _frame_lines(body: tuple[str, ...], number: int) -> tuple[str, ...]:
+    """The frame and the source line that follows it."""
+    following = body[number + 1 : number + 2]
+    source = tuple(line for line in following if line[:1].isspace() and not _FRAME.fullmatch(line))
+    return tuple(shortened(line) for line in (body[number], *source))

@@ -1,0 +1,70 @@
+"""pip without what nobody reads: "already satisfied" lines stay out; its reason is on stderr when it fails.
+
+pip explains a conflict on stdout, where the log's last lines of stderr do not have it. Run with the image's Python.
+Usage: pip_install.py PIP-ARGUMENT...
+"""
+
+import contextlib
+import fcntl
+import os
+import runpy
+import sys
+from typing import TextIO
+
+UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h: what the code needs cannot be had
+NOISE = ("Requirement already satisfied:", "Looking in indexes:", "Looking in links:")
+PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Processing ", "Preparing ", "Installing ", "Getting ",
+            "Building ", "Created wheel ", "Stored in ", "Obtaining ", "Successfully ", "INFO: ")  # fmt: skip
+MOST_LINES = 15  # of a reason
+
+
+class Output:
+    """A stdout that passes whole lines on, without the noise, and remembers the last that are no progress."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._unfinished = ""
+        self.reason: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        *lines, self._unfinished = (self._unfinished + text).split("\n")
+        for line in lines:
+            said = line.strip()
+            if said.startswith(NOISE):
+                continue
+            self._stream.write(f"{line}\n")
+            if said and not said.startswith(PROGRESS):
+                self.reason = [*self.reason, line][-MOST_LINES:]
+        return len(text)
+
+
+def _take_turns() -> None:
+    """Wait for another pip of this environment: where each rank has a launcher, they all install at once."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(os.open(sys.prefix, os.O_RDONLY), fcntl.LOCK_EX)  # given back when this process ends
+
+
+def main() -> int:
+    """Run pip; its reason and EX_UNAVAILABLE where it fails."""
+    output = Output(sys.stdout)
+    sys.stdout = output
+    _take_turns()
+    sys.path.pop(0)  # this program's folder: nothing in it is for pip
+    code: object = 0
+    try:
+        runpy.run_module("pip", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    if not code:
+        return 0
+    output._stream.flush()
+    for line in output.reason:
+        print(line, file=sys.stderr)
+    return UNAVAILABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

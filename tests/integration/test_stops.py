@@ -1,0 +1,74 @@
+"""A stop of one host of two: every rank of both saves some steps later, both end well, and nothing says success."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = Path(__file__).parent / "scripts" / "save_some_steps_later.py"
+TWO_RANKS = {"sagemaker_mpi_num_of_processes_per_host": 2}
+TORCHRUN = {"sagemaker_torch_distributed_enabled": True, **TWO_RANKS}
+MPI = {"sagemaker_mpi_enabled": True, **TWO_RANKS}
+HOROVOD = {"sagemaker_horovod_enabled": True, **TWO_RANKS}
+MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
+PLATFORM = {"TRAINING_JOB_NAME": "spot"}  # SageMaker's 120 s
+STOP_BOUND = 60  # seconds
+
+
+def checkpoints(job: Job) -> list[str]:
+    return sorted(path.name for host in job.hosts for path in job.opt_ml(host).glob("checkpoints/*"))
+
+
+def stop_one(
+    image: Image, folder: Path, hyperparameters: dict[str, object], **environment: str
+) -> tuple[Job, list[str]]:
+    """Stop algo-2 alone, check what holds for every strategy; the checkpoints that there are then."""
+    variables = {**PLATFORM, **environment}
+    with Job(image, folder, SCRIPT, hosts=2, hyperparameters=hyperparameters, environment=variables) as job:
+        for host in job.hosts:
+            job.wait_for_line(
+                "ready to be stopped", host if "sagemaker_mpi_enabled" not in hyperparameters else "algo-1"
+            )
+        job.stop("algo-2", grace=STOP_BOUND)
+        code = int(environment.get("DLC_STOPPED_EXIT_CODE", "0"))
+        assert job.wait(seconds=STOP_BOUND) == dict.fromkeys(job.hosts, code), job.report()
+        assert not [host for host in job.hosts if (job.opt_ml(host) / "output/success").exists()]
+        return job, checkpoints(job)
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0")
+@pytest.mark.parametrize("hyperparameters", [TORCHRUN, MPI, HOROVOD], ids=["torchrun", "mpi", "horovod"])
+def test_every_rank_saves_when_one_host_is_stopped(
+    image: Image, tmp_path: Path, hyperparameters: dict[str, object]
+) -> None:
+    job, saved = stop_one(image, tmp_path, hyperparameters)
+    assert saved == [f"rank-{rank}" for rank in range(4)], job.hosts
+
+
+@pytest.mark.when(framework="tensorflow")
+def test_every_worker_saves_when_one_host_is_stopped(image: Image, tmp_path: Path) -> None:
+    _, saved = stop_one(image, tmp_path, MULTI_WORKER)
+    assert saved == ["rank-0", "rank-0"]
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0")
+def test_the_exit_code_of_a_clean_stop_is_the_one_that_is_wanted(image: Image, tmp_path: Path) -> None:
+    stop_one(image, tmp_path, TORCHRUN, DLC_STOPPED_EXIT_CODE="143")
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0")
+def test_a_long_save_below_torchrun_is_not_cut_short(image: Image, tmp_path: Path) -> None:
+    """torchrun itself would end the ranks after 30 s."""
+    environment = {**PLATFORM, "SAVE_SECONDS": "35"}
+    with Job(image, tmp_path, SCRIPT, hyperparameters=TORCHRUN, environment=environment) as job:
+        job.wait_for_line("ready to be stopped")
+        job.stop(grace=STOP_BOUND + 40)
+        assert job.wait() == {"algo-1": 0}, job.report()
+        assert checkpoints(job) == ["rank-0", "rank-1"], job.report()
+        assert (job.opt_ml() / "checkpoints/rank-0").read_text() == "1", "told once"

@@ -1,0 +1,90 @@
+"""Hyperparameters as arguments: each dialect is read back by the parser that it is for."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job_folder import JobFolder
+
+from launch.base.errors import LaunchError
+from launch.job.arguments import DIALECTS, arguments, refused
+
+LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
+GIVEN = {"lr": 0.1, "no-accel": True, "debug": False, "b": 32, "name": "a b"}
+
+
+def test_flags_are_read_by_store_true() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--no-accel", action="store_true")
+    parser.add_argument("--debug", action="store_true")
+    parser.add_argument("-b", type=int)
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--name")
+    read = parser.parse_args(arguments(GIVEN, "flags"))
+    assert vars(read) == {"no_accel": True, "debug": False, "b": 32, "lr": 0.1, "name": "a b"}
+
+
+def test_pythons_spelling_of_a_boolean_is_a_flag_too() -> None:
+    assert arguments({"a-b": "True", "c-d": "False", "e-f": 1}, "flags") == ("--a-b", "--e-f", "1")
+
+
+def test_equals_signs_keep_a_value_that_looks_like_an_option() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("--lr", "--no-accel", "--debug", "-b", "--name", "--shift"):
+        parser.add_argument(name)
+    read = parser.parse_args(arguments({**GIVEN, "shift": "-5 -6"}, "equals"))
+    assert (read.no_accel, read.debug, read.b, read.name, read.shift) == ("True", "False", "32", "a b", "-5 -6")
+
+
+def test_sdk3_passes_no_parameter_of_the_platform(tmp_path: Path) -> None:
+    job = JobFolder(tmp_path).code().hyperparameters(sagemaker_region="eu-west-1", lr=0.1, verbose=True)
+    arguments_of = job.env(DLC_ARGV_DIALECT="sdk3").explain()["job"]["arguments"]
+    assert arguments_of == ["--lr", "0.1", "--verbose", "true"]
+
+
+def test_an_unknown_dialect_is_an_error_that_names_all(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="one of toolkit, sdk3, flags, equals"):
+        JobFolder(tmp_path).code().hyperparameters().env(DLC_ARGV_DIALECT="klingon").explain()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train.py: error: unrecognized arguments: True",
+        "train.py: error: argument --lr: expected one argument",
+        "train.py: error: argument --no-accel: ignored explicit argument 'True'",
+        "FATAL Flags parsing error: flag --lr=: Expected float",
+        "Error: No such option: --lr",
+    ],
+)
+def test_words_of_a_parser_that_refuses_bring_the_switch_to_mind(line: str) -> None:
+    for dialect in DIALECTS:
+        advice = refused(["usage: train.py", line], dialect)
+        assert "DLC_ARGV_DIALECT" in advice
+        assert all((f"{other}:" in advice) == (other != dialect) for other in DIALECTS)
+
+
+def test_other_failures_bring_no_dialect_to_mind() -> None:
+    assert refused(["ValueError: unrecognized arguments of mine", "error: CUDA"], "toolkit") == ""
+
+
+def test_the_failure_file_of_a_script_that_takes_flags_names_the_switch(tmp_path: Path) -> None:
+    script = "import argparse; p = argparse.ArgumentParser(); p.add_argument('--no-accel', action='store_true')\n"
+    job = JobFolder(tmp_path / "ml").code(text=f"{script}print(p.parse_args())").hyperparameters(**{"no-accel": True})
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    job.env(DLC_VENV=str(tmp_path / "venv"))
+    command = [sys.executable, "-I", "-S", LAUNCHER, "train"]
+    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    reason = (job.base / "output/failure").read_text()[:1024]
+    assert "DLC_ARGV_DIALECT" in reason
+    assert "flags: true is the bare flag" in reason
+    (job.base / "output/failure").unlink()
+    job.env(DLC_ARGV_DIALECT="flags")
+    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "Namespace(no_accel=True)\n")

@@ -1,0 +1,91 @@
+"""pip through our program: its reason reaches stderr, its noise nobody, its failure is "cannot be had" (69)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from launch.plan import programs
+
+BOUND = 120  # seconds; only a hang takes that long
+
+
+def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> None:
+    """A wheel that holds nothing but what it requires."""
+    needs = "".join(f"Requires-Dist: {need}\n" for need in requires)
+    files = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for file, text in files.items():
+            archive.writestr(f"{name}-{version}.dist-info/{file}", text)
+
+
+def install(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    own = ("--no-index", "--find-links", str(tmp_path / "wheels"), "--target", str(tmp_path / "target"))
+    command = [sys.executable, programs.path("pip_install"), "install", "--no-input", *own, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False, cwd=tmp_path)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    folder = tmp_path / "wheels"
+    for version in ("1", "2"):
+        wheel(folder, "shared", version)
+    wheel(folder, "one", "1", ["shared==1"])
+    wheel(folder, "two", "1", ["shared==2"])
+    return tmp_path
+
+
+def test_a_conflict_is_explained_on_stderr_where_the_failure_file_takes_its_lines_from(wheels: Path) -> None:
+    done = install(wheels, "one", "two")
+    assert done.returncode == 69
+    for words in ("The conflict is caused by:", "one 1 depends on shared==1", "two 1 depends on shared==2"):
+        assert words in done.stderr
+    assert "rank" not in done.stderr
+
+
+def test_a_package_that_is_not_there_is_named(wheels: Path) -> None:
+    done = install(wheels, "nowhere")
+    assert done.returncode == 69
+    assert "No matching distribution found for nowhere" in done.stderr
+
+
+def test_what_is_installed_is_installed_and_the_log_says_which(wheels: Path) -> None:
+    done = install(wheels, "one")
+    assert done.returncode == 0, done.stderr
+    assert (wheels / "target/one-1.dist-info").exists()
+    assert "Successfully installed one-1 shared-1" in done.stdout
+
+
+def test_two_that_install_into_one_environment_take_turns(wheels: Path) -> None:
+    holder = os.open(sys.prefix, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    own = ("--no-index", "--find-links", str(wheels / "wheels"), "--target", str(wheels / "target"), "one")
+    with subprocess.Popen([sys.executable, programs.path("pip_install"), "install", *own]) as waiting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(3)
+        os.close(holder)
+        assert waiting.wait(BOUND) == 0
+
+
+def test_what_is_there_already_is_not_worth_a_line() -> None:
+    command = [sys.executable, programs.path("pip_install"), "install", "--no-index", "pip"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "already satisfied" not in done.stdout
+
+
+def test_a_module_of_the_code_directory_does_not_stand_in_for_pips_own(wheels: Path) -> None:
+    (wheels / "logging.py").write_text("raise SystemExit('shadowed')")
+    assert install(wheels, "one").returncode == 0

@@ -25,7 +25,8 @@ REPOSITORY = "dlc-bad"
 REF = toy.ref(REPOSITORY)
 TOO_LARGE = "budget.gigabytes=1000000"
 ALPINE = "dlc-bad-base:1"
-DONE_BEFORE = "RUN /scripts/python-packages/install.sh /lock/framework.txt"  # of the first package; its line in the progress, once it is done
+# The line of the first package in the progress, once it is done.
+DONE_BEFORE = "RUN /scripts/python-packages/install.sh /lock/framework.txt"
 
 
 @pytest.fixture

@@ -79,7 +79,12 @@ def test_a_heterogeneous_job_whose_nodes_are_out_of_order_knows_which_is_which(s
 
 
 def test_the_components_of_a_heterogeneous_job_are_groups(slurm: Slurm) -> None:
-    job = Job(slurm, "import os; print(os.environ['SM_CURRENT_HOST'], os.environ['SM_CURRENT_INSTANCE_GROUP'])")
+    script = """
+import os, time
+print(os.environ["SM_CURRENT_HOST"], os.environ["SM_CURRENT_INSTANCE_GROUP"], flush=True)
+time.sleep(3 * (os.environ["SM_CURRENT_HOST"] == "n1"))  # the other host ends with the distributed group
+"""
+    job = Job(slurm, script)
     job.environ["DLC_STRATEGY"] = "tf_multi_worker"
     for node in NODES:
         config = slurm.node_ml(node) / "input/config"

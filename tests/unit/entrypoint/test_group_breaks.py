@@ -163,6 +163,7 @@ name = "{name}"
 attempt = len(list(pathlib.Path().glob(name + "-*")))
 pathlib.Path(f"{name}-{attempt}").touch()
 if attempt == 0:
+    while not pathlib.Path("first-0").exists(): time.sleep(0.02)
     sys.exit(5) if name == "second" else time.sleep(600)
 """
     with Job(tmp_path, HOSTS, rules={"restarts": 1}) as job:

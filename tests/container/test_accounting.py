@@ -13,7 +13,6 @@ from dlc.buildspec.variant import normal_name
 from dlc.engine.images import find
 from dlc.inspection import diff as image_diff
 from dlc.inspection import export, facts, sbom, size
-from dlc.inspection import pages as docs
 from dlc.inspection.archive import Archive
 from harness.container import Container
 from harness.engine import connect
@@ -78,7 +77,3 @@ def test_the_bill_of_materials_is_valid_by_spdx_tools(captured: facts.Facts, tmp
 def test_an_image_does_not_differ_from_itself(captured: facts.Facts, archive: Archive) -> None:
     found = image_diff.compare(captured, captured, archive, archive)
     assert (found.packages, found.files, found.environment, found.labels) == ((), (), (), ())
-
-
-def test_the_documentation_has_a_row_for_it(image: Image, captured: facts.Facts) -> None:
-    assert docs.row(captured).startswith(f"| `{image.variant.id}` | {image.framework} ")

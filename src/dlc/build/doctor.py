@@ -53,7 +53,7 @@ def _host(engine: Engine | None, tree: Tree, plan: Plan | None, existing: Mappin
 
 
 def _existing(engine: Engine, plan: Plan) -> dict[str, str]:
-    return keys(engine, [tag for target in plan.targets for tag in target.tags], QUICK_SECONDS)
+    return keys(engine, plan.refs, QUICK_SECONDS)
 
 
 def _platform(engine: Engine | None) -> Finding:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from dlc.build import bake
 from dlc.build.failure import failure
 from dlc.build.inputs import HostInputs
+from dlc.build.log import open_log
 from dlc.build.progress import Progress, Running, Step
 from dlc.core.drafts import draft_folder, writing
 from dlc.core.errors import BuildError
@@ -70,9 +68,8 @@ def build(
     """
     output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
     text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
-    refs = [tag for identifier in plan.selected for tag in plan.target(identifier).tags]
     start = time.monotonic()
-    with images.replaced_removed(engine, refs):
+    with images.replaced_removed(engine, plan.refs):
         run_bake(text, engine, log, on_step, on_running)
     return time.monotonic() - start
 
@@ -116,32 +113,6 @@ def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None]) 
         return engine.docker_lines(
             *words, on_line=line, env={**NO_IMAGES_OF_PARENTS, "TMPDIR": str(folder)}, stdin=text
         )
-
-
-def new_log(cache: Path, kind: str) -> Path:
-    """An empty log file in the cache whose name no other build has. Raises as `drafts.writing` does."""
-    folder = cache / "logs"
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(os.getpid()):
-            path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{kind}.log"
-            with suppress(FileExistsError):  # a process in another container may have our pid
-                path.touch(exist_ok=False)
-                return path
-    raise AssertionError  # the numbers do not end
-
-
-@contextmanager
-def open_log(log: Path) -> Iterator[TextIO]:
-    """The log, to append lines that are written at once. Raises as `drafts.writing` does."""
-    with writing(log.parent):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        handle = log.open("a", buffering=1, errors="replace")
-    try:
-        yield handle
-    finally:
-        with writing(log.parent):
-            handle.close()
 
 
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:

@@ -7,8 +7,9 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlc.buildspec.variant import PLATFORM, Variant, normal_name
+from dlc.buildspec.variant import Variant, normal_name
 from dlc.core.checkout import Tree, below, text
+from dlc.core.environment import PLATFORM
 from dlc.core.errors import LockError
 
 FILES = ("framework.txt", "training.txt", "source.txt", "compiled.txt")

@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 
 from dlc.buildspec.models import Header, Settings
 from dlc.buildspec.yaml_marks import Node
+from dlc.core.environment import PLATFORM
 from dlc.debian.suites import suite
 
-PLATFORM = "linux/amd64"
 DIGITS = 8  # of a digest, where it is part of a name
 
 

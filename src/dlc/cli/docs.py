@@ -43,6 +43,6 @@ def run(args: argparse.Namespace) -> int:
 def _sizes(plan: Plan) -> dict[str, int]:
     """Bytes, unpacked, of the selected images that are built and up to date, by id."""
     engine = connect()
-    existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
+    existing = images.keys(engine, plan.refs)
     built = [d.id for d in plan.decisions(existing) if d.id in plan.selected and not d.build]
     return {identifier: images.size(engine, plan.target(identifier).tags[0]) for identifier in built}

@@ -6,7 +6,7 @@ import argparse
 
 from dlc.buildspec.locked import entries
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_set
+from dlc.cli.arguments import add_globs, add_set
 from dlc.core.checkout import find_root, read_tree
 from dlc.locks import python as lock
 
@@ -15,8 +15,8 @@ EXAMPLE = "dlc lock 'pytorch-2.13-*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Selectors, --set."""
-    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    """GLOB, --set."""
+    add_globs(parser, at_least_one=True)
     add_set(parser)
 
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     With --set the lock of an image that asks for other packages then goes to a folder of its own, which git ignores.
     """
     root = find_root()
-    for variant in load_variants(read_tree(root), args.glob, args.sets):
+    for variant in load_variants(read_tree(root), args.globs, args.sets):
         texts = lock.make(lock.request_of(variant))
         lock.store(texts, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {sum(len(entries(text)) for text in texts.values())} packages")

@@ -6,18 +6,16 @@ import argparse
 import os
 import sys
 from dataclasses import asdict
-from datetime import date
 
 from dlc.build import base_images
-from dlc.buildspec.lifecycle import warnings
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
 from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.inspection import facts
-from dlc.plan.plan import make_plan
+from dlc.plan.plan import plan_of
 from dlc.push import run as pushing
 from dlc.push.layout import COMPRESSIONS
 from dlc.push.registry.destination import Destination, open_destination
@@ -29,7 +27,7 @@ EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GLOB, --to, --compression, --dry-run, --set, --json."""
-    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
         help="the framework's name is added: registry.example/team/pytorch; ecr: the AWS account's own registry",
@@ -43,15 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """One image after the other; the first error ends it, and what was pushed before stays."""
     tree = read_tree(find_root())
-    plan = make_plan(tree, args.glob, args.sets)
-    for warning in warnings(load_variants(tree, args.glob, args.sets), date.today()):
-        print(f"dlc: warning: {warning}", file=sys.stderr)
+    variants = load_variants(tree, args.globs, args.sets)
+    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    warn_of_end(variants)
     engine = connect()
-    if bases := base_images.resolve(plan, engine):
-        plan = make_plan(tree, args.glob, args.sets, bases)
+    plan = base_images.plan_with_digests(variants, tree, engine)
     engine.require_containerd_store()
-    refs = pushing.refs_of(plan)
-    keys = images.keys(engine, refs)
+    keys = images.keys(engine, plan.refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
     destination = open_destination(args.to, environment.ca_bundle(os.environ))
     rows = []

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from dataclasses import asdict
 
 from dlc.build import base_images
 from dlc.build import run as build
+from dlc.build.log import new_log
 from dlc.build.progress import Step
-from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.buildspec.matrix import load_variants
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine, connect
 from dlc.inspection import reproducible
 from dlc.inspection.archive import Archive
-from dlc.plan.plan import Plan, make_plan
+from dlc.plan.plan import Plan
 
 HELP = "build images twice from nothing and compare them"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
@@ -28,7 +29,7 @@ SHOWN = 40  # differences of a layer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GLOB, --once, --set, --json."""
-    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--once", action="store_true", help="build from nothing once, and compare with the steps the engine still has"
     )
@@ -43,17 +44,15 @@ def run(args: argparse.Namespace) -> int:
     engine = connect()
     revision, epoch = build.revision_and_epoch(root)
     rows = []
-    for identifier in make_plan(tree, args.glob, args.sets).selected:
-        plan = make_plan(tree, [identifier], args.sets)
-        if bases := base_images.resolve(plan, engine):
-            plan = make_plan(tree, [identifier], args.sets, bases)
+    for variant in load_variants(tree, args.globs, args.sets):
+        plan = base_images.plan_with_digests([variant], tree, engine)
         archives = [
             _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]
         found = reproducible.differences(*archives)
         if not args.json:
-            print(as_text(identifier, archives[0], found), flush=True)
-        rows.append({"id": identifier, "digests": [archive.digest for archive in archives], "identical": not found,
+            print(as_text(variant.id, archives[0], found), flush=True)
+        rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
                      "differences": [asdict(difference) for difference in found]})  # fmt: skip
     if args.json:
         print_json(rows)
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:
     start = time.monotonic()
-    log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-rebuild.log"
+    log = new_log(cache_folder(), "rebuild")
     archive = reproducible.build_from_nothing(
         plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
     )  # fmt: skip

@@ -48,16 +48,10 @@ class LockError(DlcError):
     exit_code = 12
 
 
-class RecipeError(DlcError):
-    """A Dockerfile and its buildspec do not fit."""
-
-    exit_code = 13
-
-
 class BaseImageError(DlcError):
     """The base image does not exist or is not what the buildspec says."""
 
-    exit_code = 14
+    exit_code = 13
 
 
 class EngineError(DlcError):

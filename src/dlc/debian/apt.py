@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.errors import HostError, PackageIndexError
+from dlc.core.file_lock import exclusive
 from dlc.core.process import run
 
 POLICY = Path("/usr/sbin/policy-rc.d")  # where Debian looks whether a package may start a service
@@ -34,14 +33,15 @@ ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 OPTIONS = ("-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120", "-q")
 UPDATE_SECONDS = 300.0
 INSTALL_SECONDS = 900.0
+LOCK_SECONDS = 3600.0  # for another dlc that installs
 GRACE_SECONDS = 60.0  # for dpkg to finish the package that it is at
 
 
 @dataclass(frozen=True)
 class Donor:
-    """A later Debian release that gives these packages, and nothing else, to hosts of the release `host`."""
+    """A later Debian suite from which hosts of an older `release` take these packages, and nothing else."""
 
-    host: str
+    release: str
     suite: str
     packages: tuple[str, ...]
 
@@ -72,7 +72,8 @@ def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> Non
     if reason := can_install():
         raise HostError(f"cannot install {', '.join(names)}: {reason}", f"as root: apt-get install {' '.join(names)}")
     print(f"installing {', '.join(names)} (Debian packages)", file=sys.stderr, flush=True)
-    with _lock(work):
+    work.mkdir(parents=True, exist_ok=True)
+    with exclusive(work / "lock", LOCK_SECONDS):
         remove_guard()
         options = _donor_options(work, donor) if donor and _needs(donor, names) else []
         _apt([*options, "update"], UPDATE_SECONDS)
@@ -101,7 +102,7 @@ def needed_by_others(names: Sequence[str]) -> list[str]:
 
 def remove(names: Sequence[str], work: Path) -> None:
     """Remove packages with their configuration. Raises PackageIndexError with apt's words."""
-    with _lock(work):
+    with exclusive(work / "lock", LOCK_SECONDS):
         remove_guard()
         _guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
         _record(work).unlink(missing_ok=True)
@@ -160,16 +161,8 @@ def _remember(work: Path, names: Sequence[str]) -> None:
     _record(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
 
 
-@contextmanager
-def _lock(work: Path) -> Iterator[None]:
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 def _needs(donor: Donor, names: Sequence[str]) -> bool:
-    return os_release().get("VERSION_CODENAME") == donor.host and any(name in donor.packages for name in names)
+    return os_release().get("VERSION_CODENAME") == donor.release and any(name in donor.packages for name in names)
 
 
 def _donor_options(work: Path, donor: Donor) -> list[str]:
@@ -178,11 +171,11 @@ def _donor_options(work: Path, donor: Donor) -> list[str]:
     The files are in `work`: the host's apt set-up is not changed.
     """
     known = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]).stdout
-    sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.host]}
+    sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.release]}
     if not sites:
-        raise HostError(f"apt has no source for Debian {donor.host}", "add one to /etc/apt/sources.list")
+        raise HostError(f"apt has no source for Debian {donor.release}", "add one to /etc/apt/sources.list")
     (work / "sources.list").write_text(
-        "".join(f"deb {site} {suite} main\n" for site in sorted(sites)[:1] for suite in (donor.host, donor.suite))
+        "".join(f"deb {site} {suite} main\n" for site in sorted(sites)[:1] for suite in (donor.release, donor.suite))
     )
     (work / "preferences").write_text(
         f"Package: *\nPin: release n={donor.suite}\nPin-Priority: 50\n\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from dlc.core.errors import EngineError
+from dlc.core.file_lock import try_lock
 from dlc.core.process import start_daemon, tail
 from dlc.engine import client, context, packages, work
 
@@ -119,7 +119,7 @@ class EmbeddedEngine:
         while True:
             self._make_folder()
             with path.open("w") as handle:
-                if not _wait(lambda: _locked(handle), deadline - time.monotonic()):
+                if not _wait(lambda: try_lock(handle.fileno()), deadline - time.monotonic()):
                     raise EngineError(
                         f"{path}: another dlc has been starting or stopping the engine for {LOCK_SECONDS:.0f} s",
                         "end that one, or set DLC_ENGINE_DIR to another folder",
@@ -217,15 +217,6 @@ def _installed() -> bool:
     if not all(shutil.which(name) for name in (client.PROGRAM, "dockerd", "iptables")):
         return False
     return client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
-
-
-def _locked(handle: IO[str]) -> bool:
-    """Take the lock of an open file if nobody holds it."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_same(handle: IO[str], path: Path) -> bool:

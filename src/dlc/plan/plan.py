@@ -33,6 +33,11 @@ class Plan:
     targets: tuple[Target, ...]
     selected: tuple[str, ...]
 
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """The Docker references of all images in it."""
+        return tuple(tag for target in self.targets for tag in target.tags)
+
     def target(self, identifier: str) -> Target:
         """The target of this id. Raises SelectorError when the plan has none."""
         for target in self.targets:

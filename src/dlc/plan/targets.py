@@ -8,9 +8,10 @@ from importlib.metadata import version
 
 from dlc.buildspec import efa
 from dlc.buildspec.locked import framework_version
-from dlc.buildspec.variant import PLATFORM, IndexedPackages, Variant
+from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree
+from dlc.core.environment import PLATFORM
 from dlc.debian import mmdebstrap
 from dlc.debian import recorded as debian
 from dlc.plan.contexts import Context, Host, Image, Pinned, Repo, TargetRef

@@ -15,6 +15,7 @@ from dlc.build.progress import Step
 from dlc.build.run import run_bake
 from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
+from dlc.inspection.archive import blob
 from dlc.push.registry.repository import KINDS, Manifest
 
 # Of layers in a registry -> in the layout. BuildKit's gzip runs on one core, so gzip is left to `dlc.push.compress`.
@@ -32,7 +33,7 @@ class Layout:
 
     def blob(self, digest: str) -> Path:
         """The file of a layer or of the configuration."""
-        return self.folder / "blobs" / digest.replace(":", "/")
+        return self.folder / blob(digest)
 
     def config(self) -> bytes:
         """The configuration's bytes."""
@@ -78,5 +79,5 @@ def read(folder: Path) -> Layout:
     """The one image of a layout."""
     index = json.loads((folder / "index.json").read_text())
     [entry] = [entry for entry in index["manifests"] if entry["mediaType"] in KINDS]
-    data = (folder / "blobs" / entry["digest"].replace(":", "/")).read_bytes()
+    data = (folder / blob(entry["digest"])).read_bytes()
     return Layout(folder, Manifest(data, entry["mediaType"]))

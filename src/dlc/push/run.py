@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from dlc.build.log import new_log
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.core.labels import FRAMEWORK
@@ -83,7 +83,7 @@ def push(order: Order, repository: Repository, engine: Engine, compression: str,
     if manifest is None:
         repository.require_writable()
         with workspace(order.inspected["Size"]) as folder:
-            log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-push.log"
+            log = new_log(cache_folder(), "push")
             layout = oci_layout.export(engine, order.ref, order.created, compression, folder, log)
             require_same(order.inspected, f"{order.ref} as exported", layout.manifest, layout.config())
             manifest, uploaded = _upload(layout, repository, say)
@@ -145,8 +145,3 @@ def _move(repository: Repository, tag: str, manifest: Manifest) -> None:
 def _digest(repository: Repository, tag: str) -> str:
     found = repository.manifest(tag)
     return found.digest if found else "no manifest"
-
-
-def refs_of(plan: Plan) -> Sequence[str]:
-    """Reference of each selected image."""
-    return [plan.target(identifier).tags[0] for identifier in plan.selected]

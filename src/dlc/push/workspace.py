@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dlc.core.errors import DiskError
+from dlc.core.file_lock import try_lock
 
 PREFIX = "dlc-push-"
 LOCK = "lock"
@@ -29,7 +29,7 @@ def workspace(size: int) -> Iterator[Path]:
         )
     made = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
     with made as name, Path(name, LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try_lock(lock.fileno())  # tells other pushes that this one is alive
         yield Path(name)
 
 
@@ -37,5 +37,5 @@ def remove_forsaken(root: Path) -> None:
     """Remove the folders of pushes that were killed: nobody holds their lock any more."""
     for folder in root.glob(f"{PREFIX}*"):
         with suppress(OSError), (folder / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            if try_lock(lock.fileno()):
+                shutil.rmtree(folder, ignore_errors=True)

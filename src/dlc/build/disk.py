@@ -43,7 +43,7 @@ def need(variants: Sequence[Variant], existing: Collection[str], *, containerd_s
 
 def data_folder(engine: Engine) -> Path | None:
     """Where an engine of this host keeps its data; None for one whose disk cannot be seen from here."""
-    if engine.host and not engine.host.startswith("unix://"):
+    if engine.address and not engine.address.startswith("unix://"):
         return None
     done = engine.docker("info", "--format", "{{.DockerRootDir}}", check=False)
     folder = Path(done.stdout.strip() or "/nonexistent")

@@ -93,7 +93,7 @@ def _report(results: Sequence[build.Result], engine: Engine) -> None:
         print(f"  digest  {result.digest}")
         print(f"  size    {result.size / 1e9:.2f} GB")
     last = results[-1]
-    where = f"DOCKER_HOST={engine.host} " if engine.host else ""
+    where = f"DOCKER_HOST={engine.address} " if engine.address else ""
     framework = last.id.partition("-")[0]
     package = {"pytorch": "torch"}.get(framework, framework)
     print(f"next: {where}docker run --rm {last.ref} {shlex.join(['python', '-c', f'import {package}'])}")

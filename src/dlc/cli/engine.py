@@ -11,7 +11,7 @@ from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
 from dlc.engine.connection import Engine, absence, connect, find
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.private import PrivateEngine
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
 EXAMPLE = "dlc engine status --json"
@@ -68,12 +68,12 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _stop(args: argparse.Namespace) -> int:
-    embedded = EmbeddedEngine(engine_folder())
-    stopped = embedded.stop(args.force)
+    private = PrivateEngine(engine_folder())
+    stopped = private.stop(args.force)
     if args.json:
-        print_json({"stopped": stopped, "host": embedded.host})
+        print_json({"stopped": stopped, "host": private.address})
     else:
-        print(f"stopped {embedded.host}" if stopped else "the private engine was not running")
+        print(f"stopped {private.address}" if stopped else "the private engine was not running")
     return 0
 
 
@@ -119,14 +119,14 @@ def _ask() -> None:
 
 
 def _say(engine: Engine) -> None:
-    print(f"Docker Engine {engine.version} ({engine.origin}) {engine.host or ''}".rstrip())
+    print(f"Docker Engine {engine.version} ({engine.origin}) {engine.address or ''}".rstrip())
 
 
 def _as_json(engine: Engine | None, problem: str | None) -> dict[str, object]:
     return {
         "running": engine is not None,
         "origin": engine.origin if engine else None,
-        "host": engine.host if engine else None,
+        "host": engine.address if engine else None,
         "version": engine.version if engine else None,
         "platform": engine.platform if engine else None,
         "containerd_store": engine.containerd_store if engine else None,

@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
         row = _intended(order, destination) if args.dry_run else _push(order, destination, engine, args.compression)
         rows.append(row)
         if not args.json:
-            print(as_text(row, destination.host), flush=True)
+            print(as_text(row, destination.registry), flush=True)
     if args.json:
-        print_json([{"registry": destination.host, **asdict(row)} for row in rows])
+        print_json([{"registry": destination.registry, **asdict(row)} for row in rows])
     return 0
 
 
@@ -76,9 +76,9 @@ def _say(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
 
-def as_text(row: Pushed, host: str) -> str:
+def as_text(row: Pushed, registry: str) -> str:
     """The image's id and what happened, then every reference that means it now."""
-    where = f"{host}/{row.repository}"
+    where = f"{registry}/{row.repository}"
     tags = [f"  {where}:{tag}" for tag in row.tags]
     if not row.digest:
         return "\n".join([f"{row.id}  would be pushed", *tags])

@@ -26,9 +26,9 @@ def missing() -> EngineError:
     )
 
 
-def reach(host: str | None) -> dict[str, str]:
-    """What the client needs in its environment to reach `host`; None is the client's own context."""
-    return {"DOCKER_HOST": host} if host else {}
+def reach(address: str | None) -> dict[str, str]:
+    """What the client needs in its environment to reach the engine at `address`; None is the client's own context."""
+    return {"DOCKER_HOST": address} if address else {}
 
 
 def docker(

@@ -10,10 +10,10 @@ SECONDS = 10.0
 
 
 def current(seconds: float = SECONDS) -> tuple[str, str]:
-    """Name and host of the client's current context; DOCKER_HOST does not count. Raises EngineError for no answer."""
+    """Name and address of the client's current context; DOCKER_HOST does not count. Raises EngineError for no answer."""
     done = _context("inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}", seconds=seconds)
-    name, _, host = done.stdout.strip().partition(" ")
-    return name, host
+    name, _, address = done.stdout.strip().partition(" ")
+    return name, address
 
 
 def is_ours(seconds: float = SECONDS) -> bool:
@@ -21,18 +21,18 @@ def is_ours(seconds: float = SECONDS) -> bool:
     return current(seconds)[0] == NAME
 
 
-def select(host: str) -> None:
-    """Make `host` the engine of plain `docker` commands, where the user has chosen no other."""
+def select(address: str) -> None:
+    """Make the engine at `address` the one of plain `docker` commands, where the user has chosen no other."""
     if current()[0] not in ("default", NAME):
         return
     _context("rm", "--force", NAME)
-    _context("create", NAME, "--docker", f"host={host}")
+    _context("create", NAME, "--docker", f"host={address}")
     _context("use", NAME)
 
 
-def deselect(host: str) -> None:
-    """Take back what `select` did for `host`."""
-    if current() == (NAME, host):
+def deselect(address: str) -> None:
+    """Take back what `select` did for `address`."""
+    if current() == (NAME, address):
         _context("use", "default")
         _context("rm", "--force", NAME)
 

@@ -37,7 +37,7 @@ def find(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[
         return {tag: _image(engine, tag, entry, seconds) for tag, entry in named}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise EngineError(
-            f"{engine.host or 'the Docker engine'}: expected `docker image inspect` to print a JSON list of images, "
+            f"{engine.address or 'the Docker engine'}: expected `docker image inspect` to print a JSON list of images, "
             f"found {done.stdout[:60]!r}",
             "check that docker on PATH is a Docker client",
         ) from None

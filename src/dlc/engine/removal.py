@@ -12,7 +12,7 @@ from dlc.core.environment import cache_folder, engine_folder
 from dlc.core.errors import EngineError
 from dlc.core.process import run
 from dlc.debian import apt
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.private import PrivateEngine
 
 ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "daemon.json", "dockerd.log", "apt", "lock")
 CACHE_NAMES = ("apt", "ca", "drafts", "index-wheels", "logs", "nothing", "pinned", "recipes", "rootfs", "snapshots",
@@ -42,12 +42,12 @@ def plan() -> Removal:
 
 def carry_out(removal: Removal, force: bool) -> None:
     """Stop the engine and remove what `plan` said. Raises EngineError where something is at work on it, or mounted."""
-    embedded = EmbeddedEngine(engine_folder())
-    embedded.stop(force)
+    private = PrivateEngine(engine_folder())
+    private.stop(force)
     apt.remove_guard()
     if not removal.paths and not removal.packages:
         return
-    with embedded.lock():  # nobody starts it while its folder goes
+    with private.lock():  # nobody starts it while its folder goes
         _unmount(removal.paths)
         if removal.packages:
             apt.remove(removal.packages, cache_folder() / "apt")

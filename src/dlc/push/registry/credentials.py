@@ -33,14 +33,14 @@ class Credentials:
         return "Basic " + base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
 
 
-def of_host(host: str, config: Path | None = None) -> Credentials | None:
-    """What the user logged in with at `host`, None where that never happened. Raises RegistryError.
+def of_registry(registry: str, config: Path | None = None) -> Credentials | None:
+    """What the user used to log in at `registry`, None where nobody did. Raises RegistryError.
 
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
     """
     path = config or Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
     content = _read(path)
-    entry = HUB_ENTRY if host == HUB else host
+    entry = HUB_ENTRY if registry == HUB else registry
     helper = (content.get("credHelpers") or {}).get(entry) or content.get("credsStore")
     if helper and (found := _ask(helper, entry)):
         return found
@@ -71,7 +71,7 @@ def _ask(helper: str, entry: str) -> Credentials | None:
 
 def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
     for name, value in auths.items():
-        if not isinstance(value, dict) or entry not in (name, _host_of(name)):
+        if not isinstance(value, dict) or entry not in (name, _registry_of(name)):
             continue
         if value.get("identitytoken"):
             return Credentials(TOKEN_USER, value["identitytoken"], identity=True)
@@ -80,7 +80,7 @@ def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | 
     return None
 
 
-def _host_of(name: str) -> str:
+def _registry_of(name: str) -> str:
     """Older clients wrote `https://registry.example/v1/`."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 

@@ -26,9 +26,9 @@ class Destination:
     prepare: Callable[[str], None]
 
     @property
-    def host(self) -> str:
+    def registry(self) -> str:
         """The registry's name, as references have it."""
-        return self.address.host
+        return self.address.registry
 
     def name(self, framework: str) -> str:
         """The repository of a framework's images: `team/pytorch`."""
@@ -36,7 +36,7 @@ class Destination:
 
     def reference(self, framework: str) -> str:
         """The same with the registry: `registry.example/team/pytorch`."""
-        return f"{self.host}/{self.name(framework)}"
+        return f"{self.registry}/{self.name(framework)}"
 
     def repository(self, framework: str, say: Callable[[str], None]) -> Repository:
         """A client for that repository, which is made where it has to be."""
@@ -50,7 +50,7 @@ def open_destination(to: str, ca: Path | None) -> Destination:
     if to == ECR:
         from dlc.push.registry import ecr  # boto3 takes a second to import, and need not be installed
 
-        host, known = ecr.login()
-        return Destination(Address(host, ECR_PATH), known, ca, ecr.ensure_repository)
+        registry, known = ecr.login()
+        return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository)
     address = parse(to)
-    return Destination(address, credentials.of_host(address.host), ca, lambda _: None)
+    return Destination(address, credentials.of_registry(address.registry), ca, lambda _: None)

@@ -35,7 +35,7 @@ DAEMON_CONFIG = {
 
 
 @dataclass(frozen=True)
-class EmbeddedEngine:
+class PrivateEngine:
     """The engine that lives in `folder`; whether it runs is asked each time, never remembered."""
 
     folder: Path
@@ -46,7 +46,7 @@ class EmbeddedEngine:
         return self.folder / "docker.sock"
 
     @property
-    def host(self) -> str:
+    def address(self) -> str:
         """The value for DOCKER_HOST."""
         return f"unix://{self.socket}"
 
@@ -72,7 +72,9 @@ class EmbeddedEngine:
         if not self.socket.exists() or not client.present():
             return False
         try:
-            done = client.docker("version", env=client.reach(self.host), check=False, timeout=ANSWER_SECONDS, grace=0.5)
+            done = client.docker(
+                "version", env=client.reach(self.address), check=False, timeout=ANSWER_SECONDS, grace=0.5
+            )
         except EngineError:
             return False
         return done.returncode == 0
@@ -88,7 +90,7 @@ class EmbeddedEngine:
             if not _installed():
                 packages.install()
             self._spawn()
-            context.select(self.host)
+            context.select(self.address)
             return True
 
     def stop(self, force: bool = False) -> bool:
@@ -105,7 +107,7 @@ class EmbeddedEngine:
                     self._require_idle()
                 self._end(pid)
             if client.present():
-                context.deselect(self.host)
+                context.deselect(self.address)
             return pid is not None
 
     @contextmanager
@@ -162,9 +164,9 @@ class EmbeddedEngine:
                 )
 
     def _require_idle(self) -> None:
-        if busy := work.describe(self.host, self.socket):
+        if busy := work.describe(self.address, self.socket):
             raise EngineError(
-                f"{self.host}: at work:\n" + "\n".join(f"    {line}" for line in busy),
+                f"{self.address}: at work:\n" + "\n".join(f"    {line}" for line in busy),
                 "wait for these, or end them with the engine by --force",
             )
 
@@ -173,7 +175,7 @@ class EmbeddedEngine:
         config.write_text(json.dumps(DAEMON_CONFIG, indent=1))
         (self.folder / "docker.pid").unlink(missing_ok=True)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
-        argv += ["-p", self.folder / "docker.pid", "-H", self.host, "--config-file", config]
+        argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
         child = start_daemon([str(word) for word in argv], self.log)
         try:
             self._await(lambda: child.poll() is not None)

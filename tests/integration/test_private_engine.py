@@ -121,7 +121,7 @@ def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> Non
     private.docker("rm", "--force", "trainer")
     follower = private.start("docker", "--host", private.engine.address, "events")
     deadline = time.monotonic() + 30
-    while "at work" not in private.dlc("stop").communicate(timeout=60)[1]:
+    while "in use" not in private.dlc("stop").communicate(timeout=60)[1]:
         assert private.engine.pid(), "stopped while a client was connected"
         assert time.monotonic() < deadline
     assert private.engine.pid()

@@ -1,4 +1,4 @@
-"""A plan and the host's inputs as a docker-bake file: one bake target per target, nothing looked up."""
+"""Makes the docker-bake file of a plan and the host's inputs: one bake target for each target. Pure."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _target(target: Target, inputs: HostInputs, epoch: int) -> dict[str, object]
     if target.inline:
         entry["dockerfile-inline"] = target.dockerfile
     else:
-        entry["dockerfile"] = str(inputs.recipes[target.dockerfile])
+        entry["dockerfile"] = str(inputs.dockerfiles[target.dockerfile])
         entry["secret"] = [f"id={name},{source}" for name, source in sorted(inputs.secrets.items())]
     if target.stage:
         entry["target"] = target.stage
     if target.tags:
-        # For whom it may concern inside the image: hosts of a job compare it. No part of the key, which it is.
+        # The hosts of a job compare it inside the image. It is the key, so it is no part of the key.
         entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
     return entry
 

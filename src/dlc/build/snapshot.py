@@ -1,4 +1,4 @@
-"""Writes the part of the tree that a plan was made from to a folder for the build: what was hashed is what is built."""
+"""Writes files of the tree to a folder for the build, so that what is built is what was hashed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from dlc.core.checkout import Tree
 from dlc.core.drafts import draft_folder
 
-# Folders and files of equal content get equal times, whenever they were written.
+# Every file has the same time, whenever it was written.
 TIME = 315532800  # 1980
 
 
 def snapshot(files: Tree, cache: Path) -> Path:
     """A folder below `cache` with exactly these files (by their path from it), named by their content.
 
-    Whoever edits the checkout while a build runs changes nothing in it. Two builds may write the same one at once.
+    Edits of the checkout while a build runs do not reach the build. Two builds may write the same folder at once.
     """
     digest = hashlib.sha256()
     for path, file in sorted(files.items()):

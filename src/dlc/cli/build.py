@@ -1,4 +1,4 @@
-"""`dlc build`: builds what is not there yet, shows each step, and ends with what to type next."""
+"""`dlc build`: builds images that are missing or stale, shows each step, and prints the next command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.plan.plan import Plan, plan_of
 
-HELP = "build the images a selector names, and the parents they need"
+HELP = "build images that are missing or stale"
 EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
 
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GLOB, --set, --no-disk-check, --json."""
     add_globs(parser, at_least_one=True)
     add_set(parser)
-    parser.add_argument("--no-disk-check", action="store_true", help="start even where the disk seems too small")
+    parser.add_argument("--no-disk-check", action="store_true", help="build even if the disk seems too small")
     add_json(parser)
 
 
@@ -66,7 +66,7 @@ def _build(
     *,
     disk_check: bool,
 ) -> list[build.Result]:  # fmt: skip
-    """What the engine has of the selected images after those were built that it lacked."""
+    """Build the selected images that the engine lacks; returns what it then has of all of them."""
     existing = images.keys(engine, plan.refs)
     current = [decision.id for decision in plan.decisions(existing) if not decision.build]
     remaining = plan.without(current)

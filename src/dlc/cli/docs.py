@@ -1,4 +1,4 @@
-"""`dlc docs`: writes the README's table of images anew."""
+"""`dlc docs`: updates the README's table of images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc.engine.connection import connect
 from dlc.inspection import pages
 from dlc.plan.plan import Plan, make_plan
 
-HELP = "write the README's table of images from buildspec and locks, with the sizes of those that are built"
+HELP = "update the README's table of images, with the sizes of those that are built"
 EXAMPLE = "dlc docs --check"
 
 
@@ -19,12 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--check."""
     parser.add_argument(
         "--check", action="store_true",
-        help="write nothing and ask no engine; fail where the table is not what the buildspec says",
+        help="write nothing and use no engine; fail if the table is not what the buildspec says",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Sizes are of the images that the engine has from these very sources. Raises SpecError for a stale table."""
+    """Update the table, with the sizes of images that are up to date. With --check, raise SpecError if stale."""
     root = find_root()
     plan = make_plan(read_tree(root))
     path = root / pages.README

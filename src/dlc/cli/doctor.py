@@ -1,4 +1,4 @@
-"""`dlc doctor`: says whether this host can build images, and what to do where it cannot."""
+"""`dlc doctor`: checks whether this host can build images, and says what to do if it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dlc engine`: says which Docker engine dlc uses, starts and stops the private one, takes it away again."""
+"""`dlc engine`: shows which Docker engine dlc uses; starts, stops and removes the private one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=("status", "start", "stop", "env", "remove"), nargs="?", default="status", metavar="ACTION"
     )
-    parser.add_argument("--force", action="store_true", help="stop and remove: end builds and containers that run")
-    parser.add_argument("--yes", action="store_true", help="remove: do not ask")
+    parser.add_argument("--force", action="store_true", help="with stop and remove: end running builds and containers")
+    parser.add_argument("--yes", action="store_true", help="with remove: do not ask for confirmation")
     add_json(parser)
 
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    """An engine that does not answer is no error of this question, but of the host: hence its exit code."""
+    """An engine that does not answer gives the exit code of engine errors, with --json too."""
     try:
         engine, error = find(), None
     except EngineError as failure:
@@ -52,7 +52,7 @@ def _status(args: argparse.Namespace) -> int:
     elif error:
         raise error
     elif engine:
-        _say(engine)
+        _show(engine)
     else:
         print(f"{problem}; `dlc engine start` starts a private one")
     return error.exit_code if error else 0
@@ -63,7 +63,7 @@ def _start(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_as_json(engine, None))
     else:
-        _say(engine)
+        _show(engine)
     return 0
 
 
@@ -93,7 +93,7 @@ def _env(args: argparse.Namespace) -> int:
 def _remove(args: argparse.Namespace) -> int:
     found = removal.plan()
     if args.json and not args.yes:
-        raise UsageError("dlc engine remove --json: cannot ask", "add --yes")
+        raise UsageError("dlc engine remove --json: expected --yes, because it cannot ask", "add --yes")
     lines = [*(f"folder or file: {path}" for path in found.paths), *(f"package: {name}" for name in found.packages)]
     if not args.json:
         print("\n".join(["to remove:", *(f"  {line}" for line in lines)]) if lines else "nothing to remove")
@@ -112,13 +112,13 @@ def _remove(args: argparse.Namespace) -> int:
 def _ask() -> None:
     """Raises UsageError for any answer but yes, and where nobody can be asked."""
     if not sys.stdin.isatty():
-        raise UsageError("dlc engine remove: stdin is no terminal, so nobody can be asked", "add --yes")
+        raise UsageError("dlc engine remove: stdin is no terminal, so it cannot ask", "add --yes")
     print("remove all of this? [y/N] ", end="", flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was removed")
 
 
-def _say(engine: Engine) -> None:
+def _show(engine: Engine) -> None:
     print(f"Docker Engine {engine.version} ({engine.origin}) {engine.address or ''}".rstrip())
 
 

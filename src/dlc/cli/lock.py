@@ -1,4 +1,4 @@
-"""`dlc lock`: resolves the packages of images anew and writes their hashed locks beside the recipes."""
+"""`dlc lock`: resolves the packages of images and writes their locks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlc.cli.arguments import add_globs, add_set
 from dlc.core.checkout import find_root, read_tree
 from dlc.locks import python as lock
 
-HELP = "resolve the packages of images into hashed locks"
+HELP = "resolve the packages of images and write their locks, with hashes"
 EXAMPLE = "dlc lock 'pytorch-2.13-*'"
 
 
@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write four files per image; an image without a solution leaves its old lock as it was.
+    """Write four files per image. If an image has no solution, its old lock stays.
 
-    With --set the lock of an image that asks for other packages then goes to a folder of its own, which git ignores.
+    With --set, the lock of an image that then needs other packages goes to a folder of its own, which git ignores.
     """
     root = find_root()
     for variant in load_variants(read_tree(root), args.globs, args.sets):

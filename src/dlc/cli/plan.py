@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GLOB, --set, --engine, --json."""
     add_globs(parser)
     add_set(parser)
-    parser.add_argument("--engine", action="store_true", help="ask the Docker engine what is up to date and skipped")
+    parser.add_argument("--engine", action="store_true", help="ask the Docker engine which images are up to date")
     add_json(parser)
 
 
@@ -66,12 +66,12 @@ def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
 
 
 def _paragraph(target: Target, decision: Decision | None) -> str:
-    recipe = "(written by dlc)" if target.inline else target.dockerfile
+    dockerfile = "(written by dlc)" if target.inline else target.dockerfile
     lines = [target.id]
     if decision:
         lines.append(f"  {'build' if decision.build else 'skip'}     {decision.why}")
     lines.append(f"  key       {target.key}")
-    lines.append(f"  recipe    {recipe}" + (f", stage {target.stage}" if target.stage else ""))
+    lines.append(f"  file      {dockerfile}" + (f", stage {target.stage}" if target.stage else ""))
     lines.append(f"  platform  {target.platform}")
     lines += [f"  context   {name}={value}" for name, value in {".": target.context, **target.contexts}.items()]
     lines += [f"  arg       {name}={value}" for name, value in target.args.items()]

@@ -1,4 +1,4 @@
-"""`dlc push`: pushes built images to a registry, by digest, verified, their tags moved last."""
+"""`dlc push`: pushes built images to a registry, verifies them there, and moves their tags last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dlc.push.layout import COMPRESSIONS
 from dlc.push.registry.destination import Destination, open_destination
 from dlc.push.run import Order, Pushed
 
-HELP = "push built images to a registry, verified there before their tags move"
+HELP = "push built images to a registry and verify them there"
 EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
@@ -32,14 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
         help="the framework's name is added: registry.example/team/pytorch; ecr: the AWS account's own registry",
     )  # fmt: skip
-    parser.add_argument("--compression", choices=COMPRESSIONS, default="gzip", help="of layers (%(default)s)")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be pushed where, and push nothing")
+    parser.add_argument(
+        "--compression", choices=COMPRESSIONS, default="gzip", help="compression of layers (default: %(default)s)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be pushed, and push nothing")
     add_set(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """One image after the other; the first error ends it, and what was pushed before stays."""
+    """Push one image after the other. The first error ends the run; images pushed before it stay."""
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
     plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
@@ -77,10 +79,10 @@ def _say(line: str) -> None:
 
 
 def as_text(row: Pushed, registry: str) -> str:
-    """The image's id and what happened, then every reference that means it now."""
+    """The image's id and what happened, then its references in the registry."""
     where = f"{registry}/{row.repository}"
     tags = [f"  {where}:{tag}" for tag in row.tags]
     if not row.digest:
         return "\n".join([f"{row.id}  would be pushed", *tags])
-    what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there"
+    what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there already"
     return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", *tags])

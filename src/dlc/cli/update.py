@@ -1,4 +1,4 @@
-"""`dlc update`: what newer versions there are of what this repository records; `--write` takes them."""
+"""`dlc update`: lists newer versions of pinned Python and recorded Debian packages; `--write` takes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlc.locks import debian as debian_record
 from dlc.locks import python as lock
 from dlc.locks import update
 
-HELP = "propose newer versions of what is recorded"
+HELP = "list newer versions of pinned Python packages or recorded Debian packages"
 EXAMPLE = "dlc update packages numpy transformers --write"
 DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: docker/debian/*/versions.txt"
 
@@ -23,8 +23,8 @@ DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: do
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """WHAT, PACKAGE, --write."""
     parser.add_argument("what", choices=["packages", "debian"], help=DESCRIPTIONS)
-    parser.add_argument("package", nargs="*", metavar="PACKAGE", help="of packages: only these may change")
-    parser.add_argument("--write", action="store_true", help="write what is proposed into the files, and lock anew")
+    parser.add_argument("package", nargs="*", metavar="PACKAGE", help="with `packages`: only these may change")
+    parser.add_argument("--write", action="store_true", help="write the newer versions into the files, and lock again")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _packages(root: Path, only: list[str], write: bool) -> int:
-    """Nothing is written unless every image that a change touches has a sound lock with it."""
+    """Nothing is written unless every changed image has a lock without conflicts."""
     tree = read_tree(root)
     found = update.proposals(tree, load_variants(tree), only)
     print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")

@@ -1,4 +1,4 @@
-"""`dlc verify-reproducible`: builds images twice from nothing and says whether they are the same bit for bit."""
+"""`dlc verify-reproducible`: builds images twice without any cache and compares them bit for bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dlc.inspection import reproducible
 from dlc.inspection.archive import Archive
 from dlc.plan.plan import Plan
 
-HELP = "build images twice from nothing and compare them"
+HELP = "build images twice without any cache and compare them"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
 
 SHOWN = 40  # differences of a layer
@@ -30,9 +30,7 @@ SHOWN = 40  # differences of a layer
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GLOB, --once, --set, --json."""
     add_globs(parser, at_least_one=True)
-    parser.add_argument(
-        "--once", action="store_true", help="build from nothing once, and compare with the steps the engine still has"
-    )
+    parser.add_argument("--once", action="store_true", help="use the engine's build cache for one of the two builds")
     add_set(parser)
     add_json(parser)
 
@@ -59,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if differing := [str(row["id"]) for row in rows if not row["identical"]]:
         raise ImageError(
             f"{', '.join(differing)}: expected the same bytes from both builds, found others",
-            "make the steps above write neither times, random numbers nor the order in which things ran",
+            "change the steps above: they must write no times, no random numbers, and files in a fixed order",
         )
     return 0
 
@@ -70,7 +68,7 @@ def _archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, 
     archive = reproducible.build_from_nothing(
         plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
     )  # fmt: skip
-    how = "with cached steps" if cached else "from nothing"
+    how = "with cached steps" if cached else "without cache"
     print(f"  {plan.selected[0]} built {how} in {time.monotonic() - start:.0f} s: {archive.digest}", file=sys.stderr)
     return archive
 

@@ -1,4 +1,4 @@
-"""Finds the Docker engine to use: the user's own always first, then the private one, which it installs and starts."""
+"""Finds the Docker engine to use: the user's own first, then the private one, which dlc installs and starts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dlc.debian import apt
 from dlc.engine import client, context, packages
 from dlc.engine.private import PrivateEngine
 
-QUICK_SECONDS = 3.0  # for verbs that only look: they are done within 5
-PATIENT_SECONDS = 20.0  # for verbs that cannot do without: an engine at work may be slow
+QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
+PATIENT_SECONDS = 20.0  # for verbs that need an engine: a busy one may be slow
 GRACE_SECONDS = 0.5  # a client that only asks has nothing to clean up
 
 
@@ -81,7 +81,7 @@ class Engine:
 
 
 def connect(start: bool = True) -> Engine:
-    """Return an engine that answers, starting the private one if there is none and `start` is true. Raises EngineError."""
+    """An engine that answers. If there is none and `start` is true, the private one is started. Raises EngineError."""
     engine = find(PATIENT_SECONDS)
     if engine is None:
         engine = _start_private() if start else None
@@ -94,7 +94,7 @@ def connect(start: bool = True) -> Engine:
 def find(seconds: float = QUICK_SECONDS) -> Engine | None:
     """The engine that can be used without starting anything, or None. Takes `seconds` at most.
 
-    Raises EngineError for one that the user names and that is not there, and for any that does not answer.
+    Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
     deadline = time.monotonic() + seconds
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
@@ -111,15 +111,15 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
 
 
 def absence() -> str:
-    """Why `find` found none."""
+    """The reason why `find` found none."""
     return "no Docker engine answers" if client.present() else client.missing().message
 
 
 def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
-    """Ask one engine who it is: the engine, or what the client said when nobody was there.
+    """The engine at `address`, or the client's message if there is none.
 
-    `deadline` is a time of the monotonic clock. Raises EngineError for an engine that is silent until then, and for an
-    answer that is none.
+    `deadline` is a time of the monotonic clock. Raises EngineError if there is no answer until then, or one that is
+    not JSON.
     """
     seconds = _left(deadline)
     words = ("info", "--format", "{{json .}}")

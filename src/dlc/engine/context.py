@@ -1,4 +1,4 @@
-"""The docker client's context `dlc`: lets plain `docker` commands reach the private engine while it runs."""
+"""The docker client's context `dlc`, by which plain `docker` commands reach the private engine while it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SECONDS = 10.0
 
 
 def current(seconds: float = SECONDS) -> tuple[str, str]:
-    """Name and address of the client's current context; DOCKER_HOST does not count. Raises EngineError for no answer."""
+    """Name and address of the client's current context, whatever DOCKER_HOST is. Raises EngineError for no answer."""
     done = _context("inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}", seconds=seconds)
     name, _, address = done.stdout.strip().partition(" ")
     return name, address
@@ -22,7 +22,7 @@ def is_ours(seconds: float = SECONDS) -> bool:
 
 
 def select(address: str) -> None:
-    """Make the engine at `address` the one of plain `docker` commands, where the user has chosen no other."""
+    """Let plain `docker` commands use the engine at `address`, unless the user has chosen another one."""
     if current()[0] not in ("default", NAME):
         return
     _context("rm", "--force", NAME)
@@ -31,7 +31,7 @@ def select(address: str) -> None:
 
 
 def deselect(address: str) -> None:
-    """Take back what `select` did for `address`."""
+    """Undo what `select` did for `address`."""
     if current() == (NAME, address):
         _context("use", "default")
         _context("rm", "--force", NAME)

@@ -1,4 +1,4 @@
-"""The packages that make a Docker engine with buildx and compose on this host, and their installation.
+"""Installs the Debian packages of a Docker engine with buildx and compose.
 
 Debian 12's docker.io has no buildx, so there the four Docker packages come from Debian 13: they need only
 libc6 >= 2.34.

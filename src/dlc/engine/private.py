@@ -27,7 +27,7 @@ DAEMON_CONFIG = {
     # The containerd store gives manifests with digests, OCI export and rewritten timestamps.
     "features": {"containerd-snapshotter": True},
     "builder": {"gc": {"enabled": True, "defaultKeepStorage": "40GB"}},
-    # Addresses few hosts use, so that the bridge does not hide the network that the packages come from.
+    # Addresses that few networks use, so that the bridge hides no network of the host.
     "bip": "10.213.0.1/24",
     "default-address-pools": [{"base": "10.214.0.0/16", "size": 24}],
     "log-opts": {"max-size": "50m", "max-file": "2"},
@@ -36,7 +36,7 @@ DAEMON_CONFIG = {
 
 @dataclass(frozen=True)
 class PrivateEngine:
-    """The engine that lives in `folder`; whether it runs is asked each time, never remembered."""
+    """The engine whose files are in `folder`. Every method checks again whether it runs."""
 
     folder: Path
 
@@ -84,7 +84,7 @@ class PrivateEngine:
         self._check()
         with self.lock():
             if self.pid():
-                self._await()  # another dlc started it and ended before it answered
+                self._await()  # another process started it and ended before it answered
                 return False
             self._require_alone()
             if not _installed():
@@ -96,7 +96,7 @@ class PrivateEngine:
     def stop(self, force: bool = False) -> bool:
         """End dockerd and everything that it started; False when it did not run.
 
-        Raises EngineError when something is at work on it, unless `force`.
+        Raises EngineError if it is in use, unless `force`.
         """
         if not self.folder.is_dir():
             return False
@@ -112,9 +112,9 @@ class PrivateEngine:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One starter or stopper at a time: a second one waits, within a bound, and then sees what the first has done.
+        """Only one process starts or stops the engine at a time; others wait.
 
-        Raises EngineError at the bound.
+        Raises EngineError after LOCK_SECONDS.
         """
         path = self.folder / "lock"
         deadline = time.monotonic() + LOCK_SECONDS
@@ -126,7 +126,7 @@ class PrivateEngine:
                         f"{path}: another dlc has been starting or stopping the engine for {LOCK_SECONDS:.0f} s",
                         "end that one, or set DLC_ENGINE_DIR to another folder",
                     )
-                if _is_same(handle, path):  # else the one before us removed the engine, and the file with it
+                if _is_same(handle, path):  # else another process has removed the engine with this file
                     yield
                     return
 
@@ -166,8 +166,8 @@ class PrivateEngine:
     def _require_idle(self) -> None:
         if busy := work.describe(self.address, self.socket):
             raise EngineError(
-                f"{self.address}: at work:\n" + "\n".join(f"    {line}" for line in busy),
-                "wait for these, or end them with the engine by --force",
+                f"{self.address}: in use:\n" + "\n".join(f"    {line}" for line in busy),
+                "wait for these, or end them together with the engine: --force",
             )
 
     def _spawn(self) -> None:
@@ -185,7 +185,7 @@ class PrivateEngine:
             raise
 
     def _await(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """Wait until it answers. Raises EngineError when it has `ended` or the time is over."""
+        """Wait until it answers. Raises EngineError if it `ended`, or after START_SECONDS."""
         if _wait(lambda: ended() or self.answers(), START_SECONDS) and not ended():
             return
         log = self.log.read_text(errors="replace") if self.log.exists() else ""

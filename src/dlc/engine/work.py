@@ -1,4 +1,4 @@
-"""What is at work on the private engine now: containers, and clients such as builds. Asked before it is stopped."""
+"""What uses the private engine now: containers, and clients such as builds. Checked before it is stopped."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dlc.engine import client
 
 CONNECTED = "03"  # state of a socket in /proc/net/unix
 ASK_SECONDS = 10.0
-LEAVE_SECONDS = 1.0  # until the engine has noticed that our own client is gone
+LEAVE_SECONDS = 1.0  # until the engine has closed the connection of our own client
 CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}
 
 
 def describe(address: str, socket: Path) -> list[str]:
-    """A line for each container that runs and for the clients that are connected; none when the engine is idle."""
+    """A line for each running container and each connected client; none when the engine is idle."""
     try:
         done = client.docker("ps", "--format", "container {{.Names}} ({{.Image}})", env=client.reach(address),
                              timeout=ASK_SECONDS, grace=0.5)  # fmt: skip
     except EngineError as error:
-        return [f"it is not known what runs: {error.message}"]
+        return [f"what runs is not known: {error.message}"]
     return [*done.stdout.splitlines(), *_clients(address, socket)]
 
 
@@ -40,7 +40,7 @@ def _clients(address: str, socket: Path) -> list[str]:
 
 
 def _commands(address: str) -> list[str]:
-    """The docker clients of this host as they were typed, without those that are told to use another engine."""
+    """The command lines of docker clients on this host, without those that use another engine."""
     found = []
     for path in sorted(Path("/proc").glob("[0-9]*")):
         try:

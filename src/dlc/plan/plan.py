@@ -122,6 +122,6 @@ def plan_of(
 
 def _keyed(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
     """The target with its content key, also as a label where it is an image."""
-    recipe = target.dockerfile if target.inline else text(tree, target.dockerfile)
-    key = content_key(target, recipe, {name: earlier[name].key for name in target.parents}, tree)
+    dockerfile = target.dockerfile if target.inline else text(tree, target.dockerfile)
+    key = content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
     return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})

@@ -1,6 +1,6 @@
-"""Takes a built image out of the engine as an OCI layout, a folder of blobs, by BuildKit and without a change.
+"""Exports a built image from the engine, by BuildKit, as an OCI layout: a folder of blobs.
 
-A recipe of one line, `FROM` the image, adds no layer and keeps the configuration byte for byte: its digest stays.
+A Dockerfile of one line, `FROM` the image, adds no layer and keeps the configuration byte for byte.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def bake_file(ref: str, created: int, compression: str, folder: Path) -> Mapping
     output = (
         f"type=oci,tar=false,dest={folder / 'image'},compression={COMPRESSIONS[compression]},force-compression=true"
     )
-    # BuildKit deletes a manifest when its export ends, under another export of the same one, so each has its own.
+    # BuildKit deletes a manifest at the end of its export. Each export has its own, so that none deletes another's.
     output += f",annotation.{EXPORT}={folder.name}"
     target = {
         "context": str(folder / "context"),

@@ -1,4 +1,4 @@
-"""The folder in TMPDIR in which a push exports and compresses an image: room for it first, gone afterwards."""
+"""The folder in TMPDIR in which a push exports and compresses an image; it is removed afterwards."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LOCK = "lock"
 
 @contextmanager
 def workspace(size: int) -> Iterator[Path]:
-    """An empty folder for an image of `size` bytes. Raises DiskError where the disk has too little for it."""
+    """An empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
     root = Path(tempfile.gettempdir())
-    remove_forsaken(root)
+    remove_left_over(root)
     # The layers lie there uncompressed; each is removed once it is compressed, the largest may be half of the image.
     needed, free = size + size // 2, shutil.disk_usage(root).free
     if free < needed:
@@ -33,8 +33,8 @@ def workspace(size: int) -> Iterator[Path]:
         yield Path(name)
 
 
-def remove_forsaken(root: Path) -> None:
-    """Remove the folders of pushes that were killed: nobody holds their lock any more."""
+def remove_left_over(root: Path) -> None:
+    """Remove the folders of pushes that were killed: nobody holds their locks."""
     for folder in root.glob(f"{PREFIX}*"):
         with suppress(OSError), (folder / LOCK).open() as lock:
             if try_lock(lock.fileno()):

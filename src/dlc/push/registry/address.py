@@ -23,8 +23,9 @@ class Address:
 
     @property
     def url(self) -> str:
-        """Root of the registry's API. Plain HTTP on this host itself and nowhere else, which is Docker's rule too."""
-        return f"{'http' if is_loopback(self.registry) else 'https'}://{HUB_API if self.registry == HUB else self.registry}"
+        """Root of the registry's API. Plain HTTP is used on this host only, as Docker does."""
+        scheme = "http" if is_loopback(self.registry) else "https"
+        return f"{scheme}://{HUB_API if self.registry == HUB else self.registry}"
 
 
 def parse(text: str) -> Address:
@@ -39,7 +40,7 @@ def parse(text: str) -> Address:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a host name or address, port included, is this machine's own interface: localhost, 127.0.0.0/8 or [::1]."""
+    """Whether a name or address, with a port or without, is of this host: localhost, 127.0.0.0/8 or [::1]."""
     name = re.sub(r":\d+$", "", name).strip("[]")
     try:
         return ipaddress.ip_address(name).is_loopback

@@ -1,4 +1,4 @@
-"""Requests to one registry about one repository as one user, who is authenticated as the registry's challenge asks."""
+"""Requests to one registry about one repository, as one user, authenticated as the registry asks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Session:
             )
         user = self._credentials.user
         return RegistryError(
-            f"{self.registry}: expected user {user} to be let push to {self._repository}, found it refused",
+            f"{self.registry}: expected push rights for user {user} on {self._repository}, found the push refused",
             f"docker login {self.registry}, as a user who may push there",
         )
 

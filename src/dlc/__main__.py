@@ -68,7 +68,7 @@ def _internal(error: Exception) -> DlcError:
 
 
 def _check_streams() -> None:
-    """Raise UsageError for a closed stdout. A closed stream becomes /dev/null, or the next file would take its place."""
+    """Raise UsageError for a closed stdout. Closed streams become /dev/null: else the next file takes their number."""
     closed = [number for number in range(3) if not _is_open(number)]
     for number in closed:
         os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free

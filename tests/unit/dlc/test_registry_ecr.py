@@ -81,7 +81,7 @@ def test_user_without_region_or_credentials_is_told_to_configure_them(
     boto3.setup_default_session()
     with pytest.raises(RegistryError, match="ECR get_authorization_token: ") as caught:
         ecr.login()
-    assert caught.value.remedy == "aws configure: region and credentials"
+    assert caught.value.remedy == "set region and credentials: aws configure"
     assert caught.value.exit_code == RegistryError.exit_code
 
 

@@ -133,7 +133,7 @@ class Budget(Model):
     """How large an image may become."""
 
     gigabytes: Annotated[str, Field(pattern=NUMBER)] = Field(
-        description="largest unpacked size of the image, in 10^9 bytes"
+        description="largest unpacked size of the image, in GB (1,000,000,000 bytes)"
     )
     why: str = Field(min_length=1, description="the reason for that size, shown when it is exceeded")
 

@@ -8,7 +8,7 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import SpecError
 from dlc.engine import images
 from dlc.engine.connection import connect
-from dlc.inspection import pages
+from dlc.inspection import readme
 from dlc.plan.plan import Plan, make_plan
 
 HELP = "update the README's table of images, with the sizes of those that are built"
@@ -27,16 +27,16 @@ def run(args: argparse.Namespace) -> int:
     """Update the table, with the sizes of images that are up to date. With --check, raise SpecError if stale."""
     root = find_root()
     plan = make_plan(read_tree(root))
-    path = root / pages.README
+    path = root / readme.README
     before = path.read_text()
     targets = [plan.target(identifier) for identifier in plan.selected]
-    fresh = pages.readme(before, targets, {} if args.check else _sizes(plan))
+    fresh = readme.updated(before, targets, {} if args.check else _sizes(plan))
     if fresh == before:
         return 0
     if args.check:
-        raise SpecError(f"{pages.README}: the table of images is not what the buildspec says", "dlc docs")
+        raise SpecError(f"{readme.README}: the table of images is not what the buildspec says", "dlc docs")
     path.write_text(fresh)
-    print(pages.README)
+    print(readme.README)
     return 0
 
 

@@ -11,7 +11,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.debian import recorded as debian
-from dlc.locks import debian as debian_record
+from dlc.locks import debian as debian_resolver
 from dlc.locks import python as lock
 from dlc.locks import update
 
@@ -60,9 +60,9 @@ def as_line(proposal: update.Proposal) -> str:
 
 
 def _debian(root: Path, write: bool) -> int:
-    for suite, names in debian_record.wanted(load_variants(read_tree(root))).items():
+    for suite, names in debian_resolver.wanted(load_variants(read_tree(root))).items():
         file = root / debian.path(suite)
-        found = debian_record.resolve(suite, names, cache_folder() / "apt")
+        found = debian_resolver.resolve(suite, names, cache_folder() / "apt")
         print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
         if write:
             file.parent.mkdir(parents=True, exist_ok=True)

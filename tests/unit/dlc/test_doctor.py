@@ -1,4 +1,4 @@
-"""dlc doctor: the disk is held against what the images of the checkout take."""
+"""dlc doctor: the free disk is compared with what the images of the checkout need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""buildspec.lock_check: two CUDA majors or a second framework are refused, with the chain of who asked for them."""
+"""buildspec.lock_check: two CUDA majors or a second framework are refused, with the chain of requirements."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ HEAD = ("| id | framework | device | Python | system | size |", "|---|---|---|--
 NOT_BUILT = "not built yet"
 
 
-def readme(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:
+def updated(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:
     """The README with its table updated; unchanged if it has no markers.
 
     `sizes` are the bytes, unpacked, of the images that are built, by id. The others keep the size that the table has

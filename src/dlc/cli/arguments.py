@@ -17,7 +17,7 @@ def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) ->
     """Which images: any number of globs, none for all, unless `at_least_one` is asked for."""
     parser.add_argument(
         "globs", nargs="+" if at_least_one else "*", metavar="GLOB",
-        help="image identifiers, such as 'pytorch-*-cpu-*' (quoted)" + ("" if at_least_one else "; none: all images"),
+        help="image identifiers, in quotes, such as 'pytorch-*-cpu-*'" + ("" if at_least_one else "; none: all images"),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 test: .venv/ready ## build the CPU images and run every test that needs no GPU on them
 	@scripts/test-setup.sh && $(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
 
-test-all: .venv/ready ## the same for every image, one after the other where the disk is small
+test-all: .venv/ready ## the same for every image, one after the other
 	@scripts/test-all.sh
 
 test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make test-gpu IMAGE=... [GPUS=device=0]
@@ -33,7 +33,7 @@ example: .venv/ready ## train the example of the default image through the launc
 lint: .venv/ready ## ruff, mypy, hadolint, shellcheck, schema
 	@scripts/lint.sh
 
-tool-lock: .venv/ready ## resolve the tool's own dependencies anew into requirements.lock
+tool-lock: .venv/ready ## resolve the tool's own dependencies into requirements.lock
 	@scripts/lock-tool.sh
 
 .PHONY: help setup image test test-all test-gpu unit example lint tool-lock

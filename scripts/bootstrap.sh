@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv, the tool's own environment, from the hashed requirements.lock; installs Python's packages where apt can.
+# Makes .venv, the tool's own environment, from the hashed requirements.lock; installs Debian's Python packages if they are missing.
 set -eu
 cd "$(dirname "$0")/.."
 # Not the Python of an activated .venv, which is about to be removed.
@@ -39,7 +39,7 @@ make_venv "$python" || { install_packages python3-venv; make_venv "$python"; }
 
 echo "setting up .venv with $("$python" --version)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
-# Debian's pip brings certificates of its own; the host trusts the system's, a company's proxy among them.
+# Debian's pip has certificates of its own. The system's may include that of a company's proxy.
 bundle=/etc/ssl/certs/ca-certificates.crt
 [ -n "${PIP_CERT:-}" ] || [ ! -f "$bundle" ] || export PIP_CERT="$bundle"
 .venv/bin/python -m pip install -qq --require-hashes -r requirements.lock

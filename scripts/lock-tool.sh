@@ -7,6 +7,6 @@ UV=${UV:-.venv/bin/uv}
 compile() { "$UV" pip compile -q --universal --generate-hashes --no-header --no-annotate "$@"; }
 
 compile pyproject.toml --group dev --python-version 3.11 -o requirements.lock
-# Later ones want a typing_extensions that the oldest images have not.
+# Later versions need a newer typing_extensions than the oldest images have.
 printf 'pytest\nexceptiongroup<1.3\n' | compile - --python-version 3.9 -o tests/gpu/requirements.txt
 echo "wrote requirements.lock and tests/gpu/requirements.txt"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Builds every image and runs every test that needs no GPU on it: the CPU images together, then one image after the
-# other. Where the disk has no room for the next one, images that are tested go. The exit code is 1 where one failed.
+# other. If the disk has no room for the next one, tested images are removed. The exit code is 1 if one failed.
 # usage: test-all.sh
 set -eu
 cd "$(dirname "$0")/.."
 DLC=.venv/bin/dlc
-NO_ROOM=22 # dlc's exit code for a disk that is full, or will be
+NO_ROOM=22 # dlc's exit code for a disk that is full, or too small
 
 make_room() {
     variables=$("$DLC" engine env)

@@ -15,7 +15,7 @@ eval "$variables"
 python=$(expr "$image" : '.*-py\([0-9]\)').$(expr "$image" : '.*-py[0-9]\([0-9]*\)$')
 pytest=$(scripts/image-pytest.sh "$python")
 
-# At the end of the path, so that the image's own packages come first; none of their plug-ins for pytest is wanted.
+# At the end of the path, so that the image's own packages come first. Their plug-ins for pytest are switched off.
 start='import sys; sys.path.append("/pytest"); import pytest; sys.exit(pytest.main(sys.argv[1:]))'
 # Ranks on one host talk through shared memory, of which Docker gives 64 MB.
 docker run --rm ${gpus:+--gpus "$gpus"} --shm-size 1g --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 \

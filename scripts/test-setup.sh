@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the tests need on this host besides Docker: an ssh server and client, and tini. No service is started.
+# Installs what the tests need on this host besides Docker: an ssh server and client, and tini. Starts no service.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin

@@ -1,4 +1,4 @@
-"""The command: errors become one message on stderr and their exit code; everything inside raises."""
+"""The command `dlc`: turns errors into one message on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, Usa
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # what Ctrl-C cleans up, they do too
+        signal.signal(number, signal.default_int_handler)  # they clean up as Ctrl-C does
     try:
         _check_streams()
         code = run(sys.argv[1:] if argv is None else argv)
@@ -32,14 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Interrupted.exit_code
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _reader_left():
-            return 0  # head, less: it had enough
+            return 0  # the reader, such as head or less, has ended
         return _report(_of_system(error))
     except Exception as error:
         return _report(_internal(error))
 
 
 def _report(error: DlcError) -> int:
-    """Say what happened. Where stdout cannot be written, Python would say so once more at its end."""
+    """Print the error. A stdout that cannot be written is dropped, or Python would report it again at its end."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -68,7 +68,7 @@ def _internal(error: Exception) -> DlcError:
 
 
 def _check_streams() -> None:
-    """Raise UsageError for a closed stdout. Closed streams become /dev/null: else the next opened file would be one."""
+    """Raise UsageError for a closed stdout. Closed streams become /dev/null: else the next file takes their number."""
     closed = [number for number in range(3) if not _is_open(number)]
     for number in closed:
         os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
@@ -89,7 +89,7 @@ def _is_open(number: int) -> bool:
 
 
 def _reader_left() -> bool:
-    """Whether it was stdout or stderr that broke, and no connection of ours; such a stream takes nothing any more."""
+    """Whether the reader of stdout or stderr has gone, not of another pipe; such a stream is dropped."""
     left = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
     for stream in left:
         _forget(stream)

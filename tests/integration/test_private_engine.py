@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import EngineError
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.private import PrivateEngine
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ class Private:
 
     def __init__(self, folder: Path, network: int) -> None:
         self.folder, self.network = folder, network
-        self.engine = EmbeddedEngine(folder / "e")
+        self.engine = PrivateEngine(folder / "e")
         self._enter = ["nsenter", f"--net=/proc/{network}/ns/net"]
         variables = {"DLC_ENGINE_DIR": "e", "DLC_CACHE_DIR": "c", "DOCKER_CONFIG": "d"}
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
@@ -52,7 +52,7 @@ class Private:
         return out, err
 
     def docker(self, *argv: str, stdin: bytes = b"") -> str:
-        argv = ("docker", "--host", self.engine.host, *argv)
+        argv = ("docker", "--host", self.engine.address, *argv)
         done = subprocess.run(
             [*self._enter, *argv], env=self._environment, input=stdin, capture_output=True, check=True
         )
@@ -97,8 +97,8 @@ def test_two_starts_at_once_make_one_engine_and_json_is_all_that_they_print(priv
     for process in both:
         out, err = process.communicate(timeout=180)
         assert process.returncode == 0, err
-        assert json.loads(out)["host"] == private.engine.host
-    assert private.done("env")[0] == f"export DOCKER_HOST={private.engine.host}\n"
+        assert json.loads(out)["host"] == private.engine.address
+    assert private.done("env")[0] == f"export DOCKER_HOST={private.engine.address}\n"
 
 
 def test_a_second_engine_in_the_same_network_is_refused(private: Private) -> None:
@@ -119,9 +119,9 @@ def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> Non
     _, err = private.done("remove", "--yes", code=EngineError.exit_code)
     assert "container trainer" in err
     private.docker("rm", "--force", "trainer")
-    follower = private.start("docker", "--host", private.engine.host, "events")
+    follower = private.start("docker", "--host", private.engine.address, "events")
     deadline = time.monotonic() + 30
-    while "at work" not in private.dlc("stop").communicate(timeout=60)[1]:
+    while "in use" not in private.dlc("stop").communicate(timeout=60)[1]:
         assert private.engine.pid(), "stopped while a client was connected"
         assert time.monotonic() < deadline
     assert private.engine.pid()

@@ -155,7 +155,7 @@ def test_wrong_password_is_one_message_without_it(built: Path, tmp_path: Path) -
     finally:
         registry.kill()
     assert done.returncode == RegistryError.exit_code
-    assert "found it refused" in done.stderr
+    assert "found the push refused" in done.stderr
     assert f"docker login {registry.host}" in done.stderr
     assert "Traceback" not in done.stderr
     assert PASSWORD not in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""A plan and the host's inputs as a docker-bake file: one bake target per target, nothing looked up."""
+"""Makes the docker-bake file of a plan and the host's inputs: one bake target for each target. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
 
 
-def render(plan: Plan, host: HostInputs, *, output: str, epoch: int, revision: str) -> dict[str, object]:
+def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision: str) -> dict[str, object]:
     """The bake file as a value for JSON.
 
     `output` is a BuildKit exporter such as `type=docker` and goes to the selected images only: parents are built
@@ -24,7 +24,7 @@ def render(plan: Plan, host: HostInputs, *, output: str, epoch: int, revision: s
     stamps = {labels.CREATED: created, labels.REVISION: revision}
     targets: dict[str, object] = {}
     for target in plan.targets:
-        entry = _target(target, host, epoch)
+        entry = _target(target, inputs, epoch)
         if target.id in plan.selected:
             entry["labels"] = {**target.labels, **stamps}
             entry["tags"] = list(target.tags)
@@ -38,31 +38,31 @@ def bake_name(identifier: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", identifier)
 
 
-def _target(target: Target, host: HostInputs, epoch: int) -> dict[str, object]:
+def _target(target: Target, inputs: HostInputs, epoch: int) -> dict[str, object]:
     entry: dict[str, Any] = {
-        "context": _context(target.context, host),
-        "contexts": {name: _context(value, host) for name, value in target.contexts.items()},
-        "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **host.proxies},
+        "context": _context(target.context, inputs),
+        "contexts": {name: _context(value, inputs) for name, value in target.contexts.items()},
+        "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **inputs.proxies},
         "labels": dict(target.labels),
         "platforms": [target.platform],
     }
     if target.inline:
         entry["dockerfile-inline"] = target.dockerfile
     else:
-        entry["dockerfile"] = str(host.recipes[target.dockerfile])
-        entry["secret"] = [f"id={name},{source}" for name, source in sorted(host.secrets.items())]
+        entry["dockerfile"] = str(inputs.dockerfiles[target.dockerfile])
+        entry["secret"] = [f"id={name},{source}" for name, source in sorted(inputs.secrets.items())]
     if target.stage:
         entry["target"] = target.stage
     if target.tags:
-        # For whom it may concern inside the image: hosts of a job compare it. No part of the key, which it is.
+        # The hosts of a job compare it inside the image. It is the key, so it is no part of the key.
         entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
     return entry
 
 
-def _context(context: Context, host: HostInputs) -> str:
+def _context(context: Context, inputs: HostInputs) -> str:
     if isinstance(context, TargetRef):
         return f"target:{bake_name(context.id)}"
     if isinstance(context, Image):
         pinned = context.digest and not context.local
         return f"docker-image://{context.reference}" + (f"@{context.digest}" if pinned else "")
-    return str(host.contexts[context])
+    return str(inputs.contexts[context])

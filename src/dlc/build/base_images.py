@@ -1,17 +1,31 @@
-"""Which image a base image's tag means now: a tag moves, so a build asks once, before content keys are made."""
+"""Which image the tag of a base image means now. A tag can move, so its digest goes into the content key."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from dlc.buildspec.variant import Variant
+from dlc.core.checkout import Tree
 from dlc.core.errors import BaseImageError
 from dlc.engine.connection import Engine
 from dlc.plan.contexts import Image
-from dlc.plan.plan import Plan
+from dlc.plan.plan import Plan, plan_of
+
+
+def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -> Plan:
+    """The plan for these images, with the digests of their base images in its content keys.
+
+    Raises BaseImageError for a base image that does not exist, and LockError as `plan_of` does.
+    """
+    plan = plan_of(variants, tree)
+    found = resolve(plan, engine)
+    return plan_of(variants, tree, images=found) if found else plan
 
 
 def resolve(plan: Plan, engine: Engine) -> dict[str, Image]:
     """Reference -> the image it means now, for each base image that the plan names by a tag.
 
-    Like the engine, this takes the image that is there already, and asks the registry only for another one. Raises
+    An image that the engine has is taken, as a build would take it; the registry is asked for the others. Raises
     BaseImageError where neither has it.
     """
     contexts = {context for target in plan.targets for context in target.contexts.values()}

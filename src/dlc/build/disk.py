@@ -3,8 +3,8 @@
     needed = copies x budget of each image that is not there + WORK
 
 Copies: the layers as blobs (containerd only), the layers unpacked, and uv's cache, which holds each wheel unpacked.
-An image that is there in an older state counts for nothing, because most of its layers are cached: where they are not,
-the build itself says that the disk is full.
+An older state of an image counts as there, because most of its layers are cached. If they are not, the build itself
+reports a full disk.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ COPIES_CONTAINERD, COPIES_CLASSIC = 3, 2
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a build may take: of each image by its id, all copies of it."""
+    """Bytes that a build may need: image id -> all copies of the image."""
 
     images: Mapping[str, int]
 
     @property
     def total(self) -> int:
-        """All of them at the same time, and what they are built with."""
+        """All images at the same time, and WORK."""
         return sum(self.images.values()) + WORK if self.images else 0
 
 
 def need(variants: Sequence[Variant], existing: Collection[str], *, containerd_store: bool) -> Need:
-    """What those images may take whose refs are not among `existing`. Pure."""
+    """The need of the images whose refs are not among `existing`. Pure."""
     copies = COPIES_CONTAINERD if containerd_store else COPIES_CLASSIC
     return Need({v.id: int(copies * v.settings.budget.bytes) for v in variants if v.ref not in existing})
 
 
 def data_folder(engine: Engine) -> Path | None:
     """Where an engine of this host keeps its data; None for one whose disk cannot be seen from here."""
-    if engine.host and not engine.host.startswith("unix://"):
+    if engine.address and not engine.address.startswith("unix://"):
         return None
     done = engine.docker("info", "--format", "{{.DockerRootDir}}", check=False)
     folder = Path(done.stdout.strip() or "/nonexistent")
@@ -51,7 +51,7 @@ def data_folder(engine: Engine) -> Path | None:
 
 
 def require_room(needed: Need, folder: Path, free: int | None = None) -> None:
-    """Raise DiskError when less is free at `folder` than a build may take. `free` (bytes) is for who knows it."""
+    """Raise DiskError if less is free at `folder` than a build may need. `free`: bytes, if they are known already."""
     free = shutil.disk_usage(folder).free if free is None else free
     if free >= needed.total:
         return

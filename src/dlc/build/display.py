@@ -1,7 +1,7 @@
-"""Shows a build on stderr: each step that ended, and on a terminal those that run, with their seconds counting.
+"""Shows a build on stderr: a line for each finished step, and on a terminal the running steps with their seconds.
 
-Where no terminal is, or none that can move its cursor, what runs is said every PERIOD seconds instead. Nothing that
-goes wrong with showing ends a build: when the reader is gone, nothing more is shown.
+Without a terminal, or with one that cannot move its cursor, running steps are printed every PERIOD seconds. A failure
+to print never ends a build: if the reader of the output is gone, nothing more is printed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SHOWN_COMMANDS = ("RUN", "COPY", "ADD", "exporting")
 SHOWN_WIDTH = 80
 PERIOD = 30.0
 SHORT_SECONDS = 1.0  # what ends sooner is not shown while it runs
-NARROW_COLUMNS = 80  # below: without the target's name, which is the same in every line
+NARROW_COLUMNS = 80  # on narrower terminals the target's name is left out
 REFRESH_PER_SECOND = 2
 
 
 class Display:
-    """Plain lines on a stream; a context manager, because it has a thread that counts."""
+    """Plain lines on a stream. A context manager, because it has a thread."""
 
     def __init__(self, stream: TextIO, period: float = PERIOD) -> None:
         self._stream = stream
@@ -48,17 +48,17 @@ class Display:
         self._stop()
 
     def running(self, steps: Sequence[Running]) -> None:
-        """From now on these steps run."""
+        """Set the steps that run now."""
         self._running = steps
 
     def finished(self, step: Step) -> None:
-        """One line for a step that did something."""
+        """Print a line for a finished step, unless it was cached."""
         if not step.cached and step.command.startswith(SHOWN_COMMANDS):
             self._line(_finished(step))
 
     @contextmanager
     def during(self, name: str, what: str) -> Iterator[None]:
-        """A step of dlc's own, shown where it takes long."""
+        """Show the block as a step of dlc's own, if it takes long."""
         start = time.monotonic()
         self._running = (Running(name, what, start),)
         try:
@@ -82,7 +82,7 @@ class Display:
             self._mute()
 
     def _mute(self) -> None:
-        """The reader is gone: what is written there from now on goes nowhere, and fails nobody."""
+        """The reader is gone: drop all further output."""
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._stream.fileno())
         os.close(null)
@@ -95,7 +95,7 @@ class Display:
 
 
 class Screen(Display):
-    """A terminal: below the lines of what ended stand the steps that run."""
+    """A terminal: the running steps are shown below the lines of the finished ones."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -129,7 +129,7 @@ class Screen(Display):
 
 
 def open_display(*, plain: bool, stream: TextIO, environment: Mapping[str, str]) -> Display:
-    """The display that fits the stream: `plain` lines for whoever asks for them, and where no person watches."""
+    """The display for a stream: plain lines if `plain` is true, in CI, and without a terminal."""
     wants_lines = any(environment.get(name) for name in ("CI", "NO_COLOR")) or environment.get("TERM", "dumb") == "dumb"
     return Display(stream) if plain or wants_lines or not stream.isatty() else Screen(stream)
 
@@ -138,12 +138,12 @@ def row(step: Running, now: float, width: int) -> str:
     """A running step in one line of a terminal that has `width` columns."""
     name = step.name.partition(" ")[2] if width < NARROW_COLUMNS else ""
     text = f"  {now - step.started:6.0f} s  {name or step.name}  {short(step.command)}"
-    room = max(width - 3, 0)  # for the ^C that a terminal writes behind it
+    room = max(width - 3, 0)  # for the ^C that a terminal prints
     return text if len(text) <= room else text[: max(room - 3, 0)] + "..."[:room]
 
 
 def short(command: str) -> str:
-    """The script that a long RUN line comes down to."""
+    """A RUN line without its options, cut to SHOWN_WIDTH."""
     text = " ".join(word for word in command.split() if not word.startswith("--"))
     return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 3] + "..."
 

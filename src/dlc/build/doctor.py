@@ -19,13 +19,13 @@ from dlc.engine.connection import QUICK_SECONDS, Engine, absence, find
 from dlc.engine.images import keys
 from dlc.plan.plan import Plan, make_plan
 
-# Of one image while it is built: each core compiles Horovod, and the rest is small beside it. Measured with three.
+# For one build: each core compiles Horovod, and all else needs little. Measured with three images.
 MEMORY_PER_CORE_GB = 1.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. `level` is "ok", "note" (works, with less) or "bad" (a build would fail)."""
+    """The result of one check. `level` is "ok", "note" (works, with limits) or "bad" (a build would fail)."""
 
     name: str
     level: str
@@ -34,8 +34,8 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """All findings, in the order in which a build needs the things."""
-    tree, plan = _family()
+    """All findings, in the order in which a build needs what they are about."""
+    tree, plan = _all_images()
     try:
         engine = find()
         existing = _existing(engine, plan) if engine and plan else {}
@@ -53,7 +53,7 @@ def _host(engine: Engine | None, tree: Tree, plan: Plan | None, existing: Mappin
 
 
 def _existing(engine: Engine, plan: Plan) -> dict[str, str]:
-    return keys(engine, [tag for target in plan.targets for tag in target.tags], QUICK_SECONDS)
+    return keys(engine, plan.refs, QUICK_SECONDS)
 
 
 def _platform(engine: Engine | None) -> Finding:
@@ -64,8 +64,8 @@ def _platform(engine: Engine | None) -> Finding:
     return Finding("platform", "ok", PLATFORM)
 
 
-def _family() -> tuple[Tree, Plan | None]:
-    """Every image of the checkout, none where there is no checkout or its files do not fit."""
+def _all_images() -> tuple[Tree, Plan | None]:
+    """The checkout and the plan of all its images; None if there is no checkout or its buildspec has mistakes."""
     try:
         tree = read_tree(find_root())
         return tree, make_plan(tree)
@@ -110,10 +110,12 @@ def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
     free = shutil.disk_usage(folder).free
     found = f"{free / GB:.0f} GB free at {folder}"
     if missing is None:
-        return Finding("disk", "note", f"{found}; what images take is not known: no checkout that can be planned")
+        return Finding(
+            "disk", "note", f"{found}; the size of the images is not known: no checkout with a valid buildspec"
+        )
     variants = [variant for variant in load_variants(tree) if variant.id in missing.selected]
     needed = need(variants, (), containerd_store=engine is None or engine.containerd_store)
-    wanted = f"the {len(needed.images)} images that are not built take up to {needed.total / GB:.0f} GB"
+    wanted = f"the {len(needed.images)} images that are not built need up to {needed.total / GB:.0f} GB"
     if free >= needed.total:
         return Finding("disk", "ok", f"{found}; {wanted}")
     smallest = min(needed.images.values()) + WORK
@@ -126,21 +128,21 @@ def _memory(missing: Plan | None) -> Finding:
     available = int(fields["MemAvailable"].split()[0]) / 1e6
     each = MEMORY_PER_CORE_GB * (os.cpu_count() or 1)
     together = len(missing.selected) if missing else 1
-    found = f"{available:.0f} GB available; an image takes up to {each:.0f} GB while it is built"
+    found = f"{available:.0f} GB available; one build needs up to {each:.0f} GB"
     if available < each:
         return Finding("memory", "bad", found, f"free {each:.0f} GB")
     if available < each * together:
         fit = int(available / each)
-        return Finding("memory", "note", f"{found}, {together} are not built", f"build at most {fit} at a time")
+        return Finding("memory", "note", f"{found}; {together} images are not built", f"build at most {fit} at a time")
     return Finding("memory", "ok", found)
 
 
 def _certificates() -> Finding:
-    return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
+    return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "none on this host; builds use the image's own"))
 
 
 def _wheels() -> Finding:
     folders = local_wheel_folders()
     return Finding(
-        "local wheels", "ok", ", ".join(map(str, folders)) or "no folder named; packages come from the index"
+        "local wheels", "ok", ", ".join(map(str, folders)) or "no folder named; all packages come from indexes"
     )

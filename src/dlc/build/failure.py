@@ -1,4 +1,4 @@
-"""What a failed build is reported as: the last lines of its failing step decide the class, and so the exit code."""
+"""Turns a failed build into an error: the last lines of the failing step decide its class, and so the exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE_LOOKUP = "load metadata for "
 
 @dataclass(frozen=True)
 class Cause:
-    """A pattern in the step's last lines (words of the kernel, of docker/scripts, uv, pip and apt) and its meaning."""
+    """A pattern in the step's last lines (from the kernel, docker/scripts, uv, pip or apt) and its meaning."""
 
     pattern: str
     error: type[DlcError]
@@ -22,7 +22,7 @@ class Cause:
     remedy: str
 
 
-# The first that fits counts.
+# The first that matches counts.
 CAUSES = (
     Cause(
         r"[Nn]o space left on device|ENOSPC",
@@ -53,7 +53,7 @@ CAUSES = (
         r"|Connection (?:refused|timed out)|tcp connect error|dns error",
         PackageIndexError,
         "a package index or mirror does not answer",
-        "see that it does, then run the same again: finished steps and downloads are kept",
+        "check that it is reachable, then run the same command again: finished steps and downloads are kept",
     ),
     Cause(
         r"No solution found|not found in the package registry|No matching distribution found|404 Not Found",
@@ -65,7 +65,7 @@ CAUSES = (
 
 
 def failure(progress: Progress, log: Path) -> DlcError:
-    """The error that a failed build is reported as."""
+    """The error for a failed build."""
     step, command, lines = progress.failure()
     cause = next((cause for cause in CAUSES if re.search(cause.pattern, lines)), None)
     if command.startswith(BASE_LOOKUP) and not (cause and cause.error is DiskError):
@@ -76,5 +76,5 @@ def failure(progress: Progress, log: Path) -> DlcError:
     if cause:
         return cause.error(f"{step} failed: {cause.meaning}\n{lines}\n  log: {log}", cause.remedy)
     return BuildError(
-        f"{step} failed:\n{lines}\n  log: {log}", "mend the step and run again: finished steps are cached"
+        f"{step} failed:\n{lines}\n  log: {log}", "correct the step and run again: finished steps are cached"
     )

@@ -1,4 +1,4 @@
-"""Fetches a file that a build takes from elsewhere by its hash, and never another one."""
+"""Downloads a file for a build and checks its hash."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dlc.plan.contexts import Pinned
 
 SECONDS = 60.0  # without a byte
 OTHER_SECONDS = 3600.0  # while another process fetches
-CHUNK = 1 << 16  # what a kill loses at most
-FILE = "file"  # what a downloaded file is called in its folder, wherever it came from
+CHUNK = 1 << 16  # bytes; a kill loses no more
+FILE = "file"  # name of every downloaded file in its folder
 
 
 def folder(context: Pinned, cache: Path, ca: Path | None) -> Path:
-    """A folder in the cache that holds nothing but the file, whose name is FILE.
+    """A folder in the cache that holds only the file, under the name FILE.
 
-    Raises LockError where the hash is another one, or where the file cannot be had; the cache holds no file of
-    another hash afterwards. A file of the right hash is never fetched again; one that broke off is continued.
+    Raises LockError if the file cannot be downloaded or has another hash; such a file is deleted. A cached file is not
+    downloaded again, and an interrupted download is continued.
     """
     target = cache / "pinned" / context.sha256
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def _require_hash(sha256: str, url: str, part: Path) -> None:
 
 
 def _fetch(url: str, part: Path, ca: Path | None) -> None:
-    """The whole file into `part`, after what is there already where the server can continue."""
+    """Download the file into `part`, after the bytes that are there if the server can continue."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
     context = ssl.create_default_context(cafile=str(ca) if ca else None)
@@ -61,11 +61,13 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
             _receive(answer, part, "ab" if continued else "wb")
     except urllib.error.HTTPError as error:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # all of it is there
+            return  # the file is complete
         raise LockError(f"{url}: {error}", "correct the address in the buildspec") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise LockError(f"{url}: {reason}", "run again where it can be reached: what came is kept") from None
+        raise LockError(
+            f"{url}: {reason}", "run again when it can be reached: the bytes received so far are kept"
+        ) from None
 
 
 def _receive(answer: Any, part: Path, mode: str) -> None:

@@ -1,4 +1,4 @@
-"""Looks at the host once and gives the build what it needs from there: base files, uv, wheels, secrets, proxies."""
+"""Prepares what a build takes from this host: base file system, uv, wheels, downloads, secrets, proxies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = re.compile(r"--mount=type=secret,id=([A-Za-z0-9_]+)(?= |$)", re.MULTILI
 
 
 def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
-    """Everything that the targets of a plan take from the host; makes base file systems that are missing.
+    """Everything that the targets of a plan take from this host; missing base file systems are made.
 
     `tree` is what the plan was made from. Raises BaseImageError and LockError.
     """
@@ -40,9 +40,9 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
         elif isinstance(context, Host):
             contexts[context] = _host_folder(context.name, plan, tree, cache)
     known = secrets(os.environ)
-    recipes = {target.dockerfile: _recipe(text(tree, target.dockerfile), known, cache)
+    dockerfiles = {target.dockerfile: _dockerfile(text(tree, target.dockerfile), known, cache)
                for target in plan.targets if not target.inline}  # fmt: skip
-    return HostInputs(contexts, recipes, proxies(os.environ), known)
+    return HostInputs(contexts, dockerfiles, proxies(os.environ), known)
 
 
 def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
@@ -57,13 +57,13 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
 def without_secrets(dockerfile: str, known: Collection[str]) -> str:
     """The Dockerfile without the mounts of secrets that are not among `known`; every line keeps its number.
 
-    BuildKit (0.13 of Docker Engine 26.1) reads the whole parent of a step that mounts a secret, there or not, for a key
-    of its cache: 12 s for a CUDA framework.
+    For a step that mounts a secret, given or not, BuildKit 0.13 (Docker Engine 26.1) hashes the whole parent of the
+    step: 12 s for a CUDA framework.
     """
     return SECRET.sub(lambda mount: mount[0] if mount[1] in known else "", dockerfile)
 
 
-def _recipe(dockerfile: str, known: Collection[str], cache: Path) -> Path:
+def _dockerfile(dockerfile: str, known: Collection[str], cache: Path) -> Path:
     return _kept(cache / "recipes", without_secrets(dockerfile, known).encode(), "Dockerfile")
 
 

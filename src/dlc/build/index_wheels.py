@@ -1,7 +1,7 @@
-"""Fetches the wheels that an image takes from an index of the buildspec, by the lock's hashes, on this host.
+"""Downloads, on this host, the wheels that an image takes from an index of the buildspec, by the lock's hashes.
 
-The build finds them in its folder of wheels: no other package is asked of that index, its address and credentials stay
-out of the build, and an index on this host's loopback, or a folder, will do.
+The build finds them in its folder of wheels. So the index is used for no other package, its address and credentials
+stay out of the build, and it may be on this host's loopback or a folder.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
 def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path) -> None:
-    """Put into `folder` each wheel of an image's lock (the text of its files) that an index has and that is not there.
+    """Add to `folder` each wheel of an image's lock (the text of its files) that has an index and is not there yet.
 
-    Raises LockError for one that is found nowhere, PackageIndexError where an index does not answer.
+    Raises LockError for a wheel that no index has, PackageIndexError if an index does not answer.
     """
     for index in indexed:
         have = {wheel_name(path) for path in folder.glob("*.whl")}
@@ -42,7 +42,7 @@ def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path
 
 
 def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) -> None:
-    """Raise LockError for a local version that is not in `folder`, where no index is named that may have it."""
+    """Raise LockError for a local version that is not in `folder` and for which no index is named."""
     if own_indexes(os.environ).all:
         return
     have = {wheel_name(path) for path in folder.glob("*.whl")}
@@ -58,8 +58,8 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
 def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
     """Requirement of a local version (`torch==2.13.0+cpu`) -> where these images take it from. Pure.
 
-    It is the address of the buildspec's index or of the user's mirror of it, without credentials, and empty where the
-    buildspec names none: then the user's own folders and indexes have to have it, which are asked first in any case.
+    The address of the buildspec's index or of the user's mirror, without credentials. It is empty if the buildspec
+    names none: then the user's own folders or indexes must have it. They come first in any case.
     """
     found = {}
     for variant in variants:
@@ -78,7 +78,7 @@ def wheel_name(path: Path) -> tuple[str, str]:
 
 
 def link(source: Path, target: Path, cache: Path) -> None:
-    """Hard link where the file system allows, else a copy; whole, whatever another build does at the same time."""
+    """Hard link, else a copy. Two builds may do this at the same time."""
     with draft_folder(cache) as drafts:
         draft = drafts / target.name
         try:
@@ -101,7 +101,7 @@ def _kept(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path)
 
 
 def _fetched(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:
-    """From the first place that has it: the user's indexes, then the buildspec's or the user's mirror of it."""
+    """The wheel from the first index that has it: the user's indexes, then the buildspec's or its mirror."""
     lock = draft / "lock.txt"
     lock.write_text(entry + "\n")
     found = ""
@@ -126,7 +126,7 @@ def _command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
 
 
 def _environment(address: str) -> Mapping[str, str]:
-    """pip asks this one place and no other. Addresses are no arguments: they may hold credentials."""
+    """pip uses this one index. Its address may hold credentials, so it is no argument."""
     folder = wheel_folder(address)
     ca = ca_bundle(os.environ)
     return {
@@ -136,14 +136,14 @@ def _environment(address: str) -> Mapping[str, str]:
         "PIP_EXTRA_INDEX_URL": "",
         "PIP_FIND_LINKS": str(folder) if folder else "",
         "PIP_NO_INDEX": "1" if folder else "",
-        # Mirrors inside a company often speak http; the lock's hashes say what is taken from them.
+        # Mirrors inside a company often use http; the lock's hashes protect what comes from them.
         "PIP_TRUSTED_HOST": urlsplit(address).hostname or "" if address.startswith("http://") else "",
         **({"PIP_CERT": str(ca)} if ca else {}),
     }
 
 
 def _reason(stderr: str, address: str) -> str:
-    """What pip says last, and that it got no answer where it did not."""
+    """pip's error, and whether the index did not answer."""
     errors = [line for line in stderr.replace(address, shown(address)).splitlines() if line.startswith("ERROR:")]
     said = errors[0].removeprefix("ERROR: ") if errors else stderr.strip()[-300:]
     return f"does not answer ({said})" if NO_ANSWER.search(stderr) else said

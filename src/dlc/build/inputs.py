@@ -13,13 +13,13 @@ from dlc.plan.contexts import Context
 class HostInputs:
     """`contexts`: the folder of each context of the plan that is a folder.
 
-    `recipes`: a Dockerfile's path in the repository -> the file to build from.
+    `dockerfiles`: a Dockerfile's path in the repository -> the file to build from.
     `proxies`: build arguments such as HTTPS_PROXY.
     `secrets`: id -> where BuildKit reads it, as bake writes it: `src=/path/of/file` or `env=NAME`.
     All paths are absolute.
     """
 
     contexts: Mapping[Context, Path] = field(default_factory=dict)
-    recipes: Mapping[str, Path] = field(default_factory=dict)
+    dockerfiles: Mapping[str, Path] = field(default_factory=dict)
     proxies: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)

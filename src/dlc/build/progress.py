@@ -1,4 +1,4 @@
-"""Reads BuildKit's plain progress line by line: which step of which target runs or ran, how long, and what failed."""
+"""Reads BuildKit's plain progress line by line: the steps that run, have ended or failed, with their times."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Progress:
         now = time.monotonic() if now is None else now
         self._last.append(line)
         if match := STEP.match(line):
-            # BuildKit writes the heading again each time that it comes back to a step.
+            # BuildKit prints the heading again each time that it returns to a step.
             self._names[match[1]] = (match[2], match[3])
             self.running.setdefault(match[1], Running(match[2], match[3], now))
         elif match := FAILED.match(line):

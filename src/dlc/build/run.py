@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from dlc.build import bake
 from dlc.build.failure import failure
 from dlc.build.inputs import HostInputs
+from dlc.build.log import open_log
 from dlc.build.progress import Progress, Running, Step
 from dlc.core.drafts import draft_folder, writing
 from dlc.core.errors import BuildError
@@ -25,14 +23,14 @@ from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
 
-# Local images are stored as they will be run: compressing them would take most of a build.
+# Local images are stored uncompressed: compression would take most of the build time.
 CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
 CLASSIC_OUTPUT = "type=docker"
-# A target without an output becomes a nameless image on the engine's own driver, `type=cacheonly` or not: parents would
-# be compressed, stored and unpacked for nobody.
+# Without this, the engine's own driver makes an image without a name of each parent: it is compressed, stored and
+# unpacked for nothing.
 NO_IMAGES_OF_PARENTS = {"BUILDX_NO_DEFAULT_LOAD": "1"}
-# An image that is removed while another one is unpacked can take a snapshot with it that both share: containerd
-# collects it although it was just found. Everything is cached by then, so the build is simply run again.
+# If an image is removed while another one is unpacked, containerd may delete a snapshot that both share. All steps are
+# cached by then, so the build is run again.
 LOST_SNAPSHOT = r"parent snapshot \S+ does not exist"
 ATTEMPTS = 3
 OnRunning = Callable[[Sequence[Running]], None]
@@ -65,14 +63,13 @@ def build(
 ) -> float:
     """Build every target of the plan; return the seconds it took. The log keeps all that BuildKit printed.
 
-    Raises BuildError with the failing step's last lines, or what `failure` knows them to mean. What was finished stays
-    cached.
+    Raises BuildError with the last lines of the failing step, or the error that `failure` finds in them. Finished steps
+    stay cached.
     """
     output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
     text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
-    refs = [tag for identifier in plan.selected for tag in plan.target(identifier).tags]
     start = time.monotonic()
-    with images.replaced_removed(engine, refs):
+    with images.replaced_removed(engine, plan.refs):
         run_bake(text, engine, log, on_step, on_running)
     return time.monotonic() - start
 
@@ -80,7 +77,7 @@ def build(
 def run_bake(
     text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
 ) -> None:
-    """Run a bake file, again where the engine lost a snapshot meanwhile. Raises as `build` does."""
+    """Run a bake file; again if the engine lost a snapshot. Raises as `build` does."""
     for attempt in range(ATTEMPTS):
         progress = Progress()
 
@@ -99,53 +96,27 @@ def run_bake(
 def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None]) -> int:
     """One run of bake; its exit code."""
     noted: set[str] = set()
-    # buildx leaves a folder behind for each recipe that is written in the bake file: in one that goes with the build.
+    # buildx leaves a folder in TMPDIR for each inline Dockerfile, so TMPDIR is a folder that is removed afterwards.
     with open_log(log) as handle, draft_folder(log.parent) as folder:
 
         def line(text: str) -> None:
             with writing(log.parent):
                 handle.write(text + "\n")
-            # Each stage with Debian packages says it again.
+            # Each stage with Debian packages prints it again.
             if (note := NOTE.match(text)) and note[1] not in noted:
                 noted.add(note[1])
                 print(note[1], file=sys.stderr, flush=True)
             on_line(text)
 
-        # On stdin, because proxy addresses may hold credentials: they are in no file and no argv.
+        # On stdin, because proxy addresses may hold credentials, which belong in no file and no argument.
         words = ("buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false")
         return engine.docker_lines(
             *words, on_line=line, env={**NO_IMAGES_OF_PARENTS, "TMPDIR": str(folder)}, stdin=text
         )
 
 
-def new_log(cache: Path, kind: str) -> Path:
-    """An empty log file in the cache whose name no other build has. Raises as `drafts.writing` does."""
-    folder = cache / "logs"
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(os.getpid()):
-            path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{kind}.log"
-            with suppress(FileExistsError):  # a process in another container may have our pid
-                path.touch(exist_ok=False)
-                return path
-    raise AssertionError  # the numbers do not end
-
-
-@contextmanager
-def open_log(log: Path) -> Iterator[TextIO]:
-    """The log, to append lines that are written at once. Raises as `drafts.writing` does."""
-    with writing(log.parent):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        handle = log.open("a", buffering=1, errors="replace")
-    try:
-        yield handle
-    finally:
-        with writing(log.parent):
-            handle.close()
-
-
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
-    """What the engine has now for each selected image. Raises BuildError for one that is not there."""
+    """What the engine has now of each selected image. Raises BuildError for one that it does not have."""
     targets = [plan.target(identifier) for identifier in plan.selected]
     found = images.find(engine, [target.tags[0] for target in targets])
     for target in targets:

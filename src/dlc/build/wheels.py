@@ -1,4 +1,4 @@
-"""The folder of wheels that a build may take beside its package index: the user's own, and those of named indexes."""
+"""The folder of wheels for a build: from the user's own folders, and from indexes that the buildspec names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dlc.plan.plan import Plan
 
 
 def folder(plan: Plan, tree: Tree, cache: Path) -> Path:
-    """A folder with those wheels that the plan's locks name and the user's folders or the buildspec's indexes have.
+    """A folder with the wheels that the plan's locks name and that the user's folders or the buildspec's indexes have.
 
-    Raises LockError for a file with another hash than the lock's, and for a local version that is found nowhere.
+    Raises LockError for a file whose hash is not the lock's, and for a local version that no index has.
     """
     locked = {t.context.folder for t in plan.targets if "wheels" in t.contexts and isinstance(t.context, Repo)}
     locks = {name: _lock_text(tree, name) for name in sorted(locked)}
@@ -41,7 +41,7 @@ def sha256(path: Path) -> str:
 
 
 def _add_own(locks: str, wheels: Path, cache: Path) -> None:
-    """Put in the wheels of the user's own folders that these locks name."""
+    """Add the wheels of the user's own folders that these locks name."""
     known = set(re.findall(r"sha256:([0-9a-f]{64})", locks))
     have = {wheel_name(path): path for own in local_wheel_folders() for path in sorted(own.glob("*.whl"))}
     for pin in entries(locks):

@@ -1,4 +1,4 @@
-"""The rules of compat.yml asked of one image; each broken one is a problem where the offending value was set."""
+"""Checks an image against the rules of compat.yml; a broken rule is a problem at the place of the wrong value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADER_FACTS = ("framework", "version", "job")
 def broken_rules(
     variant: Variant, compat: Compat, compat_node: Node | None, file_node: Node, tree: Tree
 ) -> list[Problem]:
-    """Every rule whose `when` the image fulfils and whose `then` it does not; facts an image lacks break nothing.
+    """Every rule whose `when` the image fulfils and whose `then` it does not. A fact that it lacks breaks no rule.
 
     `tree` holds the locks, whose versions are facts while they are fresh, and the recorded Debian versions.
     """
@@ -28,7 +28,7 @@ def broken_rules(
     for index, rule in enumerate(compat.rules):
         if not _fulfilled(facts, rule.when):
             continue
-        for name, condition in _asked(rule.then):
+        for name, condition in _conditions(rule.then):
             if name in facts and not _holds(name, facts[name], condition):
                 rule_node = compat_node and compat_node.at(("rules", index))
                 where = f" ({rule_node.mark})" if rule_node else ""
@@ -46,12 +46,12 @@ def broken_rules(
 
 
 def fulfils(variant: Variant, conditions: Conditions) -> bool:
-    """Whether an image is as all of these ask; one that lacks a fact that is asked for is not."""
+    """Whether an image fulfils all conditions; one that lacks a fact does not."""
     return _fulfilled(_facts(variant), conditions)
 
 
 def _fulfilled(facts: Mapping[str, str], conditions: Conditions) -> bool:
-    return all(name in facts and _holds(name, facts[name], condition) for name, condition in _asked(conditions))
+    return all(name in facts and _holds(name, facts[name], condition) for name, condition in _conditions(conditions))
 
 
 def _holds(name: str, found: str, condition: str) -> bool:
@@ -76,7 +76,7 @@ def _facts(variant: Variant) -> Mapping[str, str]:
 
 
 def _recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
-    """Versions that the repository records; a stale lock says nothing, a base that the user names has its own."""
+    """Versions that a fresh lock and the Debian list record. A base that the user names has versions of its own."""
     facts: dict[str, str] = {}
     if not staleness(tree, variant):
         facts |= {f"locked.{name}": version for name, version in locked_versions(tree, variant).items()}
@@ -85,7 +85,7 @@ def _recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
     return facts
 
 
-def _asked(conditions: Conditions) -> Iterator[tuple[str, str]]:
+def _conditions(conditions: Conditions) -> Iterator[tuple[str, str]]:
     for name, condition in conditions.model_dump().items():
         if isinstance(condition, dict):
             yield from ((f"{name}.{_fact_name(name, key)}", value) for key, value in condition.items())

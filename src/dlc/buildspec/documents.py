@@ -1,4 +1,4 @@
-"""What is written from the models, so that it cannot say anything else: JSON Schemas, and the table of settings."""
+"""Writes the JSON Schemas and the table of settings from the models."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _text(schema: Schema) -> str:
 
 
 def render(document: str) -> str:
-    """The document with its table written anew."""
+    """The document with its table updated."""
     return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + table() + END, document, flags=re.DOTALL)
 
 

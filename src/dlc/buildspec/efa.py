@@ -1,4 +1,4 @@
-"""EFA software of an image: what each source of it needs from the buildspec, and its Debian packages."""
+"""The EFA software of an image: the settings that each source needs, and its Debian packages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dlc.buildspec.models import Efa
 from dlc.buildspec.problems import Problem
 from dlc.buildspec.yaml_marks import Node
 
-# Setting -> what a source that needs it expects there.
+# Setting -> what it must hold where a source needs it.
 MEANINGS = {
     "version": "the installer's release, such as 1.50.0: compat.yml has rules about it",
     "url": "the address of the vendor's .tar.gz",
@@ -30,5 +30,5 @@ def missing(efa: Efa, node: Node) -> list[Problem]:
 
 
 def debian_packages(efa: Efa) -> tuple[str, ...]:
-    """The Debian packages that an image asks for, for EFA. The installer brings its own, newer ones."""
+    """The Debian packages that EFA adds to an image. The installer has newer ones of its own."""
     return efa.os_packages if efa.source == "distro" else ()

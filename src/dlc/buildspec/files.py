@@ -65,7 +65,7 @@ def read_buildspec(tree: Tree) -> Buildspec:
 
 
 def _defaults(tree: Tree, problems: list[Problem]) -> Node | None:
-    """The lowest layer; None where settings are missing from it, since every image would lack them as well."""
+    """The lowest layer; None if it lacks settings, because every image would lack them too."""
     node = _node(tree, DEFAULTS, problems)
     if node is None:
         return None
@@ -116,7 +116,7 @@ def _image(path: str, node: Node, tree: Tree, problems: list[Problem]) -> ImageF
 
 
 def _misnamed(path: str, header: Header, node: Node, tree: Tree) -> list[Problem]:
-    """A file must be where its header says, or a copy with a forgotten edit would shadow the original."""
+    """Problems with a file whose name or folder does not fit its header, such as a copy that was not edited."""
     problems = []
     file = PurePosixPath(path)
     if header.framework != file.parent.name:
@@ -126,7 +126,7 @@ def _misnamed(path: str, header: Header, node: Node, tree: Tree) -> list[Problem
     if name != file.stem:
         mark = node.children()["version"].mark
         problems.append(Problem(mark, "version", f"the file's name {file.stem!r} (VERSION-JOB)", repr(name)))
-    recipe = f"docker/{header.framework}/Dockerfile"
-    if recipe not in tree:
-        problems.append(Problem(node.children()["framework"].mark, "framework", f"its recipe {recipe}", "no such file"))
+    dockerfile = f"docker/{header.framework}/Dockerfile"
+    if dockerfile not in tree:
+        problems.append(Problem(node.children()["framework"].mark, "framework", f"the file {dockerfile}", "none"))
     return problems

@@ -1,4 +1,4 @@
-"""What a user calls an image, its identifier in the buildspec or any Docker reference, as the reference to ask for."""
+"""Turns what a user calls an image, an identifier or a Docker reference, into the Docker reference."""
 
 from __future__ import annotations
 

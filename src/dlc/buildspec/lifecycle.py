@@ -1,4 +1,4 @@
-"""How long images are patched: what to say of those whose end is near or past. Pure: the day comes from outside."""
+"""Warnings about images whose end of patch is near or past."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no image may hold, whatever its buildspec says: two CUDA majors, or a second framework."""
+"""Refuses what no image may hold, whatever its buildspec says: two CUDA majors, or two frameworks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc.buildspec.variant import Variant, normal_name
 from dlc.core.checkout import Tree
 from dlc.core.errors import LockError
 
-# Family -> the packages that are it. Those of one family write into the same folder.
+# Framework -> the packages that contain it. Those of one framework write into the same folder.
 FRAMEWORKS = {
     "pytorch": ("torch",),
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "tf-nightly"),
@@ -27,9 +27,9 @@ BUILDSPEC = "the buildspec"
 
 
 def conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-    """What is wrong with a resolution: what was expected, and the packages (name -> what it is) that break it.
+    """The conflicts of a resolution: what was expected, and the packages (name -> what it is) that break it.
 
-    One package of each kind, the first by name.
+    Of each kind only the first package by name.
     """
     majors = {name: f"CUDA {major}" for name in sorted(versions) if (major := cuda_major(name, versions[name]))}
     frameworks = {name: name for names in FRAMEWORKS.values() for name in names if name in versions}
@@ -38,7 +38,7 @@ def conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
 
 
 def cuda_major(name: str, version: str) -> str:
-    """The CUDA major that a package is of, as in `12`; empty where it is of none, or works with any."""
+    """The CUDA major that a package belongs to, as in `12`; empty if it belongs to none."""
     if match := SUFFIXED.search(name):
         return match[1] or match[2]
     if match := LOCAL.search(version):
@@ -47,34 +47,34 @@ def cuda_major(name: str, version: str) -> str:
 
 
 def chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
-    """The shortest way from a requirement of the buildspec to a package, the package last."""
-    ways = deque([[name]])
+    """The shortest chain of requirements from the buildspec to a package; the package is last."""
+    chains = deque([[name]])
     seen = {name}
-    while ways:
-        way = ways.popleft()
-        askers = required_by.get(way[0], ())
-        if BUILDSPEC in askers or not askers:
-            return way
-        ways.extend([asker, *way] for asker in askers if asker not in seen)
-        seen.update(askers)
+    while chains:
+        shortest = chains.popleft()
+        parents = required_by.get(shortest[0], ())
+        if BUILDSPEC in parents or not parents:
+            return shortest
+        chains.extend([parent, *shortest] for parent in parents if parent not in seen)
+        seen.update(parents)
     return [name]
 
 
 def requirers(annotated: str) -> dict[str, list[str]]:
-    """Package -> who asks for it (package names, or BUILDSPEC), from uv's annotated resolution."""
+    """Package -> what requires it (package names, or BUILDSPEC), from uv's annotated resolution."""
     return {
-        normal_name(name): [_asker(asker) for asker in askers.split(", ") if not asker.startswith("-c")]
-        for name, askers in REQUIRED_BY.findall(annotated)
+        normal_name(name): [_requirer(source) for source in sources.split(", ") if not source.startswith("-c")]
+        for name, sources in REQUIRED_BY.findall(annotated)
     }
 
 
-def _asker(words: str) -> str:
-    """Of `-r -` and `buildspec (pyproject.toml)`, the buildspec."""
+def _requirer(words: str) -> str:
+    """A package's name; BUILDSPEC for `-r -` and `buildspec (pyproject.toml)`."""
     return BUILDSPEC if words.startswith("-r") or words.endswith("pyproject.toml)") else normal_name(words)
 
 
 def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:
-    """Raise one LockError for all committed locks with a conflict; `dlc lock` says who asked for what."""
+    """Raise one LockError for all committed locks with a conflict; `dlc lock` shows the chains of requirements."""
     lines = []
     broken: dict[str, None] = {}
     for variant in variants:
@@ -84,18 +84,18 @@ def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:
             lines.append(f"{variant.lock_folder}: expected {expected}, found {found}")
             broken[variant.id] = None
     if lines:
-        raise LockError("\n".join(lines), f"dlc lock {' '.join(broken)} names who asks for them")
+        raise LockError("\n".join(lines), f"dlc lock {' '.join(broken)} shows what requires them")
 
 
 def refusal(versions: Mapping[str, str], required_by: Mapping[str, Sequence[str]]) -> LockError | None:
-    """The error for a resolution with conflicts, each with the chain of who asks for it; None where it is sound."""
+    """The error for a resolution with conflicts, with the chain of requirements of each; None if it has none."""
     lines = []
     for expected, packages in conflicts(versions):
-        ways = [
+        chains = [
             f"  {' -> '.join(f'{step}=={versions[step]}' for step in chain(name, required_by))}{_kind(name, what)}"
             for name, what in packages.items()
         ]
-        lines += [f"expected {expected}, found:", *ways]
+        lines += [f"expected {expected}, found:", *chains]
     if not lines:
         return None
     return LockError("\n".join(lines), "drop or replace the first requirement of one of these chains in the buildspec")

@@ -1,4 +1,4 @@
-"""What the locks of an image say: whether they are fresh and as they were written, and which version a package has."""
+"""Reads the lock of an image: whether it is fresh and unchanged, and the version of each package."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlc.buildspec.variant import PLATFORM, Variant, normal_name
+from dlc.buildspec.variant import Variant, normal_name
 from dlc.core.checkout import Tree, below, text
+from dlc.core.environment import PLATFORM
 from dlc.core.errors import LockError
 
 FILES = ("framework.txt", "training.txt", "source.txt", "compiled.txt")
@@ -19,7 +20,7 @@ ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+).*
 
 
 def with_headers(digest: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """The lock files whose entries these are, by name. `digest` is of what they were resolved from."""
+    """The lock files, by name, with these entries. `digest` is of what they were resolved from."""
     head = f"{INPUT}{digest}\n{FOR}{PLATFORM}\n{CONTENT}{_content(texts)}\n"
     return {name: head + texts[name] for name in FILES}
 
@@ -67,7 +68,7 @@ def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] 
 
 
 def staleness(tree: Tree, variant: Variant) -> str:
-    """Why the lock may not be used, or an empty text."""
+    """The reason why the lock may not be used, or an empty text."""
     folder = variant.lock_folder
     present = below(tree, folder)
     if not present:
@@ -84,7 +85,7 @@ def staleness(tree: Tree, variant: Variant) -> str:
     expected = CONTENT + _content(texts)
     for name, found in recorded.items():
         if found != expected:
-            what = f"{folder}/{name}:3: changed by hand, or files of two runs"
+            what = f"{folder}/{name}:3: changed by hand, or written by two runs of dlc lock"
             return f"{what}: expected {expected!r}, found {found[:100]!r}"
     return ""
 

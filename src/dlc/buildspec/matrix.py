@@ -38,7 +38,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     """The variants that `globs` select (all without one), each with the `--set path=value` texts applied to it.
 
     Raises SpecError with every problem of every file, SelectorError for a glob without a match, and UsageError
-    where only --set is to blame.
+    where --set is the only cause.
     """
     buildspec = read_buildspec(tree)
     candidates = _candidates(buildspec)
@@ -58,7 +58,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
 
 
 def _candidates(buildspec: Buildspec) -> list[Candidate]:
-    """The layers of each variant merged; none without defaults, about which there is a problem already."""
+    """The merged layers of each variant; none without defaults, which are a problem already."""
     if buildspec.defaults is None:
         return []
     return [
@@ -112,7 +112,7 @@ def _unknown_suite(settings: Settings, node: Node) -> list[Problem]:
 
 
 def _own_labels(settings: Settings, node: Node) -> list[Problem]:
-    """Labels by which dlc knows its images may not say something else."""
+    """A problem for each setting of a label that dlc itself sets."""
     return [
         Problem((node.at(("labels", name)) or node).mark, f"labels.{name}", f"a label outside {OWN_LABELS}*")
         for name in settings.labels

@@ -43,7 +43,7 @@ MEANINGS = {
 
 
 def _real_day(text: str) -> str:
-    """Raise ValueError for the 30th of February."""
+    """Raise ValueError for a day that no calendar has, such as the 30th of February."""
     try:
         return text and date.fromisoformat(text).isoformat()
     except ValueError as error:
@@ -68,7 +68,7 @@ def _real_version(text: str) -> str:
 
 
 def _real_condition(text: str) -> str:
-    """Raise ValueError for a range with a mistake: as a glob it would fit nothing, silently."""
+    """Raise ValueError for a range with a mistake: taken as a glob, it would match nothing."""
     if text.startswith(("<", ">", "=", "!", "~")) and not is_range(text):
         raise ValueError("a version range such as >=3.10,<3.14, or a glob")
     return text
@@ -110,10 +110,12 @@ class Base(Model):
 class Packages(Model):
     """Python packages; a bare name gets its version from pins.yml."""
 
-    framework: tuple[Requirement, ...] = Field(description="the framework itself first, then what must match it")
+    framework: tuple[Requirement, ...] = Field(
+        description="the framework itself first, then packages that must match it"
+    )
     training: tuple[Requirement, ...] = Field(description="what training scripts import besides the framework")
     source: tuple[Requirement, ...] = Field(
-        description="names of those without a wheel, compiled in a stage of its own"
+        description="names of those that have no wheel and are compiled in a stage of their own"
     )
     compiled: tuple[Requirement, ...] = Field(
         description="names of those compiled against the framework, each by docker/scripts/NAME/build.sh"
@@ -121,9 +123,9 @@ class Packages(Model):
 
 
 class Index(Model):
-    """An index of Python packages that is asked for the packages it is named for, and for no other."""
+    """An index of Python packages, used for the packages that it lists and for no other."""
 
-    address: Annotated[str, Field(pattern=ADDRESS)] = Field(description="of its simple pages (PEP 503)")
+    address: Annotated[str, Field(pattern=ADDRESS)] = Field(description="address of its simple pages (PEP 503)")
     packages: tuple[Requirement, ...] = Field(min_length=1, description="names of the packages that come from it")
 
 
@@ -131,9 +133,9 @@ class Budget(Model):
     """How large an image may become."""
 
     gigabytes: Annotated[str, Field(pattern=NUMBER)] = Field(
-        description="most that the image may take unpacked, in thousand million bytes"
+        description="largest unpacked size of the image, in GB (1,000,000,000 bytes)"
     )
-    why: str = Field(min_length=1, description="the reason for that size, shown to whoever exceeds it")
+    why: str = Field(min_length=1, description="the reason for that size, shown when it is exceeded")
 
     @property
     def bytes(self) -> float:
@@ -142,10 +144,10 @@ class Budget(Model):
 
 
 class Efa(Model):
-    """What NCCL needs to talk over an Elastic Fabric Adapter: libfabric, verbs libraries, and a plug-in of NCCL."""
+    """What NCCL needs for an Elastic Fabric Adapter: libfabric, verbs libraries, and a plug-in of NCCL."""
 
     source: Annotated[str, Field(pattern=EFA_SOURCE)] = Field(
-        description="distro: libfabric without the plug-in; installer: with it; docs/efa.md says more"
+        description="distro: libfabric without the plug-in; installer: with it (docs/efa.md)"
     )
     version: Annotated[str, Field(pattern=RELEASE)] = Field(description="release of the installer")
     url: Annotated[str, Field(pattern=OPTIONAL_ADDRESS)] = Field(description="the vendor's installer, a .tar.gz")
@@ -158,7 +160,7 @@ class Settings(Model):
 
     repository: Annotated[str, Field(pattern=REPOSITORY)] = Field(description="first part of every image reference")
     platform: Annotated[str, Field(pattern=PLATFORM_NAME)] = Field(
-        default="linux/amd64", description="what images run on, and what locks are resolved for"
+        default="linux/amd64", description="platform of the image and of its lock"
     )
     python: PythonVersion = Field(description="Python of the image, as the suite packages it")
     device: Annotated[str, Field(pattern=DEVICE)] = Field(description="what the framework computes on")
@@ -168,7 +170,8 @@ class Settings(Model):
     build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling from source needs")
     packages: Packages
     indexes: dict[IndexName, Index] = Field(
-        default={}, description="name -> address and packages: an index for these packages only, after the user's own"
+        default={},
+        description="name -> address and packages: an index for these packages only; the user's own indexes come first",
     )
     efa: Efa
     budget: Budget
@@ -181,8 +184,8 @@ class Header(Model):
     framework: Letters = Field(description="folder of docker/ that holds the Dockerfile")
     version: Annotated[str, Field(pattern=SERIES)] = Field(description="series of the framework")
     job: Letters = Field(description="what the image is for")
-    ga: Day = Field(default="", description="general availability: first day on which these images were released")
-    eop: Day = Field(default="", description="end of patch: last day on which they are built anew with fixes")
+    ga: Day = Field(default="", description="general availability: day of the first release")
+    eop: Day = Field(default="", description="end of patch: last day on which fixes are released")
     unavailable: dict[Name, str] = Field(default={}, description="what this version cannot have, and why")
     variants: tuple[dict[str, object], ...] = Field(min_length=1, description="settings of each image")
 
@@ -194,13 +197,13 @@ class Pins(Model):
 
 
 class ScanException(Model):
-    """One advisory that may pass for a while."""
+    """One advisory that `dlc scan` lets pass for a while."""
 
     advisory: Name = Field(description="its identifier or an alias, such as CVE-2026-0001; NAME-update for Debian's")
     package: str = Field(default="", description="the package it is excepted for; all without it")
     reason: str = Field(min_length=1, description="why it does not matter here")
-    owner: str = Field(min_length=1, description="who answers for that")
-    expires: Annotated[Day, Field(min_length=1)] = Field(description="last day on which the exception holds")
+    owner: str = Field(min_length=1, description="who is responsible for the exception")
+    expires: Annotated[Day, Field(min_length=1)] = Field(description="last day of the exception")
 
 
 class ScanExceptions(Model):
@@ -231,7 +234,7 @@ class Rule(Model):
 
     when: Conditions
     then: Conditions
-    why: str = Field(min_length=1, description="the reason, shown to whoever breaks the rule")
+    why: str = Field(min_length=1, description="the reason, shown when the rule is broken")
 
 
 class Compat(Model):

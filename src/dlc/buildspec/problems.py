@@ -1,4 +1,4 @@
-"""Problems found in the buildspec: where, what was expected, what was found; all of them become one report."""
+"""Problems in the buildspec: where, what was expected, what was found. All of them become one report."""
 
 from __future__ import annotations
 

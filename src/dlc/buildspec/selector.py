@@ -1,4 +1,4 @@
-"""Globs over image identifiers; one that matches nothing is an error that says what is there."""
+"""Selects images by globs over their identifiers; a glob without a match is an error with a hint."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 
 from dlc.buildspec.models import Header, Settings
 from dlc.buildspec.yaml_marks import Node
+from dlc.core.environment import PLATFORM
 from dlc.debian.suites import suite
 
-PLATFORM = "linux/amd64"
 DIGITS = 8  # of a digest, where it is part of a name
 
 
@@ -58,12 +58,14 @@ class Variant:
     def suffix(self) -> str:
         """`-set-` and a digest of the settings that --set changed; empty where it changed none.
 
-        The repository is a name, an index's address a place, the budget a promise: none makes another image.
+        Repository, budget and the addresses of indexes do not count: they change nothing in the image.
         """
         if self.plain is None:
             return ""
         before, after = ({path: leaf.plain() for path, leaf in variant.node.leaves()} for variant in (self.plain, self))
-        changed = {path: value for path, value in after.items() if before.get(path) != value and not _outside(path)}
+        changed = {
+            path: value for path, value in after.items() if before.get(path) != value and not _changes_nothing(path)
+        }
         return f"-set-{_digest(changed)[:DIGITS]}" if changed else ""
 
     @property
@@ -88,7 +90,7 @@ class Variant:
 
     @property
     def dockerfile(self) -> str:
-        """Path of the recipe from the repository's root."""
+        """Path of the Dockerfile from the repository's root."""
         return f"docker/{self.header.framework}/Dockerfile"
 
     @property
@@ -114,7 +116,7 @@ class Variant:
     def lock_input(self) -> str:
         """All that a lock is resolved from, as canonical text: equal text, equal lock.
 
-        Of an index it is part which packages come from it, not its address: that may move, the hashes stay.
+        It has the packages of each index, not the address: an index may move, the hashes stay.
         """
         values: dict[str, object] = {
             "framework": self.framework_requirements,
@@ -138,8 +140,8 @@ def _names(requirements: Iterable[str]) -> tuple[str, ...]:
     return tuple(normal_name(requirement) for requirement in requirements)
 
 
-def _outside(path: str) -> bool:
-    """Whether a setting is of no content of the image."""
+def _changes_nothing(path: str) -> bool:
+    """Whether a setting changes nothing in the image."""
     return path.partition(".")[0] in ("repository", "budget") or re.fullmatch(r"indexes\..*\.address", path) is not None
 
 

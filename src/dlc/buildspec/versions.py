@@ -1,4 +1,4 @@
-"""Versions and conditions on them, such as `>=3.10,<3.14`: Python's order (PEP 440) and Debian's, never one of ours."""
+"""Versions and conditions on them, such as `>=3.10,<3.14`, in the order of Python (PEP 440) and of Debian."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_range(condition: str) -> bool:
 def satisfies(found: str, condition: str) -> bool:
     """Whether `found` fulfils every clause of a range, or matches the glob that `condition` is otherwise.
 
-    What is no version fulfils no range.
+    A text that is no version fulfils no range.
     """
     if not is_range(condition):
         return fnmatch.fnmatchcase(found, condition)
@@ -65,7 +65,7 @@ def debian_clauses(condition: str) -> list[tuple[str, str]]:
 
 def debian_satisfies(found: str, condition: str) -> bool:
     """The same for a version of a Debian package, in the order that dpkg has: epochs first, `~` before everything."""
-    # Half the time of a plan's imports, for rules that few images have.
+    # Imported here because it is slow and few rules need it.
     from debian.debian_support import NativeVersion
 
     return all(

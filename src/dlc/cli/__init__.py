@@ -1,4 +1,4 @@
-"""The command line: one verb per module, imported only when it is asked for."""
+"""The command line: one verb per module, imported only when it is used. May import every room."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ VERBS = {
     "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",
 }
-# For whoever changes dlc itself; not in the help.
+# For developers of dlc; not in the help.
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are errors of ours, and which takes no option for another that begins the same."""
+    """argparse with errors of ours, and without abbreviated options."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
@@ -58,13 +58,13 @@ def run(argv: Sequence[str]) -> int:
 
 
 def version() -> str:
-    """Of the installed package."""
-    from importlib import metadata  # costs what every verb would pay
+    """The version of the installed package."""
+    from importlib import metadata  # slow to import, and no other verb needs it
 
     try:
         return metadata.version("dlc")
     except metadata.PackageNotFoundError:
-        return "of sources that are not installed"
+        return "(sources, not installed)"
 
 
 def _help(topics: Sequence[str]) -> int:

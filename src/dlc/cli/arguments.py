@@ -1,14 +1,24 @@
-"""Arguments that several verbs take, so that they mean the same everywhere."""
+"""Arguments, warnings and output that several verbs share."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlc.buildspec.variant import Variant
 
 
-def add_globs(parser: argparse.ArgumentParser) -> None:
-    """Which images: any number of globs, none for all."""
-    parser.add_argument("globs", nargs="*", metavar="GLOB", help="image identifiers, such as 'pytorch-*-cpu-*'; quoted")
+def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) -> None:
+    """Which images: any number of globs, none for all, unless `at_least_one` is asked for."""
+    parser.add_argument(
+        "globs", nargs="+" if at_least_one else "*", metavar="GLOB",
+        help="image identifiers, in quotes, such as 'pytorch-*-cpu-*'" + ("" if at_least_one else "; none: all images"),
+    )  # fmt: skip
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +32,16 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse._ActionsContainer) -> None:
     """JSON instead of text."""
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def warn_of_end(variants: Sequence[Variant]) -> list[str]:
+    """Print a warning for each image whose end of patch is near or past; returns the warnings."""
+    from dlc.buildspec import lifecycle
+
+    found = lifecycle.warnings(variants, datetime.now(UTC).date())
+    for warning in found:
+        print(f"dlc: warning: {warning}", file=sys.stderr)
+    return found
 
 
 def print_json(value: object) -> None:

@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A, B, --top, --json."""
     for name, metavar in (("before", "A"), ("after", "B")):
         parser.add_argument(name, metavar=metavar, help="an image identifier, or a Docker reference")
-    parser.add_argument("--top", type=int, default=TOP, metavar="N", help=f"files shown (default: {TOP}; JSON has all)")
+    parser.add_argument(
+        "--top", type=int, default=TOP, metavar="N", help=f"number of files to show (default: {TOP}; JSON has all)"
+    )
     add_json(parser)
 
 
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_text(found: image_diff.ImageDiff, top: int) -> str:
-    """One section for each kind of thing that differs."""
+    """One section for each kind of difference."""
     lines = [f"{found.before} -> {found.after}: {found.bytes / 1e6:+.1f} MB"]
     for title in ("packages", "environment", "labels", "files"):
         changes = getattr(found, title)

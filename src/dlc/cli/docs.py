@@ -1,4 +1,4 @@
-"""`dlc docs`: writes the README's table of images anew."""
+"""`dlc docs`: updates the README's table of images."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import SpecError
 from dlc.engine import images
 from dlc.engine.connection import connect
-from dlc.inspection import pages
+from dlc.inspection import readme
 from dlc.plan.plan import Plan, make_plan
 
-HELP = "write the README's table of images from buildspec and locks, with the sizes of those that are built"
+HELP = "update the README's table of images, with the sizes of those that are built"
 EXAMPLE = "dlc docs --check"
 
 
@@ -19,30 +19,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--check."""
     parser.add_argument(
         "--check", action="store_true",
-        help="write nothing and ask no engine; fail where the table is not what the buildspec says",
+        help="write nothing and use no engine; fail if the table is not what the buildspec says",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Sizes are of the images that the engine has from these very sources. Raises SpecError for a stale table."""
+    """Update the table, with the sizes of images that are up to date. With --check, raise SpecError if stale."""
     root = find_root()
     plan = make_plan(read_tree(root))
-    path = root / pages.README
+    path = root / readme.README
     before = path.read_text()
     targets = [plan.target(identifier) for identifier in plan.selected]
-    fresh = pages.readme(before, targets, {} if args.check else _sizes(plan))
+    fresh = readme.updated(before, targets, {} if args.check else _sizes(plan))
     if fresh == before:
         return 0
     if args.check:
-        raise SpecError(f"{pages.README}: the table of images is not what the buildspec says", "dlc docs")
+        raise SpecError(f"{readme.README}: the table of images is not what the buildspec says", "dlc docs")
     path.write_text(fresh)
-    print(pages.README)
+    print(readme.README)
     return 0
 
 
 def _sizes(plan: Plan) -> dict[str, int]:
     """Bytes, unpacked, of the selected images that are built and up to date, by id."""
     engine = connect()
-    existing = images.keys(engine, [tag for target in plan.targets for tag in target.tags])
+    existing = images.keys(engine, plan.refs)
     built = [d.id for d in plan.decisions(existing) if d.id in plan.selected and not d.build]
     return {identifier: images.size(engine, plan.target(identifier).tags[0]) for identifier in built}

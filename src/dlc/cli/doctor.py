@@ -1,12 +1,12 @@
-"""`dlc doctor`: says whether this host can build images, and what to do where it cannot."""
+"""`dlc doctor`: checks whether this host can build images, and says what to do if it cannot."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
 from dlc.build.doctor import examine
+from dlc.cli.arguments import add_json, print_json
 
 HELP = "check whether this host can build images"
 EXAMPLE = "dlc doctor --json"
@@ -14,14 +14,14 @@ EXAMPLE = "dlc doctor --json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--json."""
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 when a build would fail."""
     findings = examine()
     if args.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+        print_json([asdict(finding) for finding in findings])
     else:
         for finding in findings:
             print(f"{finding.level:<5} {finding.name:<13} {finding.found}")

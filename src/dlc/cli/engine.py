@@ -1,4 +1,4 @@
-"""`dlc engine`: says which Docker engine dlc uses, starts and stops the private one, takes it away again."""
+"""`dlc engine`: shows which Docker engine dlc uses; starts, stops and removes the private one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
 from dlc.engine.connection import Engine, absence, connect, find
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.private import PrivateEngine
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
 EXAMPLE = "dlc engine status --json"
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=("status", "start", "stop", "env", "remove"), nargs="?", default="status", metavar="ACTION"
     )
-    parser.add_argument("--force", action="store_true", help="stop and remove: end builds and containers that run")
-    parser.add_argument("--yes", action="store_true", help="remove: do not ask")
+    parser.add_argument("--force", action="store_true", help="with stop and remove: end running builds and containers")
+    parser.add_argument("--yes", action="store_true", help="with remove: do not ask for confirmation")
     add_json(parser)
 
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    """An engine that does not answer is no error of this question, but of the host: hence its exit code."""
+    """An engine that does not answer gives the exit code of engine errors, with --json too."""
     try:
         engine, error = find(), None
     except EngineError as failure:
@@ -52,7 +52,7 @@ def _status(args: argparse.Namespace) -> int:
     elif error:
         raise error
     elif engine:
-        _say(engine)
+        _show(engine)
     else:
         print(f"{problem}; `dlc engine start` starts a private one")
     return error.exit_code if error else 0
@@ -63,17 +63,17 @@ def _start(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_as_json(engine, None))
     else:
-        _say(engine)
+        _show(engine)
     return 0
 
 
 def _stop(args: argparse.Namespace) -> int:
-    embedded = EmbeddedEngine(engine_folder())
-    stopped = embedded.stop(args.force)
+    private = PrivateEngine(engine_folder())
+    stopped = private.stop(args.force)
     if args.json:
-        print_json({"stopped": stopped, "host": embedded.host})
+        print_json({"stopped": stopped, "host": private.address})
     else:
-        print(f"stopped {embedded.host}" if stopped else "the private engine was not running")
+        print(f"stopped {private.address}" if stopped else "the private engine was not running")
     return 0
 
 
@@ -93,7 +93,7 @@ def _env(args: argparse.Namespace) -> int:
 def _remove(args: argparse.Namespace) -> int:
     found = removal.plan()
     if args.json and not args.yes:
-        raise UsageError("dlc engine remove --json: cannot ask", "add --yes")
+        raise UsageError("dlc engine remove --json: expected --yes, because it cannot ask", "add --yes")
     lines = [*(f"folder or file: {path}" for path in found.paths), *(f"package: {name}" for name in found.packages)]
     if not args.json:
         print("\n".join(["to remove:", *(f"  {line}" for line in lines)]) if lines else "nothing to remove")
@@ -112,21 +112,21 @@ def _remove(args: argparse.Namespace) -> int:
 def _ask() -> None:
     """Raises UsageError for any answer but yes, and where nobody can be asked."""
     if not sys.stdin.isatty():
-        raise UsageError("dlc engine remove: stdin is no terminal, so nobody can be asked", "add --yes")
+        raise UsageError("dlc engine remove: stdin is no terminal, so it cannot ask", "add --yes")
     print("remove all of this? [y/N] ", end="", flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was removed")
 
 
-def _say(engine: Engine) -> None:
-    print(f"Docker Engine {engine.version} ({engine.origin}) {engine.host or ''}".rstrip())
+def _show(engine: Engine) -> None:
+    print(f"Docker Engine {engine.version} ({engine.origin}) {engine.address or ''}".rstrip())
 
 
 def _as_json(engine: Engine | None, problem: str | None) -> dict[str, object]:
     return {
         "running": engine is not None,
         "origin": engine.origin if engine else None,
-        "host": engine.host if engine else None,
+        "host": engine.address if engine else None,
         "version": engine.version if engine else None,
         "platform": engine.platform if engine else None,
         "containerd_store": engine.containerd_store if engine else None,

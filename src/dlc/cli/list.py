@@ -1,4 +1,4 @@
-"""`dlc list`: the images there are."""
+"""`dlc list`: the images of the buildspec, and what the engine has of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dlc.core.checkout import Tree
     from dlc.engine.images import Image
 
-HELP = "list the images of the buildspec, with size, digest and date of those that the running engine has"
+HELP = "list all images, with size, digest and date of those that are built"
 EXAMPLE = "dlc list 'pytorch-*'"
 DIGEST_LENGTH = 12  # characters, as docker shows it
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one line per image. No engine is started for it; where none runs, there are no columns of built images."""
+    """Print one line per image. No engine is started; without one, the columns of built images are left out."""
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import find_root, read_tree
 
@@ -81,7 +81,7 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
 
 
 def _built(refs: Sequence[str]) -> dict[str, Image] | None:
-    """What the running engine has; None without one. One that does not answer is said, and is no error of a list."""
+    """What the running engine has; None without one. If it does not answer, a message says so."""
     from dlc.core.errors import EngineError
     from dlc.engine import connection, images
 
@@ -94,7 +94,7 @@ def _built(refs: Sequence[str]) -> dict[str, Image] | None:
 
 
 def unavailable(variants: Sequence[Variant]) -> list[str]:
-    """One line for each thing that a version cannot have, with the reason; a version is named once."""
+    """One line for each thing that a version cannot have, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unavailable for v in variants}
     return [f"no {what} for {name}: {why}" for name, absent in headers.items() for what, why in absent.items()]
 

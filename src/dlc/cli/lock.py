@@ -1,4 +1,4 @@
-"""`dlc lock`: resolves the packages of images anew and writes their hashed locks beside the recipes."""
+"""`dlc lock`: resolves the packages of images and writes their locks."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import argparse
 
 from dlc.buildspec.locked import entries
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_set
+from dlc.cli.arguments import add_globs, add_set
 from dlc.core.checkout import find_root, read_tree
 from dlc.locks import python as lock
 
-HELP = "resolve the packages of images into hashed locks"
+HELP = "resolve the packages of images and write their locks, with hashes"
 EXAMPLE = "dlc lock 'pytorch-2.13-*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Selectors, --set."""
-    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    """GLOB, --set."""
+    add_globs(parser, at_least_one=True)
     add_set(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write four files per image; an image without a solution leaves its old lock as it was.
+    """Write four files per image. If an image has no solution, its old lock stays.
 
-    With --set the lock of an image that asks for other packages then goes to a folder of its own, which git ignores.
+    With --set, the lock of an image that then needs other packages goes to a folder of its own, which git ignores.
     """
     root = find_root()
-    for variant in load_variants(read_tree(root), args.glob, args.sets):
+    for variant in load_variants(read_tree(root), args.globs, args.sets):
         texts = lock.make(lock.request_of(variant))
         lock.store(texts, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {sum(len(entries(text)) for text in texts.values())} packages")

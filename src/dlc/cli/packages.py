@@ -1,10 +1,10 @@
-"""`dlc packages`: installs Debian packages as dlc installs its own, for scripts of the repository."""
+"""`dlc packages`: installs Debian packages for scripts of the repository."""
 
 from __future__ import annotations
 
 import argparse
 
-HELP = "install Debian packages without starting their services; `dlc engine remove` takes them away again"
+HELP = "install Debian packages without starting their services; `dlc engine remove` removes them"
 EXAMPLE = "dlc packages openssh-server tini"
 
 

@@ -1,4 +1,4 @@
-"""`dlc push`: pushes built images to a registry, by digest, verified, their tags moved last."""
+"""`dlc push`: pushes built images to a registry, verifies them there, and moves their tags last."""
 
 from __future__ import annotations
 
@@ -6,52 +6,50 @@ import argparse
 import os
 import sys
 from dataclasses import asdict
-from datetime import date
 
 from dlc.build import base_images
-from dlc.buildspec.lifecycle import warnings
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
 from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.inspection import facts
-from dlc.plan.plan import make_plan
+from dlc.plan.plan import plan_of
 from dlc.push import run as pushing
 from dlc.push.layout import COMPRESSIONS
 from dlc.push.registry.destination import Destination, open_destination
 from dlc.push.run import Order, Pushed
 
-HELP = "push built images to a registry, verified there before their tags move"
+HELP = "push built images to a registry and verify them there"
 EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GLOB, --to, --compression, --dry-run, --set, --json."""
-    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
+    add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
         help="the framework's name is added: registry.example/team/pytorch; ecr: the AWS account's own registry",
     )  # fmt: skip
-    parser.add_argument("--compression", choices=COMPRESSIONS, default="gzip", help="of layers (%(default)s)")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be pushed where, and push nothing")
+    parser.add_argument(
+        "--compression", choices=COMPRESSIONS, default="gzip", help="compression of layers (default: %(default)s)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be pushed, and push nothing")
     add_set(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """One image after the other; the first error ends it, and what was pushed before stays."""
+    """Push one image after the other. The first error ends the run; images pushed before it stay."""
     tree = read_tree(find_root())
-    plan = make_plan(tree, args.glob, args.sets)
-    for warning in warnings(load_variants(tree, args.glob, args.sets), date.today()):
-        print(f"dlc: warning: {warning}", file=sys.stderr)
+    variants = load_variants(tree, args.globs, args.sets)
+    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    warn_of_end(variants)
     engine = connect()
-    if bases := base_images.resolve(plan, engine):
-        plan = make_plan(tree, args.glob, args.sets, bases)
+    plan = base_images.plan_with_digests(variants, tree, engine)
     engine.require_containerd_store()
-    refs = pushing.refs_of(plan)
-    keys = images.keys(engine, refs)
+    keys = images.keys(engine, plan.refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
     destination = open_destination(args.to, environment.ca_bundle(os.environ))
     rows = []
@@ -59,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
         row = _intended(order, destination) if args.dry_run else _push(order, destination, engine, args.compression)
         rows.append(row)
         if not args.json:
-            print(as_text(row, destination.host), flush=True)
+            print(as_text(row, destination.registry), flush=True)
     if args.json:
-        print_json([{"registry": destination.host, **asdict(row)} for row in rows])
+        print_json([{"registry": destination.registry, **asdict(row)} for row in rows])
     return 0
 
 
@@ -80,11 +78,11 @@ def _say(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
 
-def as_text(row: Pushed, host: str) -> str:
-    """The image's id and what happened, then every reference that means it now."""
-    where = f"{host}/{row.repository}"
+def as_text(row: Pushed, registry: str) -> str:
+    """The image's id and what happened, then its references in the registry."""
+    where = f"{registry}/{row.repository}"
     tags = [f"  {where}:{tag}" for tag in row.tags]
     if not row.digest:
         return "\n".join([f"{row.id}  would be pushed", *tags])
-    what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there"
+    what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there already"
     return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", *tags])

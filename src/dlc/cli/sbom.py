@@ -12,18 +12,18 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
 from dlc.inspection import facts, sbom
 
-HELP = "write the software bill of materials of a built image (SPDX 2.3 JSON)"
+HELP = "print the software bill of materials of a built image (SPDX 2.3 JSON)"
 EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """ID, --output."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write it there instead of standard output")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the image what it holds and write it down."""
+    """Print or write the document."""
     ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
     text = json.dumps(sbom.document(facts.capture(connect(), ref)), indent=1)
     if args.output:

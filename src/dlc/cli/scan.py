@@ -1,4 +1,4 @@
-"""`dlc scan`: known vulnerabilities of a built image, and which of them are excepted for how long."""
+"""`dlc scan`: known vulnerabilities of a built image, without those that an exception covers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, 
 
 
 def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
-    """What was asked, then every finding with its fate."""
+    """The sources of advisories, then every finding with its state."""
     lines = [ref]
     for answer in answers:
         known = answer.asked - len(answer.unknown)
@@ -75,7 +75,7 @@ def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
         f"  expired   {_line(finding)}  excepted until {e.expires} by {e.owner}" for finding, e in verdict.expired
     ]
     lines += [f"  excepted  {_line(f)}  until {e.expires} by {e.owner}: {e.reason}" for f, e in verdict.excepted]
-    lines += [f"  unused    exception {e.advisory}: nothing found that it is about" for e in verdict.unused]
+    lines += [f"  unused    exception {e.advisory}: it matches no finding" for e in verdict.unused]
     return "\n".join(lines)
 
 

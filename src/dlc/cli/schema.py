@@ -1,21 +1,21 @@
-"""`dlc schema`: writes what follows from the models, JSON Schemas and the table of settings; for who changes them."""
+"""`dlc schema`: updates the JSON Schemas and the table of settings from the models."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "write the JSON Schemas and the documentation of settings anew where they are not fresh"
+HELP = "update the JSON Schemas, and the table of settings in docs/buildspec.md"
 EXAMPLE = "dlc schema"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--check."""
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is not fresh")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is not up to date")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write and name every derived file that is not fresh; with --check, raise SpecError with their names instead."""
+    """Write and name every file that is not up to date; with --check, raise SpecError with their names instead."""
     from dlc.buildspec import documents
     from dlc.core.checkout import find_root
     from dlc.core.errors import SpecError

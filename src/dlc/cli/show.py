@@ -1,4 +1,4 @@
-"""`dlc show`: the settings of an image after all layers, and the place that set each."""
+"""`dlc show`: the settings of an image after all layers, and where each was set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_dict(variant: Variant) -> dict[str, object]:
-    """Settings with origins, and what follows from them."""
+    """Settings with origins, and what dlc derives from them."""
     from dlc.buildspec.cascade import origins
 
     settings = {path: {"value": value, "origin": origin} for path, value, origin in origins(variant.node)}
@@ -47,11 +47,11 @@ def as_dict(variant: Variant) -> dict[str, object]:
 
 
 def derived(variant: Variant) -> dict[str, str]:
-    """What dlc makes of the settings."""
+    """What dlc derives from the settings."""
     return {
         "ref": variant.ref,
         "suite": variant.suite,
-        "recipe": variant.dockerfile,
+        "dockerfile": variant.dockerfile,
         "lock": variant.lock_folder,
         "framework requirements": " ".join(variant.framework_requirements),
         "training requirements": " ".join(variant.training_requirements),

@@ -1,4 +1,4 @@
-"""`dlc size`: layers, packages, largest files and wasted bytes of built images, against their budgets."""
+"""`dlc size`: layers, packages, largest files and wasted bytes of a built image, and its budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
 from dlc.inspection import export, facts, size
 
-HELP = "say what a built image's bytes are, and fail where they are over its budget"
+HELP = "show what takes space in a built image; fail if it is over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"
 
 TOP = 15

@@ -1,4 +1,4 @@
-"""`dlc test`: runs tests/container on built images, and with --all tests/integration too."""
+"""`dlc test`: runs tests/container on the built images."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dlc.core.errors import ImageTestError, UsageError
 from dlc.core.process import stream
 from dlc.engine.connection import connect
 
-HELP = "run the container tests on built images"
+HELP = "run tests/container on the built images"
 EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One selector and how far to go."""
+    """GLOB, --all."""
     parser.add_argument("glob", metavar="GLOB", help="which images, as in 'tensorflow-*'")
-    parser.add_argument("--all", action="store_true", help="the integration tests too: jobs on one host and on several")
+    parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
 
 
 def run(args: argparse.Namespace) -> int:
-    """pytest does the work; its exit code other than 0 is ImageTestError."""
+    """Run pytest. Raises ImageTestError for an exit code of pytest other than 0."""
     root = find_root()
     load_variants(read_tree(root), [args.glob])  # a selector that matches nothing is an error before anything runs
     if not (root / "tests/container").is_dir():

@@ -1,4 +1,4 @@
-"""`dlc update`: what newer versions there are of what this repository records; `--write` takes them."""
+"""`dlc update`: lists newer versions of pinned Python and recorded Debian packages; `--write` takes them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.debian import recorded as debian
-from dlc.locks import debian as debian_record
+from dlc.locks import debian as debian_resolver
 from dlc.locks import python as lock
 from dlc.locks import update
 
-HELP = "propose newer versions of what is recorded"
+HELP = "list newer versions of pinned Python packages or recorded Debian packages"
 EXAMPLE = "dlc update packages numpy transformers --write"
 DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: docker/debian/*/versions.txt"
 
@@ -23,8 +23,8 @@ DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: do
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """WHAT, PACKAGE, --write."""
     parser.add_argument("what", choices=["packages", "debian"], help=DESCRIPTIONS)
-    parser.add_argument("package", nargs="*", metavar="PACKAGE", help="of packages: only these may change")
-    parser.add_argument("--write", action="store_true", help="write what is proposed into the files, and lock anew")
+    parser.add_argument("package", nargs="*", metavar="PACKAGE", help="with `packages`: only these may change")
+    parser.add_argument("--write", action="store_true", help="write the newer versions into the files, and lock again")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _packages(root: Path, only: list[str], write: bool) -> int:
-    """Nothing is written unless every image that a change touches has a sound lock with it."""
+    """Nothing is written unless every changed image has a lock without conflicts."""
     tree = read_tree(root)
     found = update.proposals(tree, load_variants(tree), only)
     print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
@@ -60,9 +60,9 @@ def as_line(proposal: update.Proposal) -> str:
 
 
 def _debian(root: Path, write: bool) -> int:
-    for suite, names in debian_record.wanted(load_variants(read_tree(root))).items():
+    for suite, names in debian_resolver.wanted(load_variants(read_tree(root))).items():
         file = root / debian.path(suite)
-        found = debian_record.resolve(suite, names, cache_folder() / "apt")
+        found = debian_resolver.resolve(suite, names, cache_folder() / "apt")
         print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
         if write:
             file.parent.mkdir(parents=True, exist_ok=True)

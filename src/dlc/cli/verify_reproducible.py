@@ -1,26 +1,27 @@
-"""`dlc verify-reproducible`: builds images twice from nothing and says whether they are the same bit for bit."""
+"""`dlc verify-reproducible`: builds images twice without any cache and compares them bit for bit."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from dataclasses import asdict
 
 from dlc.build import base_images
 from dlc.build import run as build
+from dlc.build.log import new_log
 from dlc.build.progress import Step
-from dlc.cli.arguments import add_json, add_set, print_json
+from dlc.buildspec.matrix import load_variants
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine.connection import Engine, connect
 from dlc.inspection import reproducible
 from dlc.inspection.archive import Archive
-from dlc.plan.plan import Plan, make_plan
+from dlc.plan.plan import Plan
 
-HELP = "build images twice from nothing and compare them"
+HELP = "build images twice without any cache and compare them"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
 
 SHOWN = 40  # differences of a layer
@@ -28,10 +29,8 @@ SHOWN = 40  # differences of a layer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GLOB, --once, --set, --json."""
-    parser.add_argument("glob", nargs="+", metavar="GLOB", help="which images, as in 'tensorflow-*'")
-    parser.add_argument(
-        "--once", action="store_true", help="build from nothing once, and compare with the steps the engine still has"
-    )
+    add_globs(parser, at_least_one=True)
+    parser.add_argument("--once", action="store_true", help="use the engine's build cache for one of the two builds")
     add_set(parser)
     add_json(parser)
 
@@ -43,35 +42,33 @@ def run(args: argparse.Namespace) -> int:
     engine = connect()
     revision, epoch = build.revision_and_epoch(root)
     rows = []
-    for identifier in make_plan(tree, args.glob, args.sets).selected:
-        plan = make_plan(tree, [identifier], args.sets)
-        if bases := base_images.resolve(plan, engine):
-            plan = make_plan(tree, [identifier], args.sets, bases)
+    for variant in load_variants(tree, args.globs, args.sets):
+        plan = base_images.plan_with_digests([variant], tree, engine)
         archives = [
             _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]
         found = reproducible.differences(*archives)
         if not args.json:
-            print(as_text(identifier, archives[0], found), flush=True)
-        rows.append({"id": identifier, "digests": [archive.digest for archive in archives], "identical": not found,
+            print(as_text(variant.id, archives[0], found), flush=True)
+        rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
                      "differences": [asdict(difference) for difference in found]})  # fmt: skip
     if args.json:
         print_json(rows)
     if differing := [str(row["id"]) for row in rows if not row["identical"]]:
         raise ImageError(
             f"{', '.join(differing)}: expected the same bytes from both builds, found others",
-            "make the steps above write neither times, random numbers nor the order in which things ran",
+            "change the steps above: they must write no times, no random numbers, and files in a fixed order",
         )
     return 0
 
 
 def _archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:
     start = time.monotonic()
-    log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-rebuild.log"
+    log = new_log(cache_folder(), "rebuild")
     archive = reproducible.build_from_nothing(
         plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
     )  # fmt: skip
-    how = "with cached steps" if cached else "from nothing"
+    how = "with cached steps" if cached else "without cache"
     print(f"  {plan.selected[0]} built {how} in {time.monotonic() - start:.0f} s: {archive.digest}", file=sys.stderr)
     return archive
 

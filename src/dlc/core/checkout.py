@@ -1,4 +1,4 @@
-"""The repository's files as one value: found, and read once, so that everything after it is pure."""
+"""Finds the checkout and reads its files once, as one value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dlc.core.errors import SpecError, UsageError
 
 FOLDERS = ("buildspec", "docker", "src/entrypoint")
 SIGN = Path("buildspec/defaults.yml")
-# What programs leave beside sources: part of no tree, and so of no content key and no build.
+# What editors and Python leave beside sources. It is in no tree, so in no content key and no build.
 LEFTOVERS = ("__pycache__", ".DS_Store", "*.sw[op]", "*~", ".#*", "#*#", "*.pyc")
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file's bytes and whether it may be executed: all that reaches an image of it."""
+    """A file's bytes, and whether it may be executed. Nothing else of a file reaches an image."""
 
     data: bytes
     executable: bool = False
@@ -28,7 +28,7 @@ Tree = Mapping[str, SourceFile]
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The nearest folder upwards from `start` (default: here) with a buildspec; no other is ever read or written.
+    """The nearest folder with a buildspec: `start` (default: the current folder) or one above it. No other is used.
 
     Raises UsageError where there is none.
     """
@@ -38,7 +38,7 @@ def find_root(start: Path | None = None) -> Path:
             return folder
     raise UsageError(
         f"{here}: expected {SIGN} in this folder or one above it, found none",
-        "cd into a checkout of the repository whose images you mean",
+        "run dlc inside a checkout of the repository",
     )
 
 
@@ -46,7 +46,7 @@ def _here() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise UsageError("the current folder was removed", "cd into a checkout of the repository") from None
+        raise UsageError("the current folder was removed", "run dlc inside a checkout of the repository") from None
 
 
 def read_tree(root: Path) -> Tree:

@@ -1,4 +1,4 @@
-"""Where files of the cache are written until they are whole, and what a full disk is reported as."""
+"""Folders in which files of the cache are written until they are complete; errors for a full disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SWEEP_SECONDS = 60.0
 
 @contextmanager
 def draft_folder(cache: Path) -> Iterator[Path]:
-    """A new folder in the cache: gone after the block, and after a kill when the next one is asked for.
+    """A new folder in the cache, removed after the block. If dlc is killed, the next call removes it.
 
     It is on the file system of the cache, so that a finished file is moved to its place in one step.
     """
@@ -28,7 +28,7 @@ def draft_folder(cache: Path) -> Iterator[Path]:
         _sweep(home)
         mine = Path(tempfile.mkdtemp(dir=home))
         descriptor = os.open(mine, os.O_RDONLY)
-        try_lock(descriptor)  # says to others that its owner lives
+        try_lock(descriptor)  # shows other processes that this one is alive
     try:
         yield mine
     finally:
@@ -38,7 +38,7 @@ def draft_folder(cache: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """What the file system refuses within the block becomes one error that names the folder.
+    """Report an error of the file system in the block as one error that names the folder.
 
     Raises DiskError for a full disk and UsageError for a folder that cannot be written.
     """
@@ -59,7 +59,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def _sweep(home: Path) -> None:
-    """Remove the folders whose owners ended without doing it."""
+    """Remove the folders of processes that were killed."""
     for left in home.iterdir():
         try:
             descriptor = os.open(left, os.O_RDONLY)

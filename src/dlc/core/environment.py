@@ -37,7 +37,7 @@ def engine_folder() -> Path:
 
 
 def local_wheel_folders() -> list[Path]:
-    """The folders that are there, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
+    """The existing folders among those in UV_FIND_LINKS (separated by commas) and PIP_FIND_LINKS (by spaces)."""
     words = os.environ.get("UV_FIND_LINKS", "").split(",") + os.environ.get("PIP_FIND_LINKS", "").split()
     folders = [
         Path(word.removeprefix("file://")) for word in words if word and "://" not in word.removeprefix("file://")
@@ -52,7 +52,7 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Build secrets by id, as bake writes their source. Only ids and places, never a value."""
+    """Build secrets: id -> where BuildKit reads it, as bake writes it. Never a value."""
     found: dict[str, str] = {}
     for identifier, names in INDEX_VARIABLES.items():
         for name in names:
@@ -68,7 +68,7 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
 def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     """The file of certificate authorities that this host trusts: a variable's, else the system's own, else none.
 
-    Raises UsageError where DLC_CA_BUNDLE names no file; the other variables are not ours to judge.
+    Raises UsageError where DLC_CA_BUNDLE names no file; a wrong path in another variable is passed over.
     """
     chosen = environment.get("DLC_CA_BUNDLE")
     if chosen and not Path(chosen).is_file():

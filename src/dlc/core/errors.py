@@ -1,7 +1,7 @@
-"""Every way dlc can fail: one class and one exit code each; only __main__ turns them into exits.
+"""The errors of dlc, one class and one exit code for each kind; only __main__ turns them into exits.
 
 A message says what happened and where; `remedy` says what to do about it. The codes are our own, in groups:
-10 to 19 for what you wrote, 20 to 29 for what the host or the network lacks, 30 to 39 for an image.
+10 to 19 for the buildspec and its locks, 20 to 29 for the host and the network, 30 to 39 for an image.
 `dlc help exit-codes` prints the first line of each class below as its meaning.
 """
 
@@ -25,7 +25,7 @@ class DlcError(Exception):
 
 
 class UsageError(DlcError):
-    """The command line or a variable is wrong, or this is no checkout."""
+    """The command line or a variable is wrong, or the folder is no checkout."""
 
     exit_code = 2
 
@@ -43,21 +43,15 @@ class SelectorError(DlcError):
 
 
 class LockError(DlcError):
-    """A lock is missing, stale, or names a file that cannot be had."""
+    """A lock is missing or stale, or a file that it names is not available."""
 
     exit_code = 12
-
-
-class RecipeError(DlcError):
-    """A Dockerfile and its buildspec do not fit."""
-
-    exit_code = 13
 
 
 class BaseImageError(DlcError):
     """The base image does not exist or is not what the buildspec says."""
 
-    exit_code = 14
+    exit_code = 13
 
 
 class EngineError(DlcError):
@@ -73,7 +67,7 @@ class HostError(DlcError):
 
 
 class DiskError(DlcError):
-    """The disk is full, or will be."""
+    """The disk is full, or too small."""
 
     exit_code = 22
 
@@ -85,7 +79,7 @@ class PackageIndexError(DlcError):
 
 
 class RegistryError(DlcError):
-    """A registry cannot be reached, refuses what is asked of it, or serves something else than what was pushed."""
+    """A registry cannot be reached, refuses a request, or does not serve what was pushed."""
 
     exit_code = 24
 
@@ -113,19 +107,19 @@ class ImageTestError(DlcError):
 
 
 class ImageError(DlcError):
-    """An image is not there, or is not what was promised: over its budget, not reproducible, vulnerable."""
+    """An image is missing, over its budget, not reproducible, or vulnerable."""
 
     exit_code = 32
 
 
 class InternalError(DlcError):
-    """A fault in dlc itself; DLC_DEBUG=1 shows where."""
+    """A bug in dlc; DLC_DEBUG=1 shows where."""
 
     exit_code = 40
 
 
-class Interrupted(DlcError):  # noqa: N818 (the user's Ctrl-C is no error of the tool)
-    """Ctrl-C, SIGTERM or a closed terminal ended the run; nothing half-done is left."""
+class Interrupted(DlcError):  # noqa: N818 (Ctrl-C is no error)
+    """Ctrl-C, SIGTERM or a closed terminal ended the run."""
 
     exit_code = 130
 

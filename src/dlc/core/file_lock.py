@@ -1,4 +1,4 @@
-"""One process at a time: a lock on a file that the kernel takes back when its holder ends, however it ends."""
+"""Locks on files, so that one process works at a time. The kernel releases them when a process ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASK_AGAIN_SECONDS = 0.1
 
 @contextmanager
 def exclusive(path: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock of `path`, a folder or a file that is made where it is missing; a second one waits.
+    """Hold the lock of `path` in the block: a folder, or a file, which is created if it is missing. Others wait.
 
     Raises ProcessError when another process still holds it after `seconds`.
     """

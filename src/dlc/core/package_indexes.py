@@ -1,4 +1,4 @@
-"""The user's own package indexes, and mirrors of the buildspec's: what the environment says about them."""
+"""The user's own package indexes and mirrors, as the environment names them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MIRROR = "DLC_INDEX_"  # and the index's name: DLC_INDEX_PYTORCH_CPU
 
 @dataclass(frozen=True)
 class OwnIndexes:
-    """Addresses, credentials and all. `default` is empty where the user names none."""
+    """Addresses with their credentials. `default` is empty if the user names none."""
 
     default: str
     extra: tuple[str, ...]
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every index that the user names, in the order in which they are asked."""
+        """Every index that the user names, in the order in which they are searched."""
         return (*self.extra, *((self.default,) if self.default else ()))
 
 
@@ -39,7 +39,7 @@ def mirror_variable(index: str) -> str:
 
 
 def mirrored(index: str, address: str, environment: Mapping[str, str]) -> str:
-    """Where an index of the buildspec is asked: the user's mirror of it, else its own address. Folders become file://."""
+    """The address to use for an index of the buildspec: the user's mirror, else its own. Folders become file://."""
     chosen = environment.get(mirror_variable(index), "") or address
     return chosen if "://" in chosen else Path(chosen).absolute().as_uri()
 

@@ -1,4 +1,4 @@
-"""The one module that runs other programs: argv lists, output kept, failure typed, children never left behind."""
+"""The only module that runs other programs: keeps their output, raises typed errors, ends all their children."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(
 ) -> Completed:
     """Run to the end and keep the output; a non-zero exit raises ProcessError with the last lines when `check`.
 
-    `env` is added to the caller's environment. Past `timeout` seconds the program and all that it started get SIGTERM,
+    `env` is added to the caller's environment. After `timeout` seconds the program and all that it started get SIGTERM,
     `grace` seconds later SIGKILL, and ProcessTimeoutError is raised. Bytes that are not UTF-8 become U+FFFD.
     """
     if show:
@@ -59,7 +59,7 @@ def run(
             out, err = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             raise ProcessTimeoutError(
-                f"{shlex.join(argv)}: no end within {timeout:g} s", "see what it waits for"
+                f"{shlex.join(argv)}: not finished after {timeout:g} s", "check what it waits for"
             ) from None
     if check and child.returncode:
         raise ProcessError(f"{shlex.join(argv)}: exit code {child.returncode}\n{tail(err or out)}")
@@ -81,7 +81,7 @@ def stream(
         return child.wait()
 
 
-_daemons: list[subprocess.Popen[bytes]] = []  # Python warns of one that it forgets while it runs
+_daemons: list[subprocess.Popen[bytes]] = []  # Python warns when a Popen of a running program is deleted
 
 
 def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
@@ -104,7 +104,7 @@ def _group(
     stderr: int,
     grace: float,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program in a process group of its own. Whatever ends the block early (Ctrl-C included) ends the whole group."""
+    """A program in a process group of its own. If the block ends early (an error, Ctrl-C), the whole group is ended."""
     with _input(stdin) as given:
         try:
             child = subprocess.Popen(
@@ -125,7 +125,7 @@ def _group(
 
 
 def _input(text: str | None) -> IO[bytes]:
-    """A file to read `text` from: unlike a pipe it does not break, nor fill up while nobody reads."""
+    """A file to read `text` from: a pipe could break, or block while nobody reads."""
     if text is None:
         return Path(os.devnull).open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
@@ -137,7 +137,7 @@ def _input(text: str | None) -> IO[bytes]:
 def end_group(child: subprocess.Popen[str], grace: float = GRACE_SECONDS) -> None:
     """End a child's process group: SIGTERM, up to `grace` seconds, SIGKILL. A second Ctrl-C skips the rest of the wait.
 
-    A child whose end was already seen is left alone: its number may be another's by now.
+    A child that was already waited for is left alone: its pid may belong to another process.
     """
     if child.returncode is not None:
         return
@@ -146,7 +146,7 @@ def end_group(child: subprocess.Popen[str], grace: float = GRACE_SECONDS) -> Non
         _wait_for_group(child, grace)
     finally:
         _signal(child, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):  # a program that waits for a dead disk ends when the disk answers
+        with suppress(subprocess.TimeoutExpired):  # it can hang in the kernel, in a read from a dead disk
             child.wait(GRACE_SECONDS)
 
 
@@ -156,14 +156,14 @@ def _signal(child: subprocess.Popen[str], number: int) -> None:
 
 
 def _wait_for_group(child: subprocess.Popen[str], seconds: float) -> None:
-    """Wait until only the child itself, not yet waited for, is left of its group, or `seconds` are over."""
+    """Wait until no process of the group runs, `seconds` at most."""
     deadline = time.monotonic() + seconds
-    while _members(child.pid) and time.monotonic() < deadline:
+    while _has_running(child.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
-def _members(group: int) -> bool:
-    """Whether a process of this group still runs; one that ended and waits for its parent does not count."""
+def _has_running(group: int) -> bool:
+    """Whether a process of this group still runs; a zombie does not count."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, number = path.read_text(errors="replace").rpartition(")")[2].split()[:3]

@@ -1,24 +1,24 @@
-"""Installs Debian packages on this host with apt, remembers which ones it brought, and takes these away again."""
+"""Installs Debian packages on this host with apt, records which ones are new, and can remove these again."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.errors import HostError, PackageIndexError
+from dlc.core.file_lock import exclusive
 from dlc.core.process import run
 
-POLICY = Path("/usr/sbin/policy-rc.d")  # where Debian looks whether a package may start a service
+POLICY = Path("/usr/sbin/policy-rc.d")  # Debian runs it to know whether a package may start a service
 UNFINISHED = Path("/var/lib/dpkg/updates")
 MARK = "# dlc wrote this file"
-# A shell holds the guard, not dlc: it removes it after apt even when dlc was killed. An administrator's own file stays.
+# The guard against services. A shell writes and removes it, so that it goes even when dlc is killed.
+# A policy-rc.d that an administrator wrote stays.
 GUARDED = f"""
 policy=$1; shift
 if [ ! -e "$policy" ] || grep -qs '^{MARK}' "$policy"; then
@@ -34,14 +34,15 @@ ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 OPTIONS = ("-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120", "-q")
 UPDATE_SECONDS = 300.0
 INSTALL_SECONDS = 900.0
-GRACE_SECONDS = 60.0  # for dpkg to finish the package that it is at
+LOCK_SECONDS = 3600.0  # for another dlc that installs
+GRACE_SECONDS = 60.0  # for dpkg to finish its current package
 
 
 @dataclass(frozen=True)
 class Donor:
-    """A later Debian release that gives these packages, and nothing else, to hosts of the release `host`."""
+    """A later Debian suite from which hosts of an older `release` take these packages, and nothing else."""
 
-    host: str
+    release: str
     suite: str
     packages: tuple[str, ...]
 
@@ -66,17 +67,18 @@ def can_install() -> str:
 def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> None:
     """Install packages without recommended ones and without starting any service.
 
-    `work` is a folder for apt's lists of the donor release and for the list of what was installed. One dlc at a time.
-    Raises HostError where nothing can be installed, PackageIndexError where apt does not get the packages.
+    `work` is a folder for apt's lists of the donor suite and for the list of new packages. One process at a time.
+    Raises HostError if nothing can be installed, PackageIndexError if apt fails.
     """
     if reason := can_install():
         raise HostError(f"cannot install {', '.join(names)}: {reason}", f"as root: apt-get install {' '.join(names)}")
     print(f"installing {', '.join(names)} (Debian packages)", file=sys.stderr, flush=True)
-    with _lock(work):
+    work.mkdir(parents=True, exist_ok=True)
+    with exclusive(work / "lock", LOCK_SECONDS):
         remove_guard()
         options = _donor_options(work, donor) if donor and _needs(donor, names) else []
         _apt([*options, "update"], UPDATE_SECONDS)
-        if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):  # an installation was cut short, ours or another's
+        if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):  # an earlier installation was interrupted
             _guarded(["dpkg", "--configure", "-a"])
         wanted = [*options, "-y", "--no-install-recommends", "install", *names]
         _remember(work, new_packages(_apt(["--simulate", *wanted], UPDATE_SECONDS)))
@@ -84,7 +86,7 @@ def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> Non
 
 
 def brought(work: Path) -> list[str]:
-    """The packages that `install` brought to this host and that are still installed."""
+    """The packages that `install` added to this host and that are still installed."""
     recorded = _record(work).read_text().split() if _record(work).exists() else []
     if not recorded or shutil.which("dpkg-query") is None:
         return []
@@ -100,15 +102,15 @@ def needed_by_others(names: Sequence[str]) -> list[str]:
 
 
 def remove(names: Sequence[str], work: Path) -> None:
-    """Remove packages with their configuration. Raises PackageIndexError with apt's words."""
-    with _lock(work):
+    """Remove packages with their configuration. Raises PackageIndexError with apt's message."""
+    with exclusive(work / "lock", LOCK_SECONDS):
         remove_guard()
         _guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
         _record(work).unlink(missing_ok=True)
 
 
 def new_packages(simulated: str) -> list[str]:
-    """The packages that `apt-get --simulate install` would add; those that it would only upgrade are not among them."""
+    """The packages that `apt-get --simulate install` would add, without those that it would upgrade."""
     return re.findall(r"^Inst (\S+) \(", simulated, re.MULTILINE)
 
 
@@ -118,7 +120,7 @@ def removed_packages(simulated: str) -> list[str]:
 
 
 def remove_guard() -> None:
-    """Remove a guard that was left behind when even the shell that held it was killed; never an administrator's own."""
+    """Remove a guard whose shell was killed; never a file that an administrator wrote."""
     try:
         if MARK in POLICY.read_text(errors="replace"):
             POLICY.unlink()
@@ -127,7 +129,7 @@ def remove_guard() -> None:
 
 
 def _guarded(argv: Sequence[str]) -> None:
-    """Run a command that installs or removes, with services kept from starting."""
+    """Run a command that installs or removes packages; no service starts."""
     try:
         _checked(["sh", "-c", GUARDED, "dlc-guard", str(POLICY), *argv], INSTALL_SECONDS)
     finally:
@@ -155,21 +157,13 @@ def _record(work: Path) -> Path:
 
 
 def _remember(work: Path, names: Sequence[str]) -> None:
-    """Add to the list before anything is installed, so that a killed dlc knows of it too."""
+    """Add to the list. It is written before the installation, so that a kill loses nothing."""
     known = _record(work).read_text().split() if _record(work).exists() else []
     _record(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
 
 
-@contextmanager
-def _lock(work: Path) -> Iterator[None]:
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 def _needs(donor: Donor, names: Sequence[str]) -> bool:
-    return os_release().get("VERSION_CODENAME") == donor.host and any(name in donor.packages for name in names)
+    return os_release().get("VERSION_CODENAME") == donor.release and any(name in donor.packages for name in names)
 
 
 def _donor_options(work: Path, donor: Donor) -> list[str]:
@@ -178,11 +172,11 @@ def _donor_options(work: Path, donor: Donor) -> list[str]:
     The files are in `work`: the host's apt set-up is not changed.
     """
     known = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]).stdout
-    sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.host]}
+    sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.release]}
     if not sites:
-        raise HostError(f"apt has no source for Debian {donor.host}", "add one to /etc/apt/sources.list")
+        raise HostError(f"apt has no source for Debian {donor.release}", "add one to /etc/apt/sources.list")
     (work / "sources.list").write_text(
-        "".join(f"deb {site} {suite} main\n" for site in sorted(sites)[:1] for suite in (donor.host, donor.suite))
+        "".join(f"deb {site} {suite} main\n" for site in sorted(sites)[:1] for suite in (donor.release, donor.suite))
     )
     (work / "preferences").write_text(
         f"Package: *\nPin: release n={donor.suite}\nPin-Priority: 50\n\n"

@@ -1,4 +1,4 @@
-"""What our own base is made of: the mmdebstrap command, apart from running it, because it is part of content keys."""
+"""The mmdebstrap command that makes our own base. It is part of content keys, so it is a value."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DPKG_OPTIONS = (
     "path-exclude=/usr/share/lintian/*",
 )
 MERGED_USR_HOOK = "/usr/share/mmdebstrap/hooks/merged-usr"
-# No time inside is later: the same in every clone, because the tar is kept. 1980, the first year that zip files know.
+# No file in the tar has a later time. 1980 is the first year that zip files know.
 EPOCH = 315532800
 
 
 def arguments(suite: str, packages: Sequence[str] = ()) -> list[str]:
     """The mmdebstrap command without its target; `packages` are installed on top of the minimum.
 
-    Raises LockError for a suite that nobody described.
+    Raises LockError for a suite that dlc does not know.
     """
     include = sorted({"ca-certificates", *packages})
     options = [f"--dpkgopt={option}" for option in DPKG_OPTIONS]
@@ -39,7 +39,7 @@ def arguments(suite: str, packages: Sequence[str] = ()) -> list[str]:
 
 
 def holding(file: Path) -> list[str]:
-    """Further arguments: the apt preferences in `file` decide the versions and are gone afterwards."""
+    """Further arguments: apt takes the versions that the preferences in `file` name. The file is not kept."""
     inside = f"/etc/apt/preferences.d/{file.name}"
     return [
         f"--setup-hook=copy-in {shlex.quote(str(file))} /etc/apt/preferences.d",
@@ -48,6 +48,6 @@ def holding(file: Path) -> list[str]:
 
 
 def recipe(suite: str, recorded: Mapping[str, str]) -> str:
-    """One line that changes with everything the tar is made from: the command and the recorded versions."""
+    """One line that names all that the tar is made from: the command and the recorded versions."""
     digest = hashlib.sha256(preferences(recorded).encode()).hexdigest()[:12]
     return f"{' '.join(arguments(suite))} # versions {digest}, epoch {EPOCH}"

@@ -1,4 +1,4 @@
-"""The recorded Debian versions: one list for each suite, which builds prefer while the mirror still has them."""
+"""The recorded Debian versions, one list for each suite. Builds take them while the mirror has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADING = """\
 
 
 def folder(suite: str) -> str:
-    """The folder of a suite's list from the repository's root; it is the named context `debian` of a build."""
+    """Path of the folder with a suite's list; it is the named context `debian` of a build."""
     return f"docker/debian/{suite}"
 
 
@@ -25,7 +25,7 @@ def path(suite: str) -> str:
 
 
 def recorded(tree: Tree, suite: str) -> dict[str, str]:
-    """Package -> version. Raises LockError where the suite has no list."""
+    """Package -> version. Raises LockError if the suite has no list."""
     if path(suite) not in tree:
         raise LockError(
             f"{path(suite)}: expected the Debian versions of this suite, found no file", "dlc update debian --write"
@@ -34,7 +34,7 @@ def recorded(tree: Tree, suite: str) -> dict[str, str]:
 
 
 def versions(listing: str) -> dict[str, str]:
-    """What a list says."""
+    """Package -> version, from the text of a list."""
     lines = [line.partition("=") for line in listing.splitlines() if line and not line.startswith("#")]
     return {name: version for name, _, version in lines}
 

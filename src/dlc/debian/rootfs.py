@@ -1,7 +1,7 @@
 """Makes the root file system under our own base image: a minimal Debian from its packages, as one tar file.
 
-No registry is needed. The tar is kept in the cache folder under a name that says how it was made, and is written
-under another name first, so that an interrupted run leaves nothing that the next one would take for whole.
+No registry is needed. The tar is kept in the cache, in a folder that is named after what it is made from. It is moved
+there when it is complete.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 
 
 def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
-    """Return the folder holding `rootfs.tar` for a Debian suite, making it where it is missing.
+    """The folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing.
 
-    `recorded`: package -> version that is preferred. Raises BaseImageError when Debian's packages cannot be had and
-    DiskError where there is no room for them.
+    `recorded`: package -> version that is preferred. Raises BaseImageError if the Debian packages are not
+    available, DiskError if the disk is full.
     """
     target = folder(suite, recorded, cache)
     if (target / "rootfs.tar").exists():

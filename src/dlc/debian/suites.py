@@ -1,4 +1,4 @@
-"""What dlc knows about each Debian suite that images can be made of: the only table of such facts."""
+"""The Debian suites that images can be made of, with the facts that dlc needs about each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The docker client program: the only place where its command lines begin."""
+"""Runs the docker client. No other module writes its command lines."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def present() -> bool:
 
 
 def missing() -> EngineError:
-    """The error for a host without one."""
+    """The error for a host without a client."""
     return EngineError(
         "no docker client: expected the program docker on PATH, found none",
         "install it with its buildx plug-in (Debian 13: docker-cli and docker-buildx)",
     )
 
 
-def reach(host: str | None) -> dict[str, str]:
-    """What the client needs in its environment to reach `host`; None is the client's own context."""
-    return {"DOCKER_HOST": host} if host else {}
+def reach(address: str | None) -> dict[str, str]:
+    """What the client needs in its environment to reach the engine at `address`; None is the client's own context."""
+    return {"DOCKER_HOST": address} if address else {}
 
 
 def docker(
@@ -53,7 +53,7 @@ def docker(
         where = env.get("DOCKER_HOST") or "the Docker engine of the current context"
         raise EngineError(
             f"{where}: not answering: `docker {' '.join(words[:2])}` got no answer within {timeout:g} s",
-            "see what it is busy with, or restart it (the private one: dlc engine stop --force; dlc engine start)",
+            "wait, check its log, or restart it (the private one: dlc engine stop --force; dlc engine start)",
         ) from None
 
 

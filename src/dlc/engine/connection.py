@@ -1,4 +1,4 @@
-"""Finds the Docker engine to use: the user's own always first, then the private one, which it installs and starts."""
+"""Finds the Docker engine to use: the user's own first, then the private one, which dlc installs and starts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dlc.core.errors import EngineError
 from dlc.core.process import Completed
 from dlc.debian import apt
 from dlc.engine import client, context, packages
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.private import PrivateEngine
 
-QUICK_SECONDS = 3.0  # for verbs that only look: they are done within 5
-PATIENT_SECONDS = 20.0  # for verbs that cannot do without: an engine at work may be slow
+QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
+PATIENT_SECONDS = 20.0  # for verbs that need an engine: a busy one may be slow
 GRACE_SECONDS = 0.5  # a client that only asks has nothing to clean up
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that answered. `host` is None for the client's own context, else the value of DOCKER_HOST."""
+    """An engine that answered. `address` is None for the client's own context, else the value of DOCKER_HOST."""
 
-    host: str | None
-    origin: str  # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "embedded"
+    address: str | None
+    origin: str  # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "private"
     version: str
     containerd_store: bool  # keeps manifests: digests, OCI export, unpacked and uncompressed images
     platform: str = PLATFORM
@@ -36,7 +36,7 @@ class Engine:
     @property
     def environment(self) -> dict[str, str]:
         """What a docker client needs in its environment to reach this engine."""
-        return client.reach(self.host)
+        return client.reach(self.address)
 
     def docker(
         self,
@@ -69,22 +69,22 @@ class Engine:
         """Raise EngineError for the classic store, which keeps no manifests and exports no OCI layouts."""
         if not self.containerd_store:
             raise EngineError(
-                f"{self.host or 'the engine'}: expected the containerd image store, found the classic one",
+                f"{self.address or 'the engine'}: expected the containerd image store, found the classic one",
                 'set {"features": {"containerd-snapshotter": true}} in its daemon.json, or use `dlc engine start`',
             )
 
     def require_platform(self, wanted: str = PLATFORM) -> None:
         """Raise EngineError where this engine, or the host that makes base files for it, is of another platform."""
-        for place, found in ((self.host or "the Docker engine", self.platform), ("this host", host_platform())):
+        for place, found in ((self.address or "the Docker engine", self.platform), ("this host", host_platform())):
             if found != wanted:
                 raise _other_platform(place, wanted, found)
 
 
 def connect(start: bool = True) -> Engine:
-    """Return an engine that answers, starting the embedded one when `start` allows. Raises EngineError."""
+    """An engine that answers. If there is none and `start` is true, the private one is started. Raises EngineError."""
     engine = find(PATIENT_SECONDS)
     if engine is None:
-        engine = _start_embedded() if start else None
+        engine = _start_private() if start else None
     if engine is None:
         raise EngineError(absence(), "dlc engine start")
     _require_buildx(engine)
@@ -94,56 +94,56 @@ def connect(start: bool = True) -> Engine:
 def find(seconds: float = QUICK_SECONDS) -> Engine | None:
     """The engine that can be used without starting anything, or None. Takes `seconds` at most.
 
-    Raises EngineError for one that the user names and that is not there, and for any that does not answer.
+    Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
     deadline = time.monotonic() + seconds
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         if chosen := os.environ.get(variable):
-            host = chosen if variable == "DOCKER_HOST" else None
-            return _require(probe(host, variable, deadline), f"{variable}={chosen}", variable)
+            address = chosen if variable == "DOCKER_HOST" else None
+            return _require(probe(address, variable, deadline), f"{variable}={chosen}", variable)
     if not client.present():
         return None
     if not context.is_ours(_left(deadline)) and isinstance(own := probe(None, "context", deadline), Engine):
         return own
-    embedded = EmbeddedEngine(engine_folder())
-    private = probe(embedded.host, "embedded", deadline) if embedded.pid() else None
-    return private if isinstance(private, Engine) else None
+    private = PrivateEngine(engine_folder())
+    found = probe(private.address, "private", deadline) if private.pid() else None
+    return found if isinstance(found, Engine) else None
 
 
 def absence() -> str:
-    """Why `find` found none."""
+    """The reason why `find` found none."""
     return "no Docker engine answers" if client.present() else client.missing().message
 
 
-def probe(host: str | None, origin: str, deadline: float) -> Engine | str:
-    """Ask one engine who it is: the engine, or what the client said when nobody was there.
+def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
+    """The engine at `address`, or the client's message if there is none.
 
-    `deadline` is a time of the monotonic clock. Raises EngineError for an engine that is silent until then, and for an
-    answer that is none.
+    `deadline` is a time of the monotonic clock. Raises EngineError if there is no answer until then, or one that is
+    not JSON.
     """
     seconds = _left(deadline)
     words = ("info", "--format", "{{json .}}")
-    done = client.docker(*words, env=client.reach(host), check=False, timeout=seconds, grace=GRACE_SECONDS)
+    done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds, grace=GRACE_SECONDS)
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):
             return _said(done)
-        return _engine(info, host, origin)
+        return _engine(info, address, origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         if done.returncode:
             return _said(done)
         raise EngineError(
-            f"{host or 'the Docker engine of the current context'}: expected `docker info` to print JSON, found "
+            f"{address or 'the Docker engine of the current context'}: expected `docker info` to print JSON, found "
             f"{done.stdout[:60]!r}",
             "check that docker on PATH is a Docker client and that a Docker engine listens there",
         ) from None
 
 
-def _engine(info: Mapping[str, Any], host: str | None, origin: str) -> Engine:
+def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine:
     """Raises ValueError, TypeError or AttributeError for an answer of another form."""
     store = str(dict(info.get("DriverStatus") or []).get("driver-type", ""))
     found = platform(str(info.get("Architecture") or os.uname().machine))
-    return Engine(host, origin, str(info["ServerVersion"]), store.startswith("io.containerd.snapshotter"), found)
+    return Engine(address, origin, str(info["ServerVersion"]), store.startswith("io.containerd.snapshotter"), found)
 
 
 def _said(done: Completed) -> str:
@@ -161,18 +161,18 @@ def _require(found: Engine | str, place: str, variable: str) -> Engine:
     return found
 
 
-def _start_embedded() -> Engine:
+def _start_private() -> Engine:
     if os.environ.get("DLC_ENGINE") == "off":
         raise EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
     if reason := apt.can_install():
         raise EngineError(f"{absence()}, and none can be started here: {reason}", packages.MANUAL_REMEDY)
     if host_platform() != PLATFORM:
         raise _other_platform("this host", PLATFORM, host_platform())
-    embedded = EmbeddedEngine(engine_folder())
-    if embedded.start():
-        print(f"started a private Docker engine: {embedded.host} (dlc engine stop ends it)", file=sys.stderr)
+    private = PrivateEngine(engine_folder())
+    if private.start():
+        print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)
     return _require(
-        probe(embedded.host, "embedded", time.monotonic() + PATIENT_SECONDS), str(embedded.folder), "DLC_ENGINE_DIR"
+        probe(private.address, "private", time.monotonic() + PATIENT_SECONDS), str(private.folder), "DLC_ENGINE_DIR"
     )
 
 

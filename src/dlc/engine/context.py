@@ -1,4 +1,4 @@
-"""The docker client's context `dlc`: lets plain `docker` commands reach the private engine while it runs."""
+"""The docker client's context `dlc`, by which plain `docker` commands reach the private engine while it runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SECONDS = 10.0
 
 
 def current(seconds: float = SECONDS) -> tuple[str, str]:
-    """Name and host of the client's current context; DOCKER_HOST does not count. Raises EngineError for no answer."""
+    """Name and address of the client's current context, whatever DOCKER_HOST is. Raises EngineError for no answer."""
     done = _context("inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}", seconds=seconds)
-    name, _, host = done.stdout.strip().partition(" ")
-    return name, host
+    name, _, address = done.stdout.strip().partition(" ")
+    return name, address
 
 
 def is_ours(seconds: float = SECONDS) -> bool:
@@ -21,18 +21,18 @@ def is_ours(seconds: float = SECONDS) -> bool:
     return current(seconds)[0] == NAME
 
 
-def select(host: str) -> None:
-    """Make `host` the engine of plain `docker` commands, where the user has chosen no other."""
+def select(address: str) -> None:
+    """Let plain `docker` commands use the engine at `address`, unless the user has chosen another one."""
     if current()[0] not in ("default", NAME):
         return
     _context("rm", "--force", NAME)
-    _context("create", NAME, "--docker", f"host={host}")
+    _context("create", NAME, "--docker", f"host={address}")
     _context("use", NAME)
 
 
-def deselect(host: str) -> None:
-    """Take back what `select` did for `host`."""
-    if current() == (NAME, host):
+def deselect(address: str) -> None:
+    """Undo what `select` did for `address`."""
+    if current() == (NAME, address):
         _context("use", "default")
         _context("rm", "--force", NAME)
 

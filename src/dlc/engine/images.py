@@ -1,4 +1,4 @@
-"""Asks an engine about images and removes what a rebuild left behind."""
+"""Asks an engine about images, and removes images that a rebuild replaced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Image:
 
 
 def find(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, Image]:
-    """Those of `refs` that the engine has. Raises EngineError for a call without an answer within `seconds`."""
+    """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`."""
     wanted = sorted(set(refs))
     if not wanted:
         return {}
@@ -37,7 +37,7 @@ def find(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[
         return {tag: _image(engine, tag, entry, seconds) for tag, entry in named}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise EngineError(
-            f"{engine.host or 'the Docker engine'}: expected `docker image inspect` to print a JSON list of images, "
+            f"{engine.address or 'the Docker engine'}: expected `docker image inspect` to print a JSON list of images, "
             f"found {done.stdout[:60]!r}",
             "check that docker on PATH is a Docker client",
         ) from None
@@ -62,7 +62,7 @@ def size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
 def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
     """After the block, remove the images that `refs` named before it and that have no name now.
 
-    Others without a name stay: another build may be about to use them. So does what a container uses.
+    Other images without a name stay, because another build may need them, and so do those that a container uses.
     """
     before = _tags(engine, refs)
     try:

@@ -1,4 +1,4 @@
-"""The packages that make a Docker engine with buildx and compose on this host, and their installation.
+"""Installs the Debian packages of a Docker engine with buildx and compose.
 
 Debian 12's docker.io has no buildx, so there the four Docker packages come from Debian 13: they need only
 libc6 >= 2.34.
@@ -11,7 +11,7 @@ from dlc.debian import apt
 
 DOCKER_PACKAGES = ("docker.io", "docker-cli", "docker-buildx", "docker-compose", "iptables")
 UBUNTU_PACKAGES = ("docker.io", "docker-buildx", "docker-compose-v2", "iptables")
-DONOR = apt.Donor(host="bookworm", suite="trixie", packages=DOCKER_PACKAGES[:4])
+DONOR = apt.Donor(release="bookworm", suite="trixie", packages=DOCKER_PACKAGES[:4])
 MANUAL_REMEDY = "install Docker Engine with its buildx plug-in and start it, or set DOCKER_HOST to one that runs"
 
 

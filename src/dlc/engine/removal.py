@@ -1,4 +1,4 @@
-"""Takes away everything that dlc put on this host: the private engine, its data, the cache, and Debian packages."""
+"""Removes everything that dlc put on this host: the private engine, its data, the cache, and Debian packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlc.core.environment import cache_folder, engine_folder
 from dlc.core.errors import EngineError
 from dlc.core.process import run
 from dlc.debian import apt
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.private import PrivateEngine
 
 ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "daemon.json", "dockerd.log", "apt", "lock")
 CACHE_NAMES = ("apt", "ca", "drafts", "index-wheels", "logs", "nothing", "pinned", "recipes", "rootfs", "snapshots",
@@ -22,7 +22,7 @@ SYSTEM_DATA = Path("/var/lib/docker")  # of a Docker engine that is not ours; De
 
 @dataclass(frozen=True)
 class Removal:
-    """What would go, and what stays with the reason."""
+    """What would be removed, and what stays, with the reason."""
 
     paths: tuple[Path, ...]
     packages: tuple[str, ...]
@@ -30,7 +30,7 @@ class Removal:
 
 
 def plan() -> Removal:
-    """Look at the host; nothing is changed. In a folder that a variable names only dlc's own entries go."""
+    """Look at the host and change nothing. In a folder that a variable names, only dlc's own entries are removed."""
     engine, cache = engine_folder(), cache_folder()
     paths = [*_entries(engine, ENGINE_NAMES, "DLC_ENGINE_DIR"), *_entries(cache, CACHE_NAMES, "DLC_CACHE_DIR")]
     kept = [f"{path}: not made by dlc" for folder in {engine, cache} for path in _others(folder, [*paths, engine])]
@@ -41,13 +41,13 @@ def plan() -> Removal:
 
 
 def carry_out(removal: Removal, force: bool) -> None:
-    """Stop the engine and remove what `plan` said. Raises EngineError where something is at work on it, or mounted."""
-    embedded = EmbeddedEngine(engine_folder())
-    embedded.stop(force)
+    """Stop the engine and remove what `plan` found. Raises EngineError if the engine is in use, or for a mount."""
+    private = PrivateEngine(engine_folder())
+    private.stop(force)
     apt.remove_guard()
     if not removal.paths and not removal.packages:
         return
-    with embedded.lock():  # nobody starts it while its folder goes
+    with private.lock():  # nobody starts it while its folder is removed
         _unmount(removal.paths)
         if removal.packages:
             apt.remove(removal.packages, cache_folder() / "apt")
@@ -66,7 +66,7 @@ def _entries(folder: Path, names: tuple[str, ...], variable: str) -> list[Path]:
     """What is dlc's in a folder: everything, unless `variable` names a folder that others may use too."""
     present = sorted(folder.iterdir()) if folder.is_dir() else []
     own = [path for path in present if path.name in names or not os.environ.get(variable)]
-    return [path for path in own if path != cache_folder() / "engine"]  # it may be another engine's, and at work
+    return [path for path in own if path != cache_folder() / "engine"]  # it may be another engine, in use
 
 
 def _others(folder: Path, known: list[Path]) -> list[Path]:
@@ -74,11 +74,11 @@ def _others(folder: Path, known: list[Path]) -> list[Path]:
 
 
 def _packages_stay(names: list[str]) -> str:
-    """Why packages that dlc brought must not go, or the empty string."""
+    """Why packages that dlc installed must stay, or the empty string."""
     if reason := apt.can_install():
         return reason
     if SYSTEM_DATA.is_dir() and any(SYSTEM_DATA.iterdir()):
-        return f"another Docker engine keeps its data in {SYSTEM_DATA}, which would go with them"
+        return f"another Docker engine keeps its data in {SYSTEM_DATA}, which would be removed with them"
     if others := apt.needed_by_others(names):
         return f"needed by {', '.join(others)}"
     return ""

@@ -1,4 +1,4 @@
-"""What is at work on the private engine now: containers, and clients such as builds. Asked before it is stopped."""
+"""What uses the private engine now: containers, and clients such as builds. Checked before it is stopped."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dlc.engine import client
 
 CONNECTED = "03"  # state of a socket in /proc/net/unix
 ASK_SECONDS = 10.0
-LEAVE_SECONDS = 1.0  # until the engine has noticed that our own client is gone
+LEAVE_SECONDS = 1.0  # until the engine has closed the connection of our own client
 CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}
 
 
-def describe(host: str, socket: Path) -> list[str]:
-    """A line for each container that runs and for the clients that are connected; none when the engine is idle."""
+def describe(address: str, socket: Path) -> list[str]:
+    """A line for each running container and each connected client; none when the engine is idle."""
     try:
-        done = client.docker("ps", "--format", "container {{.Names}} ({{.Image}})", env=client.reach(host),
+        done = client.docker("ps", "--format", "container {{.Names}} ({{.Image}})", env=client.reach(address),
                              timeout=ASK_SECONDS, grace=0.5)  # fmt: skip
     except EngineError as error:
-        return [f"it is not known what runs: {error.message}"]
-    return [*done.stdout.splitlines(), *_clients(host, socket)]
+        return [f"what runs is not known: {error.message}"]
+    return [*done.stdout.splitlines(), *_clients(address, socket)]
 
 
 def connections(socket: Path, table: Path = Path("/proc/net/unix")) -> int:
@@ -30,17 +30,17 @@ def connections(socket: Path, table: Path = Path("/proc/net/unix")) -> int:
     return sum(len(row) > 7 and row[5] == CONNECTED and row[7] == str(socket) for row in rows)
 
 
-def _clients(host: str, socket: Path) -> list[str]:
+def _clients(address: str, socket: Path) -> list[str]:
     deadline = time.monotonic() + LEAVE_SECONDS
     while (count := connections(socket)) and time.monotonic() < deadline:
         time.sleep(0.1)
     if not count:
         return []
-    return _commands(host) or [f"{count} connections of clients, such as a build or `docker logs --follow`"]
+    return _commands(address) or [f"{count} connections of clients, such as a build or `docker logs --follow`"]
 
 
-def _commands(host: str) -> list[str]:
-    """The docker clients of this host as they were typed, without those that are told to use another engine."""
+def _commands(address: str) -> list[str]:
+    """The command lines of docker clients on this host, without those that use another engine."""
     found = []
     for path in sorted(Path("/proc").glob("[0-9]*")):
         try:
@@ -49,6 +49,6 @@ def _commands(host: str) -> list[str]:
         except OSError:
             continue
         chosen = [line for line in variables if line.startswith("DOCKER_HOST=")]
-        if argv and Path(argv[0]).name in CLIENTS and chosen in ([], [f"DOCKER_HOST={host}"]):
+        if argv and Path(argv[0]).name in CLIENTS and chosen in ([], [f"DOCKER_HOST={address}"]):
             found.append(f"client {path.name}: {' '.join([Path(argv[0]).name, *argv[1:]])[:100]}")
     return found

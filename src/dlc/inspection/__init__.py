@@ -1,1 +1,1 @@
-"""Looks at built images. May import every room but locks, push and cli."""
+"""Looks at built images. May import core, debian, engine, buildspec, plan, build."""

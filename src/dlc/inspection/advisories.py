@@ -1,4 +1,4 @@
-"""Asks for advisories: of Python packages pip-audit at the package index, of Debian packages apt inside the image."""
+"""Asks for advisories: for Python packages with pip-audit at the index, for Debian packages with apt in the image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ APT_SECONDS = 600.0
 LOCAL_VERSION = re.compile(r"\+.*")
 # `Inst libssl3 [3.0.1-1] (3.0.2-1 Debian-Security:12/stable-security [amd64])`
 PENDING = re.compile(r"^Inst (\S+) \[([^\]]+)\] \((\S+) ([^)]*)\)", re.MULTILINE)
-# The bundle of private authorities comes on stdin, because the engine can be on another host; it may be empty.
+# The CA bundle comes on stdin, because the engine may be on another host. It may be empty.
 APT_SCRIPT = """set -e
 cat > /run/dlc-ca.pem
 if [ -s /run/dlc-ca.pem ]; then ca='-o Acquire::https::CAInfo=/run/dlc-ca.pem'; fi
@@ -33,7 +33,7 @@ apt-get -qq --simulate upgrade
 
 
 def of_python(facts: Facts, ca: Path | None) -> Answer:
-    """Advisories of the package index. An index that does not answer is `unanswered`, not a clean image."""
+    """Advisories of the package index. If it does not answer, the answer is `unanswered`, not a clean image."""
     if importlib.util.find_spec("pip_audit") is None:
         raise UsageError("dlc scan needs pip-audit, which this Python does not have", "make setup")
     packages = {p.name: LOCAL_VERSION.sub("", p.version) for p in facts.of_kind("python")}
@@ -42,7 +42,7 @@ def of_python(facts: Facts, ca: Path | None) -> Answer:
         listed.write_text("".join(f"{name}=={version}\n" for name, version in packages.items()))
         argv = [sys.executable, "-m", "pip_audit", "--requirement", str(listed), "--no-deps", "--disable-pip",
                 "--format", "json", "--desc", "off", "--progress-spinner", "off"]  # fmt: skip
-        # pip-audit asks through requests, which reads this variable alone.
+        # pip-audit uses requests, which reads only this variable.
         environment = {"REQUESTS_CA_BUNDLE": str(ca)} if ca else None
         done = run(argv, env=environment, check=False, timeout=PIP_AUDIT_SECONDS)
     return python_answer(done, len(packages))
@@ -68,7 +68,7 @@ def python_answer(done: Completed, asked: int) -> Answer:
 
 
 def of_debian(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
-    """Security updates that the image's own Debian sources have and it has not; asked in a container of it."""
+    """Security updates that the image lacks, by its own Debian sources; apt runs in a container of the image."""
     words = ["run", "--rm", "--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
         words += ["--env", name]  # the value is in the client's environment and in no argv

@@ -98,7 +98,7 @@ def _from_index(path: Path, tar: tarfile.TarFile) -> tuple[str, str, list[str]]:
 
 
 def blob(digest: str) -> str:
-    """Where an OCI layout keeps what has this digest."""
+    """The path of a blob in an OCI layout."""
     return "blobs/" + digest.replace(":", "/")
 
 

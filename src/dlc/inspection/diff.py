@@ -1,4 +1,4 @@
-"""What one image has that another has not: packages, files, bytes, environment, labels. Pure."""
+"""The differences of two images: packages, files, bytes, environment, labels. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ImageDiff:
 
 
 def compare(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDiff:
-    """The differences of two images, files as a container sees them. Their times do not count."""
+    """The differences of two images, with files as a container sees them, without their times."""
     return ImageDiff(
         before=before.ref,
         after=after.ref,
@@ -46,7 +46,7 @@ def compare(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDif
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Entries that only one mapping has, or that have another value there."""
+    """Entries that only one mapping has, or whose values differ."""
     names = sorted({*before, *after})
     found = [Change(name, before.get(name, ""), after.get(name, "")) for name in names]
     return tuple(change for change in found if change.before != change.after)

@@ -1,4 +1,4 @@
-"""Takes an image out of the engine as an archive that is read and gone again."""
+"""Exports an image from the engine as an archive, reads it and removes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAVE_SECONDS = 1800.0
 
 
 def archive(engine: Engine, ref: str) -> Archive:
-    """Layers and files of an image that the engine has. The archive takes the image's size in TMPDIR meanwhile."""
+    """Layers and files of an image that the engine has. Needs the image's size in TMPDIR."""
     with tempfile.TemporaryDirectory(prefix="dlc-image-") as folder:
         path = Path(folder, "image.tar")
         engine.docker("save", "--output", str(path), ref, timeout=SAVE_SECONDS)

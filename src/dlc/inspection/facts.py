@@ -1,4 +1,4 @@
-"""What a built image holds, captured once: packages, steps with their sizes, environment, labels. Others read this."""
+"""What a built image holds: packages, steps with their sizes, environment, labels. Other modules read only this."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dlc.engine.connection import Engine
 
 PROBE = Path(__file__).with_name("probe.py")
 PROBE_SECONDS = 300.0
-# The images' own Python finds their packages; any other image of Debian has at most this one.
+# First the Python of our images, then the one that any other Debian image may have.
 INTERPRETERS = ("/opt/venv/bin/python", "/usr/bin/python3")
 
 
@@ -69,7 +69,7 @@ class Facts:
 
 
 def capture(engine: Engine, ref: str) -> Facts:
-    """The facts of an image that the engine has. Raises ImageError for one it has not or that cannot be asked."""
+    """The facts of an image. Raises ImageError if the engine does not have it, or no Python in it runs the probe."""
     inspected = inspect(engine, ref)
     history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref)
     return from_answers(ref, inspected, history.stdout.splitlines(), _probe(engine, ref))

@@ -1,4 +1,4 @@
-"""What the layers of an image come to: the files that are seen in the end, and bytes that are stored for nothing."""
+"""The files that the layers of an image make together, and the bytes that are stored but never seen."""
 
 from __future__ import annotations
 

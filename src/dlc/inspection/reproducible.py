@@ -1,4 +1,4 @@
-"""Builds an image twice from nothing and compares: equal manifest digests, or every file that differs and where."""
+"""Builds an image twice without any cache and compares: equal manifest digests, or the files that differ."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dlc.engine.connection import Engine
 from dlc.inspection.archive import Archive, Entry, read
 from dlc.plan.plan import Plan
 
-# Times of files become SOURCE_DATE_EPOCH; compression would take most of the time and could hide a difference in none.
+# Times of files become SOURCE_DATE_EPOCH. Compression would take most of the time and show nothing more.
 OUTPUT = "type=oci,rewrite-timestamp=true,compression=uncompressed,force-compression=true"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that two archives do not have in common. `layer` counts from 0; -1 is the configuration."""
+    """One difference between two archives. `layer` counts from 0; -1 is the configuration."""
 
     layer: int
     command: str
@@ -36,11 +36,11 @@ def build_from_nothing(
     plan: Plan, engine: Engine, tree: Tree, log: Path, *, epoch: int, revision: str,
     cached: bool = False, on_step: Callable[[Step], None] = lambda _: None,
 ) -> Archive:  # fmt: skip
-    """The one selected image of `plan`, built in a folder that is gone afterwards, as an archive.
+    """Build the one selected image of `plan`, in a folder that is removed afterwards; the image as an archive.
 
-    Nothing of an earlier build is used but downloads, which locks and signatures pin: every step runs, and even the
-    base file system is made anew. `cached` takes the steps that the engine still has instead. Needs the image's
-    size in TMPDIR. Raises EngineError for an engine without the containerd image store, and as `build` does.
+    Of earlier builds only downloads are used, which locks and signatures pin: every step runs, and the base file
+    system is made again. With `cached`, steps that the engine has in its cache do not run. Needs the image's size in
+    TMPDIR. Raises EngineError for an engine without the containerd image store, and as `build` does.
     """
     engine.require_containerd_store()
     with tempfile.TemporaryDirectory(prefix="dlc-rebuild-") as name:
@@ -63,7 +63,7 @@ def bake_file(plan: Plan, inputs: HostInputs, archive: Path, *, epoch: int, revi
 
 
 def differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
-    """None where both are the same bit for bit."""
+    """All differences; empty if both are equal bit for bit."""
     if first.digest == second.digest:
         return ()
     found = [difference for index in range(max(len(first.layers), len(second.layers)))

@@ -1,4 +1,4 @@
-"""The software bill of materials of an image, as an SPDX 2.3 document made from its facts alone."""
+"""The software bill of materials of an image, an SPDX 2.3 document, made from its facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def document(facts: Facts) -> Json:
     """SPDX 2.3 as a value for JSON. Equal facts give an equal document: its time is the image's own.
 
     The image contains every package; packages depend on those of the same kind that are installed. A package's hash
-    is SPDX's verification code over its files as they lie in the image; the image's is its digest.
+    is SPDX's verification code over its files as they are in the image; the image's is its digest.
     """
     references: dict[str, str] = {}
     packages = [_image(facts)]
@@ -82,7 +82,7 @@ def _package(package: Package, expression: str, os: str) -> Json:
 
 
 def _locator(package: Package, os: str) -> Json:
-    """The package URL, by which scanners find advisories."""
+    """The package URL, which scanners use to find advisories."""
     if package.kind == "debian":
         vendor = os.partition(" ")[0].lower()
         url = f"pkg:deb/{vendor}/{quote(package.name)}@{quote(package.version)}?arch={package.architecture}"

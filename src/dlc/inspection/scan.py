@@ -1,4 +1,4 @@
-"""Judges what advisories say of an image against the exceptions of buildspec/scan-exceptions.yml. Pure."""
+"""Compares the advisories about an image with the exceptions in buildspec/scan-exceptions.yml. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one source of advisories said. `unanswered`: why it gave no answer; then nothing is known."""
+    """What one source of advisories said. `unanswered`: why it gave no answer, else empty."""
 
     source: str
     findings: tuple[Finding, ...]
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Findings that count, those excepted with the exception, and exceptions that no longer hold."""
+    """Open findings, excepted and expired ones with their exceptions, and exceptions that match nothing."""
 
     open: tuple[Finding, ...]
     excepted: tuple[tuple[Finding, ScanException], ...]
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def judge(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
-    """An exception holds to the end of its day `expires`; then its finding counts again."""
+    """An exception is valid until the end of the day `expires`."""
     pairs = [(finding, _exception(finding, exceptions)) for finding in sorted(findings)]
     used = [exception for _, exception in pairs if exception]
     late = [(finding, e) for finding, e in pairs if e and date.fromisoformat(e.expires) < today]

@@ -1,4 +1,4 @@
-"""What an image's bytes are: by layer, by package, the largest files, bytes stored twice, and its budget."""
+"""What takes space in an image: layers, packages, the largest files, bytes never seen; and its budget."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SizeReport:
 
 
 def report(facts: Facts, archive: Archive) -> SizeReport:
-    """Everything that there is to say; who prints it chooses how much."""
+    """The whole report of an image."""
     seen, hidden = resolve(archive.layers)
     packages = [Share(f"{package.kind} {package.name} {package.version}", package.bytes) for package in facts.packages]
     files = [Share(f"/{path}", entry.size) for path, entry in seen.items() if entry.size]
@@ -76,5 +76,5 @@ def require_within(budget: Budget, size: int, ref: str, largest: Sequence[Share]
         top = ", ".join(f"{share.name} {share.bytes / 1e6:.0f} MB" for share in largest[:3])
         raise ImageError(
             f"{ref}: expected at most {budget.gigabytes} GB ({budget.why}), found {size / 1e9:.3f}\n  largest: {top}",
-            "remove what nobody needs (docker/scripts/*/prune.txt), or raise budget.gigabytes and say why",
+            "remove what is not needed (docker/scripts/*/prune.txt), or raise budget.gigabytes and say why",
         )

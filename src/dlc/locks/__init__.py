@@ -1,1 +1,1 @@
-"""Resolves packages anew and writes the locks. May import core, debian, buildspec."""
+"""Resolves packages and writes the locks. May import core, debian, buildspec."""

@@ -1,4 +1,4 @@
-"""Resolves each package where it may come from: those that the buildspec names for an index from there, no other."""
+"""Decides which index each package is resolved from: the user's own, else the one that the buildspec names for it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PROBE_SECONDS = 300.0
 def needed(
     indexed: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]
 ) -> tuple[IndexedPackages, ...]:
-    """The indexes that a resolution has to ask, each with the packages that it has to be asked for.
+    """The indexes of the buildspec that a resolution needs, each with the packages that it needs from there.
 
-    A package that the user's own folders and indexes have in the version asked for comes from there. `argv` is the
+    A package that the user's own folders or indexes have in the wanted version comes from there. `argv` is the
     resolver's command.
     """
     found = []
@@ -34,10 +34,10 @@ def needed(
 
 
 def project(indexes: Sequence[IndexedPackages], requirements: Sequence[str], environment: Mapping[str, str]) -> str:
-    """A pyproject.toml that asks for the requirements, each of those packages from its index alone.
+    """A pyproject.toml with the requirements, and for some packages the only index that they may come from.
 
-    Its name stands in the resolver's messages: "because buildspec depends on".
-    It may hold a mirror's credentials: it is written where no one else can read it, and removed.
+    The project's name appears in the resolver's messages: "because buildspec depends on". The text may hold the
+    credentials of a mirror: write it where no other user can read it, and remove it.
     """
     lines = ["[project]", 'name = "buildspec"', 'version = "0"', f"dependencies = {json.dumps(list(requirements))}"]
     for index in indexes:
@@ -75,7 +75,7 @@ def redacted(indexes: Sequence[IndexedPackages], text: str) -> str:
 
 
 def remedy(indexes: Sequence[IndexedPackages]) -> str:
-    """What to do where an index of the buildspec does not have a package, or does not answer."""
+    """What to do if an index of the buildspec does not have a package, or does not answer."""
     variables = " or ".join(f"{mirror_variable(index.index)}=ADDRESS" for index in indexes)
     return f"name a mirror of the index with {variables}, or a folder that holds the wheels in UV_FIND_LINKS"
 

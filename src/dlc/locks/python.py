@@ -1,4 +1,4 @@
-"""Writes the hashed locks of an image: one resolution by uv, cut into the files that the recipe installs."""
+"""Writes the hashed locks of an image: one resolution by uv, split into the files that the Dockerfiles install."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _require_sound(request: LockRequest, lock: str) -> None:
-    """Raise LockError, with the chains of who asks, for what no image may hold."""
+    """Raise LockError, with the chains of requirements, for packages that no image may hold together."""
     if not lock_check.conflicts(versions(lock)):
         return
     annotated = _answer(request, ["--annotation-style", "line"], [*request.framework, *request.training], _pins(lock))
@@ -107,7 +107,7 @@ def _arguments(request: LockRequest) -> list[str]:
     argv = [find_uv_bin(), "pip", "compile", "--quiet", "--no-header"]
     argv += ["--python-version", request.python]
     argv += ["--python-platform", f"x86_64-manylinux_{request.glibc.replace('.', '_')}"]
-    # A package without a wheel would bring a compiler into the image: it must be named as such.
+    # A package without a wheel needs a compiler: the buildspec must name it.
     argv += ["--only-binary", ":all:"]
     for name in (*request.source, *request.compiled):
         argv += ["--no-binary", name]
@@ -126,8 +126,8 @@ def _answer(
         message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
         error = PackageIndexError if NO_ANSWER in done.stderr else LockError
         if not asked:
-            raise error(message, "change the versions asked for, or see that the package index answers")
-        raise error(f"{message}\n{indexes.places(asked)}", f"change the versions asked for, or {indexes.remedy(asked)}")
+            raise error(message, "change the versions, or check that the package index answers")
+        raise error(f"{message}\n{indexes.places(asked)}", f"change the versions, or {indexes.remedy(asked)}")
     return done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Newer versions of what the buildspec pins: the newest that every image can have together with all that it asks for.
+"""Newer versions of what the buildspec pins: the newest that every image can have with its other requirements.
 
 Proposed are the pins of pins.yml, and patch releases of the frameworks in the image files. A version that an image
 file writes itself, other than its framework's, was chosen for that image and stays.
@@ -44,7 +44,7 @@ class Proposal:
 
 
 def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ()) -> list[Proposal]:
-    """What is newer, in the order of the files; `only` are the packages that may change, all of them without one.
+    """Newer versions, in the order of the files. `only`: the packages that may change; empty: all.
 
     A pin that several images share gets what the most limited of them can have. Raises LockError where an image has
     no solution, UsageError for a name in `only` that nothing pins.
@@ -66,7 +66,7 @@ def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ())
 
 def _require_known(only: Iterable[str], known: Collection[str]) -> None:
     lines = [
-        f"{name}: expected a package that may be renewed; {did_you_mean(normal_name(name), known) or 'nothing pins it'}"
+        f"{name}: expected a pinned package; {did_you_mean(normal_name(name), known) or 'nothing pins it'}"
         for name in only if normal_name(name) not in known
     ]  # fmt: skip
     if lines:
@@ -74,7 +74,7 @@ def _require_known(only: Iterable[str], known: Collection[str]) -> None:
 
 
 def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
-    """The versions of an image that may be renewed: its framework's own, and those that come from pins.yml."""
+    """The versions of an image that may change: its framework's own, and those that come from pins.yml."""
     root, _ = parse(text(tree, PINS), PINS)
     packages = root and root.at(("packages",))
     shared = {normal_name(name): child for name, child in packages.children().items()} if packages else {}
@@ -98,13 +98,13 @@ def newest_versions(variant: Variant, movable: Sequence[str], compat: Compat | N
         found = versions(lock.resolve(request, asked, limits))
         if found[own].partition("+")[2] == build:
             break
-        # Another build of the framework, as torch 2.13.1 for CUDA where the image has 2.13.0+cpu.
+        # Another build of the framework, such as torch 2.13.1 for CUDA for an image with 2.13.0+cpu.
         limits = [*limits, f"{own}!={found[own]}"]
     return found
 
 
 def loose(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
-    """A requirement as it is asked for: the framework within its series, what may move without a version."""
+    """A requirement for the resolver: the framework within its series, movable packages without a version."""
     name, _, _ = requirement.partition("==")
     if normal_name(name) not in movable:
         return requirement

@@ -1,4 +1,4 @@
-"""The content key: one hash of all that an image is built from and that the repository decides."""
+"""The content key: a hash of everything in the repository that decides what is in an image."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dlc.plan.contexts import Repo, TargetRef, identity
 from dlc.plan.targets import Target
 
 
-def content_key(target: Target, recipe: str, keys: Mapping[str, str], tree: Tree) -> str:
+def content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: Tree) -> str:
     """sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
 
     A `Repo` context counts with every file below it, a `TargetRef` with that target's key (`keys`: id -> key), an
     `Image` with its digest, where it has one. What a `Host` context holds is pinned by locks that are themselves in a
-    `Repo` context, or by its version. Revision, dates and the host's paths are no part of it: they change no content.
+    `Repo` context, or by its version. Revision, dates and paths of the host are no part of it.
     """
     contexts = {".": target.context, **target.contexts}
     files = {
@@ -25,7 +25,7 @@ def content_key(target: Target, recipe: str, keys: Mapping[str, str], tree: Tree
         for name, context in contexts.items() if isinstance(context, Repo)
     }  # fmt: skip
     material = {
-        "dockerfile": recipe,
+        "dockerfile": dockerfile,
         "stage": target.stage,
         "platform": target.platform,
         "contexts": {

@@ -17,7 +17,7 @@ class Repo:
 
 @dataclass(frozen=True)
 class Host:
-    """What `dlc.build.host` makes of this host; `version` where it decides what the image becomes."""
+    """Files that `dlc.build.host` prepares on this host; `version` if it changes what is in the image."""
 
     name: str
     version: str = ""
@@ -38,7 +38,7 @@ class TargetRef:
 
 @dataclass(frozen=True)
 class Image:
-    """An image that exists already. `digest` (`sha256:...`) is empty until `dlc.build.base_images` asked for it.
+    """An image that exists already. `digest` (`sha256:...`) is empty until `dlc.build.base_images` has found it.
 
     `local`: the engine has it, and finds it by its tag alone.
     """
@@ -66,5 +66,5 @@ Context = Repo | Host | TargetRef | Image | Pinned
 
 
 def identity(context: Context) -> str:
-    """What a content key may see of a context: where a file of a known hash came from changes nothing."""
+    """A context as content keys have it: the address of a file with a known hash is no part of it."""
     return str(replace(context, address="")) if isinstance(context, Pinned) else str(context)

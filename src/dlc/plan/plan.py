@@ -33,6 +33,11 @@ class Plan:
     targets: tuple[Target, ...]
     selected: tuple[str, ...]
 
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """The Docker references of all images in it."""
+        return tuple(tag for target in self.targets for tag in target.tags)
+
     def target(self, identifier: str) -> Target:
         """The target of this id. Raises SelectorError when the plan has none."""
         for target in self.targets:
@@ -117,6 +122,6 @@ def plan_of(
 
 def _keyed(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
     """The target with its content key, also as a label where it is an image."""
-    recipe = target.dockerfile if target.inline else text(tree, target.dockerfile)
-    key = content_key(target, recipe, {name: earlier[name].key for name in target.parents}, tree)
+    dockerfile = target.dockerfile if target.inline else text(tree, target.dockerfile)
+    key = content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
     return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})

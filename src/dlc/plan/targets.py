@@ -8,9 +8,10 @@ from importlib.metadata import version
 
 from dlc.buildspec import efa
 from dlc.buildspec.locked import framework_version
-from dlc.buildspec.variant import PLATFORM, IndexedPackages, Variant
+from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree
+from dlc.core.environment import PLATFORM
 from dlc.debian import mmdebstrap
 from dlc.debian import recorded as debian
 from dlc.plan.contexts import Context, Host, Image, Pinned, Repo, TargetRef
@@ -20,8 +21,8 @@ SCRIPTS = Repo("docker/scripts")
 ENTRYPOINT = Repo("src/entrypoint")
 UV = Host("uv", version("uv"))
 WHEELS = Host("wheels")
-# Stage of SHARED -> the named contexts and the arguments that it and the stages below it take. BuildKit asks this host
-# about every context that it is given, needed or not.
+# Stage of SHARED -> the named contexts and the arguments that it and the stages below it use. A target gets no others:
+# BuildKit looks at every context that it is given.
 BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
 OFFERED = {
     "system": (*BASE, "OS_PACKAGES"),
@@ -49,7 +50,7 @@ class Target:
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     inline: bool = False
-    indexed: tuple[IndexedPackages, ...] = ()  # places: no part of the key
+    indexed: tuple[IndexedPackages, ...] = ()  # no part of the key
     platform: str = PLATFORM
 
     @property
@@ -69,9 +70,9 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
 
 
 def _rootfs(suite: str, tree: Tree) -> Target:
-    """Our own minimal Debian. What its tar is made from is a comment in its recipe, and so part of its key."""
-    recipe = f"# {mmdebstrap.recipe(suite, debian.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
-    return Target(f"rootfs-{suite}", recipe, Host(f"rootfs-{suite}"), inline=True)
+    """Our own minimal Debian. A comment in the Dockerfile names what the tar is made from, so it is part of the key."""
+    dockerfile = f"# {mmdebstrap.recipe(suite, debian.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    return Target(f"rootfs-{suite}", dockerfile, Host(f"rootfs-{suite}"), inline=True)
 
 
 def _shared(variant: Variant, rootfs: Context, stage: str, takes: Collection[str]) -> Target:
@@ -132,7 +133,7 @@ def _arguments(variant: Variant) -> dict[str, str]:
 
 
 def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
-    """What the image says of itself. Revision and date are added to the bake file: they are not content."""
+    """The labels that are part of the content key. The bake file adds revision and date."""
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"

@@ -1,1 +1,1 @@
-"""Pushes built images to registries. May import every room but locks and cli."""
+"""Pushes built images to registries. May import core, engine, buildspec, plan, build, inspection."""

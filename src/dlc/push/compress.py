@@ -1,8 +1,8 @@
 """Compresses layers with gzip on all cores: equal layers become equal bytes, with any number of threads.
 
-gzip, because every engine reads it; of SageMaker's hosts and of old engines nobody knows whether they read zstd. The
-bytes, and so the digest of what is pushed, depend on the version of the library (isal), the level and the block size,
-and on nothing else: the header has neither a time nor a name.
+gzip, because every engine reads it; SageMaker's hosts and old engines may not read zstd. The bytes, and so the digest
+of what is pushed, depend only on the version of the library (isal), the level and the block size: the header has
+neither a time nor a name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from isal import igzip_threaded
 
 from dlc.core.errors import DiskError
 
-LEVEL = 2  # 0 to 3; on layers of PyTorch 3 takes a half longer than 2 and saves a fiftieth
+LEVEL = 2  # 0 to 3; on layers of PyTorch 3 takes 50% longer than 2 and saves 2%
 BLOCK = 1 << 20  # bytes that a thread compresses at a time; another value, another digest
 REMEDY = "free space, or name another folder in TMPDIR"
 

@@ -1,6 +1,6 @@
-"""Takes a built image out of the engine as an OCI layout, a folder of blobs, by BuildKit and without a change.
+"""Exports a built image from the engine, by BuildKit, as an OCI layout: a folder of blobs.
 
-A recipe of one line, `FROM` the image, adds no layer and keeps the configuration byte for byte: its digest stays.
+A Dockerfile of one line, `FROM` the image, adds no layer and keeps the configuration byte for byte.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dlc.build.progress import Step
 from dlc.build.run import run_bake
 from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
+from dlc.inspection.archive import blob
 from dlc.push.registry.repository import KINDS, Manifest
 
 # Of layers in a registry -> in the layout. BuildKit's gzip runs on one core, so gzip is left to `dlc.push.compress`.
@@ -32,7 +33,7 @@ class Layout:
 
     def blob(self, digest: str) -> Path:
         """The file of a layer or of the configuration."""
-        return self.folder / "blobs" / digest.replace(":", "/")
+        return self.folder / blob(digest)
 
     def config(self) -> bytes:
         """The configuration's bytes."""
@@ -62,7 +63,7 @@ def bake_file(ref: str, created: int, compression: str, folder: Path) -> Mapping
     output = (
         f"type=oci,tar=false,dest={folder / 'image'},compression={COMPRESSIONS[compression]},force-compression=true"
     )
-    # BuildKit deletes a manifest when its export ends, under another export of the same one, so each has its own.
+    # BuildKit deletes a manifest at the end of its export. Each export has its own, so that none deletes another's.
     output += f",annotation.{EXPORT}={folder.name}"
     target = {
         "context": str(folder / "context"),
@@ -78,5 +79,5 @@ def read(folder: Path) -> Layout:
     """The one image of a layout."""
     index = json.loads((folder / "index.json").read_text())
     [entry] = [entry for entry in index["manifests"] if entry["mediaType"] in KINDS]
-    data = (folder / "blobs" / entry["digest"].replace(":", "/")).read_bytes()
+    data = (folder / blob(entry["digest"])).read_bytes()
     return Layout(folder, Manifest(data, entry["mediaType"]))

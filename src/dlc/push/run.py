@@ -1,16 +1,16 @@
-"""Pushes a built image: blobs, then the manifest by its digest, then a look at what is served, and last the tags."""
+"""Pushes a built image: blobs, then the manifest by its digest; verifies what is served; moves the tags last."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from dlc.build.log import new_log
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.core.labels import FRAMEWORK
@@ -46,7 +46,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Pushed:
-    """An image in a registry. `uploaded` bytes went over the wire; 0 where all of it was there before."""
+    """An image in a registry. `uploaded` bytes went over the wire; 0 if all of it was there."""
 
     id: str
     repository: str
@@ -76,14 +76,14 @@ def orders(plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, st
 
 
 def push(order: Order, repository: Repository, engine: Engine, compression: str, say: Say) -> Pushed:
-    """Push one image; a tag is only moved to what the registry was seen to serve. Raises RegistryError and others."""
+    """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others."""
     start = time.monotonic()
     uploaded = 0
     manifest = _there_already(order, repository, compression)
     if manifest is None:
         repository.require_writable()
         with workspace(order.inspected["Size"]) as folder:
-            log = cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-push.log"
+            log = new_log(cache_folder(), "push")
             layout = oci_layout.export(engine, order.ref, order.created, compression, folder, log)
             require_same(order.inspected, f"{order.ref} as exported", layout.manifest, layout.config())
             manifest, uploaded = _upload(layout, repository, say)
@@ -95,7 +95,7 @@ def push(order: Order, repository: Repository, engine: Engine, compression: str,
 
 
 def _there_already(order: Order, repository: Repository, compression: str) -> Manifest | None:
-    """This very image under one of its tags, whole and compressed as asked for."""
+    """The manifest of this image if the repository has all of it under one of its tags, with this compression."""
     for tag in order.tags:
         found = repository.manifest(tag)
         if found and all(layer["mediaType"].endswith(compression) for layer in found.content["layers"]):
@@ -105,7 +105,7 @@ def _there_already(order: Order, repository: Repository, compression: str) -> Ma
 
 
 def _upload(layout: Layout, repository: Repository, say: Say) -> tuple[Manifest, int]:
-    """Send the blobs that the repository lacks, then the manifest by its digest; that one, and the bytes sent."""
+    """Send the blobs that the repository lacks, then the manifest by its digest. Returns it and the bytes sent."""
     content = {key: value for key, value in layout.manifest.content.items() if key != "annotations"}
     uploads = Uploads(repository, say)
     layers: dict[str, Mapping[str, Any]] = {}
@@ -135,7 +135,7 @@ def _compressed(layout: Layout, layer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _move(repository: Repository, tag: str, manifest: Manifest) -> None:
-    """Make a tag mean the manifest, and see that it does."""
+    """Move a tag to the manifest, and check that it was moved."""
     if _digest(repository, tag) != manifest.digest:
         repository.put_manifest(tag, manifest)
         if (found := _digest(repository, tag)) != manifest.digest:
@@ -145,8 +145,3 @@ def _move(repository: Repository, tag: str, manifest: Manifest) -> None:
 def _digest(repository: Repository, tag: str) -> str:
     found = repository.manifest(tag)
     return found.digest if found else "no manifest"
-
-
-def refs_of(plan: Plan) -> Sequence[str]:
-    """Reference of each selected image."""
-    return [plan.target(identifier).tags[0] for identifier in plan.selected]

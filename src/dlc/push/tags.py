@@ -1,7 +1,7 @@
-"""The tags that a pushed image gets, from what the built image says of itself. Pure.
+"""The tags of a pushed image, made from its labels. Pure.
 
-`2.13.0-training-cpu-py311-bookworm` moves with every push; `-20261120` behind it is the day of the sources, and
-`-0123456789ab` the first digits of the content key: what was built from other sources has another one.
+`2.13.0-training-cpu-py311-bookworm` moves with every push. With `-20261120` at its end it names the day of the commit,
+with `-0123456789ab` the first digits of the content key, which differ for other sources.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
     `labels` are the image's. Raises ImageError when one is missing that dlc sets.
     """
     _framework, _series, job, device, python = _label(ref, labels, ID).split("-")
-    version = _label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]  # `+cpu` is said by the device
+    version = _label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]  # `+cpu`: the device has it
     system = _system(_label(ref, labels, OS))
     day = datetime.fromisoformat(_label(ref, labels, CREATED)).strftime("%Y%m%d")
     key = _label(ref, labels, KEY)[:KEY_DIGITS]

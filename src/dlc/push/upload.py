@@ -1,4 +1,4 @@
-"""Sends blobs to a repository, some at a time, while the next layer is compressed. The first failure ends all."""
+"""Sends blobs to a repository, several at a time, while the next layer is compressed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_A_TIME = 4
 
 
 class Uploads:
-    """Blobs on their way. Its threads are daemons: a transfer that hangs keeps no failed or interrupted push alive."""
+    """Uploads in threads; the first failure ends all. The threads are daemons: a hanging one delays no exit."""
 
     def __init__(self, repository: Repository, say: Callable[[str], None]) -> None:
         self.sent = 0  # bytes that the repository did not have
@@ -28,14 +28,14 @@ class Uploads:
             threading.Thread(target=self._work, daemon=True).start()
 
     def add(self, digest: str, path: Path) -> None:
-        """Send a file where the repository lacks it. Raises what an earlier one failed with."""
+        """Send a file if the repository lacks it. Raises the failure of an earlier upload."""
         with self._changed:
             self._raise()
             self._open += 1
         self._waiting.put((digest, path))
 
     def finish(self) -> None:
-        """Wait until all are there. Raises what the first failed with, at once."""
+        """Wait until all are sent. Raises the first failure at once."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure or not self._open)
             self._raise()

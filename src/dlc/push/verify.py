@@ -1,4 +1,4 @@
-"""Whether what a registry serves is the built image: the manifest, the configuration, and every layer's length."""
+"""Checks that a registry serves the built image: manifest, configuration, and the length of every layer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Inspected = Mapping[str, Any]  # what `docker image inspect` says of the built i
 
 
 class MismatchError(RegistryError):
-    """A registry serves something else than the built image."""
+    """A registry does not serve the built image."""
 
     def __init__(self, where: str, expected: str, found: str) -> None:
         super().__init__(
             f"{where}: expected {expected}, found {found}",
-            "no tag was moved to it; see the registry's storage, or push to another repository",
+            "no tag was moved; check the registry's storage, or push to another repository",
         )
 
 
 def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifest:
-    """The manifest that the repository serves under `digest`, after all of it was found to be the built image.
+    """The manifest that the repository serves under `digest`, after a check that it is the built image.
 
     Raises MismatchError for other bytes, another configuration, and layers that are missing or of another length.
     """
@@ -59,7 +59,7 @@ def require_same(inspected: Inspected, where: str, manifest: Manifest, config: b
 
 
 def difference(inspected: Inspected, config: Mapping[str, Any]) -> str:
-    """In what a configuration is not that of the image that `docker image inspect` describes; empty if in nothing.
+    """What differs between a configuration and the image that `docker image inspect` describes; empty if nothing.
 
     The diff ids are the digests of the uncompressed layers: equal lists, equal content whatever the compression.
     """

@@ -1,8 +1,7 @@
-"""The folder in TMPDIR in which a push exports and compresses an image: room for it first, gone afterwards."""
+"""The folder in TMPDIR in which a push exports and compresses an image; it is removed afterwards."""
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dlc.core.errors import DiskError
+from dlc.core.file_lock import try_lock
 
 PREFIX = "dlc-push-"
 LOCK = "lock"
@@ -17,9 +17,9 @@ LOCK = "lock"
 
 @contextmanager
 def workspace(size: int) -> Iterator[Path]:
-    """An empty folder for an image of `size` bytes. Raises DiskError where the disk has too little for it."""
+    """An empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
     root = Path(tempfile.gettempdir())
-    remove_forsaken(root)
+    remove_left_over(root)
     # The layers lie there uncompressed; each is removed once it is compressed, the largest may be half of the image.
     needed, free = size + size // 2, shutil.disk_usage(root).free
     if free < needed:
@@ -29,13 +29,13 @@ def workspace(size: int) -> Iterator[Path]:
         )
     made = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
     with made as name, Path(name, LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try_lock(lock.fileno())  # tells other pushes that this one is alive
         yield Path(name)
 
 
-def remove_forsaken(root: Path) -> None:
-    """Remove the folders of pushes that were killed: nobody holds their lock any more."""
+def remove_left_over(root: Path) -> None:
+    """Remove the folders of pushes that were killed: nobody holds their locks."""
     for folder in root.glob(f"{PREFIX}*"):
         with suppress(OSError), (folder / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            if try_lock(lock.fileno()):
+                shutil.rmtree(folder, ignore_errors=True)

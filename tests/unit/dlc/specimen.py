@@ -1,4 +1,4 @@
-"""A small repository as a value, for tests that need a buildspec, recipes and locks of known content."""
+"""A small repository as a value, for tests that need a buildspec, Dockerfiles and locks of known content."""
 
 from __future__ import annotations
 

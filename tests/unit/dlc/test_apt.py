@@ -1,4 +1,4 @@
-"""debian.apt: packages come without services, what was brought is known, and nothing else is left on the host."""
+"""debian.apt: no service starts, new packages are recorded, and nothing else is left on the host."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def host(plan: Plan) -> HostInputs:
     wanted = {context for target in plan.targets for context in (target.context, *target.contexts.values())}
     return HostInputs(
         contexts={context: Path("/cache", str(context)) for context in wanted},
-        recipes={target.dockerfile: Path("/cache", target.dockerfile) for target in plan.targets},
+        dockerfiles={target.dockerfile: Path("/cache", target.dockerfile) for target in plan.targets},
         proxies={"HTTPS_PROXY": "http://proxy:3128"},
         secrets={"index_url": "env=UV_DEFAULT_INDEX", "netrc": "src=/root/.netrc"},
     )

@@ -1,4 +1,4 @@
-"""A base image that is named by a tag is asked for once, so that the key and the build mean the same image."""
+"""The tag of a base image is resolved to a digest once, so that the key and the build mean the same image."""
 
 from __future__ import annotations
 

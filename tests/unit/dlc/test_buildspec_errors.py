@@ -102,9 +102,9 @@ def test_a_file_that_is_not_where_its_header_says_is_reported() -> None:
     ]
 
 
-def test_a_framework_without_a_recipe_is_reported() -> None:
+def test_a_framework_without_a_dockerfile_is_reported() -> None:
     tree = changed(unlocked(), "buildspec/jax/2.13-training.yml", PYTORCH.replace("pytorch", "jax"))
-    assert any("expected its recipe docker/jax/Dockerfile, found no such file" in line for line in report(tree))
+    assert any("expected the file docker/jax/Dockerfile, found none" in line for line in report(tree))
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"- a\n", b"text", b"", b"\x00"])

@@ -1,4 +1,4 @@
-"""build.disk: what a build may take is said before it starts, and a build that cannot fit does not start."""
+"""build.disk: what a build may need is known before it starts, and a build that cannot fit does not start."""
 
 from __future__ import annotations
 

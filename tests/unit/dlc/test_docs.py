@@ -1,11 +1,11 @@
-"""pages: the README's table says what buildspec and locks say, and sizes of images once they are built."""
+"""inspection.readme: the README's table says what buildspec and locks say, and sizes of images once they are built."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from dlc.core.checkout import find_root
-from dlc.inspection.pages import BEGIN, END, NOT_BUILT, README, readme, table
+from dlc.inspection.readme import BEGIN, END, NOT_BUILT, README, table, updated
 from dlc.plan.contexts import Repo
 from dlc.plan.targets import Target
 
@@ -46,9 +46,9 @@ def test_image_that_left_the_buildspec_loses_its_row() -> None:
 
 
 def test_only_what_stands_between_the_markers_is_written() -> None:
-    text = readme(f"before\n{BEGIN}old\n{END}after\n", TARGETS, {})
+    text = updated(f"before\n{BEGIN}old\n{END}after\n", TARGETS, {})
     assert text == f"before\n{BEGIN}{table('', TARGETS, {})}{END}after\n"
-    assert readme(text, TARGETS, {}) == text
+    assert updated(text, TARGETS, {}) == text
 
 
 def test_the_readme_has_the_markers() -> None:

@@ -1,4 +1,4 @@
-"""dlc doctor: the disk is held against what the images of the checkout take."""
+"""dlc doctor: the free disk is compared with what the images of the checkout need."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_images_that_no_disk_holds_are_bad_with_a_remedy(engine_folder: Path) ->
     found = disk("1000000")
     assert found.level == "bad"
     assert f"free at {engine_folder}" in found.found
-    assert "the 2 images that are not built take" in found.found
+    assert "the 2 images that are not built need" in found.found
     assert "DLC_ENGINE_DIR" in found.remedy
 
 
@@ -58,4 +58,4 @@ def test_nothing_left_to_build_takes_nothing(engine_folder: Path) -> None:
     nothing = make_plan(tree).without(make_plan(tree).selected)
     found = doctor._disk(None, nothing, tree)
     assert found.level == "ok"
-    assert "the 0 images that are not built take up to 0 GB" in found.found
+    assert "the 0 images that are not built need up to 0 GB" in found.found

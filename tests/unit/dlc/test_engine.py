@@ -13,7 +13,7 @@ from dlc.core.errors import EngineError
 from dlc.debian import mmdebstrap, rootfs
 from dlc.engine import work
 from dlc.engine.connection import connect, find
-from dlc.engine.embedded import EmbeddedEngine
+from dlc.engine.private import PrivateEngine
 
 
 def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
@@ -37,7 +37,7 @@ def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_pid_file_of_another_program_is_not_our_engine(tmp_path: Path) -> None:
     (tmp_path / "docker.pid").write_text("1")
-    engine = EmbeddedEngine(tmp_path)
+    engine = PrivateEngine(tmp_path)
     assert engine.pid() is None
     assert engine.stop() is False
 
@@ -45,11 +45,11 @@ def test_pid_file_of_another_program_is_not_our_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "garbage", "999999999"])
 def test_stale_pid_file_is_not_our_engine(tmp_path: Path, text: str) -> None:
     (tmp_path / "docker.pid").write_text(text)
-    assert EmbeddedEngine(tmp_path).pid() is None
+    assert PrivateEngine(tmp_path).pid() is None
 
 
 def test_folder_too_deep_for_a_socket_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    engine = EmbeddedEngine(tmp_path / ("d" * 120))
+    engine = PrivateEngine(tmp_path / ("d" * 120))
     with pytest.raises(EngineError, match="too long for a socket") as caught:
         engine.start()
     assert "DLC_ENGINE_DIR" in caught.value.remedy
@@ -72,15 +72,15 @@ def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None
 def test_who_waits_for_the_lock_gives_up_at_a_bound_and_says_who_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlc.engine.embedded.LOCK_SECONDS", 0.2)
-    engine = EmbeddedEngine(tmp_path)
+    monkeypatch.setattr("dlc.engine.private.LOCK_SECONDS", 0.2)
+    engine = PrivateEngine(tmp_path)
     with engine.lock(), pytest.raises(EngineError, match="another dlc has been starting or stopping"), engine.lock():
         pass
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_the_variable_that_names_another(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    engine = EmbeddedEngine(tmp_path / "file/engine")
+    engine = PrivateEngine(tmp_path / "file/engine")
     with pytest.raises(EngineError, match="expected a folder that dlc can make") as caught, engine.lock():
         pass
     assert caught.value.message.startswith(f"{engine.folder}: ")
@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_made_is_named_with_the_variable_that_names_anot
 
 
 def test_a_lock_whose_folder_was_removed_meanwhile_is_taken_anew(tmp_path: Path) -> None:
-    engine = EmbeddedEngine(tmp_path / "engine")
+    engine = PrivateEngine(tmp_path / "engine")
     entered = threading.Event()
 
     def second() -> None:

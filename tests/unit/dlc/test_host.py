@@ -55,7 +55,7 @@ def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_h
     clean.setenv("NETRC", str(tmp_path / "netrc"))
     found = collected("one==1.0\n", tmp_path)
     assert (found.contexts[CA] / "ca.pem").read_text() == "CERTIFICATE"
-    [recipe] = found.recipes.values()
+    [recipe] = found.dockerfiles.values()
     assert recipe.read_text() == DOCKERFILE.replace("--mount=type=secret,id=index_url", "")
 
 

@@ -1,4 +1,4 @@
-"""buildspec.lock_check: two CUDA majors or a second framework are refused, with the chain of who asked for them."""
+"""buildspec.lock_check: two CUDA majors or a second framework are refused, with the chain of requirements."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_committed_lock_with_two_frameworks_is_no_plan(identifier: str, pin: s
     with pytest.raises(LockError) as caught:
         make_plan(with_package(specimen(), identifier, pin))
     assert found in caught.value.message
-    assert caught.value.remedy == f"dlc lock {identifier} names who asks for them"
+    assert caught.value.remedy == f"dlc lock {identifier} shows what requires them"
 
 
 def test_a_committed_lock_with_two_cuda_majors_is_no_plan_of_that_image_only() -> None:

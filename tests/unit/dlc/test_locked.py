@@ -65,7 +65,7 @@ def test_a_version_that_was_changed_by_hand_is_found() -> None:
     path = f"{FOLDER}/training.txt"
     text = specimen()[path].data.decode().replace("numpy==2.4.6", "numpy==2.4.7")
     message = stale(changed(specimen(), path, text))
-    assert "changed by hand, or files of two runs" in message
+    assert "changed by hand, or written by two runs" in message
     assert f"remedy: dlc lock {TORCH_ID}" in message
 
 
@@ -73,7 +73,7 @@ def test_files_of_two_runs_are_not_one_lock() -> None:
     first = specimen()
     second = pinned(first, FOLDER, "training.txt", "numpy==2.4.6\n")
     mixed = {**first, f"{FOLDER}/training.txt": second[f"{FOLDER}/training.txt"]}
-    assert "files of two runs" in stale(mixed)
+    assert "written by two runs" in stale(mixed)
     require_fresh(second, load_variants(second))
 
 

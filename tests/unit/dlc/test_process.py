@@ -54,7 +54,7 @@ def test_missing_program_is_a_typed_error_with_a_remedy() -> None:
 
 
 def test_program_without_an_end_is_killed_at_its_bound() -> None:
-    with pytest.raises(ProcessError, match=r"no end within 0\.2 s"):
+    with pytest.raises(ProcessError, match=r"not finished after 0\.2 s"):
         run([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
 
 

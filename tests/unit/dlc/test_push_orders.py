@@ -17,7 +17,7 @@ from dlc.engine.connection import Engine
 from dlc.plan.plan import make_plan
 from dlc.push import layout as oci_layout
 from dlc.push.registry.repository import KINDS, Manifest
-from dlc.push.run import Pushed, orders, refs_of
+from dlc.push.run import Pushed, orders
 from dlc.push.tags import tags
 from dlc.push.verify import MismatchError, difference, require_same
 
@@ -78,7 +78,7 @@ def test_image_without_a_label_that_its_tags_come_from_is_named(name: str) -> No
 
 def test_order_takes_framework_tags_and_time_from_the_built_image() -> None:
     plan = make_plan(specimen(), [TORCH_ID])
-    [ref] = refs_of(plan)
+    [ref] = plan.refs
     [order] = orders(plan, {ref: INSPECTED}, {ref: plan.target(TORCH_ID).key})
     assert (order.id, order.ref, order.framework) == (TORCH_ID, ref, "pytorch")
     assert order.tags == tags(ref, LABELS)

@@ -22,7 +22,7 @@ from dlc.push.registry.address import is_loopback, parse
 )
 def test_address_is_read_as_docker_reads_it(text: str, host: str, path: str, url: str) -> None:
     address = parse(text)
-    assert (address.host, address.path, address.url) == (host, path, url)
+    assert (address.registry, address.path, address.url) == (host, path, url)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.credentials import Credentials, of_host
+from dlc.push.registry.credentials import Credentials, of_registry
 
 HOST = "registry.example:5000"
 
@@ -34,48 +34,48 @@ def helper(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 @pytest.mark.parametrize("name", [HOST, f"https://{HOST}", f"https://{HOST}/v1/"])
 def test_login_is_read_under_every_name_that_clients_wrote(tmp_path: Path, name: str) -> None:
-    assert of_host(HOST, config(tmp_path, auths={name: auth("me:a:b")})) == Credentials("me", "a:b")
+    assert of_registry(HOST, config(tmp_path, auths={name: auth("me:a:b")})) == Credentials("me", "a:b")
 
 
 def test_docker_hub_has_a_name_of_its_own(tmp_path: Path) -> None:
     path = config(tmp_path, auths={"https://index.docker.io/v1/": auth("me:x")})
-    assert of_host("docker.io", path) == Credentials("me", "x")
+    assert of_registry("docker.io", path) == Credentials("me", "x")
 
 
 def test_other_hosts_credentials_are_nobody_elses(tmp_path: Path) -> None:
     path = config(tmp_path, auths={"registry.example": auth("me:x"), f"{HOST}.evil": auth("you:y")})
-    assert of_host(HOST, path) is None
+    assert of_registry(HOST, path) is None
 
 
 def test_no_configuration_is_nobody_logged_in(tmp_path: Path) -> None:
-    assert of_host(HOST, tmp_path / "none.json") is None
+    assert of_registry(HOST, tmp_path / "none.json") is None
 
 
 def test_folder_of_the_configuration_is_the_one_docker_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(tmp_path, auths={HOST: auth("me:x")})
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    assert of_host(HOST) == Credentials("me", "x")
+    assert of_registry(HOST) == Credentials("me", "x")
 
 
 def test_helper_of_the_host_is_asked_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = f"""read -r name; [ "$1 $name" = "get {HOST}" ] && echo '{{"Username": "me", "Secret": "from-vault"}}'"""
     helper(tmp_path, monkeypatch, script)
     path = config(tmp_path, credHelpers={HOST: "vault"}, auths={HOST: auth("me:from-file")})
-    assert of_host(HOST, path) == Credentials("me", "from-vault")
+    assert of_registry(HOST, path) == Credentials("me", "from-vault")
 
 
 def test_identity_token_is_known_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper(tmp_path, monkeypatch, """echo '{"Username": "<token>", "Secret": "refresh"}'""")
-    found = of_host(HOST, config(tmp_path, credsStore="vault"))
+    found = of_registry(HOST, config(tmp_path, credsStore="vault"))
     assert found == Credentials("<token>", "refresh", identity=True)
     path = config(tmp_path, auths={HOST: {"identitytoken": "refresh"}})
-    assert of_host(HOST, path) == found
+    assert of_registry(HOST, path) == found
 
 
 def test_helper_that_knows_nothing_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper(tmp_path, monkeypatch, "echo credentials not found in native keychain; exit 1")
     path = config(tmp_path, credsStore="vault", auths={HOST: auth("me:x")})
-    assert of_host(HOST, path) == Credentials("me", "x")
+    assert of_registry(HOST, path) == Credentials("me", "x")
 
 
 def test_helper_that_fails_is_named_and_its_output_is_not_shown(
@@ -83,7 +83,7 @@ def test_helper_that_fails_is_named_and_its_output_is_not_shown(
 ) -> None:
     helper(tmp_path, monkeypatch, "echo hunter2; echo hunter2 >&2; exit 3")
     with pytest.raises(RegistryError, match="docker-credential-vault get: exit code 3") as caught:
-        of_host(HOST, config(tmp_path, credsStore="vault"))
+        of_registry(HOST, config(tmp_path, credsStore="vault"))
     assert "hunter2" not in str(caught.value)
 
 
@@ -93,7 +93,7 @@ def test_configuration_that_cannot_be_read_is_named_without_its_content(tmp_path
     if text == "{":
         path.write_text(text)
     with pytest.raises(RegistryError, match=r"config\.json") as caught:
-        of_host(HOST, path)
+        of_registry(HOST, path)
     assert "not base64" not in str(caught.value)
 
 

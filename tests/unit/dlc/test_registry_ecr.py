@@ -81,7 +81,7 @@ def test_user_without_region_or_credentials_is_told_to_configure_them(
     boto3.setup_default_session()
     with pytest.raises(RegistryError, match="ECR get_authorization_token: ") as caught:
         ecr.login()
-    assert caught.value.remedy == "aws configure: region and credentials"
+    assert caught.value.remedy == "set region and credentials: aws configure"
     assert caught.value.exit_code == RegistryError.exit_code
 
 
@@ -103,5 +103,5 @@ def test_without_boto3_the_error_says_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
-    assert "expected boto3 among Python's packages, found none" in done.stdout
+    assert "expected the Python package boto3, found none" in done.stdout
     assert "remedy: pip install boto3" in done.stdout

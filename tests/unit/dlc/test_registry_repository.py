@@ -100,7 +100,7 @@ def test_expired_token_is_fetched_anew() -> None:
 
 @pytest.mark.parametrize(
     ("credentials", "words"),
-    [(None, "found none in the docker configuration"), (ME, "expected user me to be let push to team/toy")],
+    [(None, "found none in the docker configuration"), (ME, "expected push rights for user me on team/toy")],
 )
 @pytest.mark.parametrize("status", [401, 403])
 def test_refused_user_is_told_to_log_in_at_once_and_without_the_secret(

@@ -1,4 +1,4 @@
-"""dlc engine remove: takes what dlc made, asks first, and leaves what is somebody else's."""
+"""dlc engine remove: removes what dlc made, asks first, and leaves what others made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This repository's own buildspec, recipes and pins fit together."""
+"""This repository's own buildspec, Dockerfiles and pins fit together."""
 
 from __future__ import annotations
 

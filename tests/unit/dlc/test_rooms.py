@@ -39,8 +39,8 @@ LAUNCH = {
     "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
     "reference": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run", "main"),
 }
-HOUSES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH}
-ROOMS = [(house, room) for house, rooms in HOUSES.items() for room in rooms]
+PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH}
+ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 
 
 def imported(file: Path, package: str) -> Iterator[str]:
@@ -58,39 +58,41 @@ def imported(file: Path, package: str) -> Iterator[str]:
                 yield f"{rest.partition('.')[0]} at line {node.lineno}"
 
 
-def files(house: Path, room: str) -> list[Path]:
-    return sorted((house / room).rglob("*.py")) if (house / room).is_dir() else [house / f"{room}.py"]
+def files(package: Path, room: str) -> list[Path]:
+    return sorted((package / room).rglob("*.py")) if (package / room).is_dir() else [package / f"{room}.py"]
 
 
-@pytest.mark.parametrize(("house", "room"), ROOMS, ids=[f"{house.name}.{room}" for house, room in ROOMS])
-def test_a_room_imports_only_rooms_below_it(house: Path, room: str) -> None:
-    allowed = {room, *HOUSES[house][room]}
+@pytest.mark.parametrize(("package", "room"), ROOMS, ids=[f"{package.name}.{room}" for package, room in ROOMS])
+def test_a_room_imports_only_rooms_below_it(package: Path, room: str) -> None:
+    allowed = {room, *PACKAGES[package][room]}
     found = [
         f"{file.relative_to(SOURCES)} imports {name}"
-        for file in files(house, room)
-        for name in imported(file, house.name)
+        for file in files(package, room)
+        for name in imported(file, package.name)
         if name.split()[0] not in allowed
     ]
     assert found == []
 
 
-@pytest.mark.parametrize("house", HOUSES, ids=lambda house: house.name)
-def test_every_room_is_in_the_table_and_they_are_few(house: Path) -> None:
-    entries = {path.stem for path in house.iterdir() if path.name != "__pycache__"}
-    assert entries == {*HOUSES[house], "__init__"}
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_every_room_is_in_the_table_and_they_are_few(package: Path) -> None:
+    entries = {path.stem for path in package.iterdir() if path.name != "__pycache__"}
+    assert entries == {*PACKAGES[package], "__init__"}
     assert len(entries) <= MOST_ENTRIES
 
 
-@pytest.mark.parametrize("house", HOUSES, ids=lambda house: house.name)
-def test_the_tables_own_rooms_are_below_each_other(house: Path) -> None:
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_the_tables_own_rooms_are_below_each_other(package: Path) -> None:
     """Each room may import only rooms that stand before it: so there is no circle."""
-    names = list(HOUSES[house])
-    assert all(names.index(other) < names.index(room) for room in names for other in HOUSES[house][room])
+    names = list(PACKAGES[package])
+    assert all(names.index(other) < names.index(room) for room in names for other in PACKAGES[package][room])
 
 
-@pytest.mark.parametrize(("house", "room"), [(h, r) for h, r in ROOMS if (h / r).is_dir()], ids=lambda x: str(x)[-20:])
-def test_a_room_says_in_its_first_line_what_it_is_for_and_what_it_may_import(house: Path, room: str) -> None:
-    text = ast.get_docstring(ast.parse((house / room / "__init__.py").read_text())) or ""
+@pytest.mark.parametrize(
+    ("package", "room"), [(h, r) for h, r in ROOMS if (h / r).is_dir()], ids=lambda x: str(x)[-20:]
+)
+def test_a_room_says_in_its_first_line_what_it_is_for_and_what_it_may_import(package: Path, room: str) -> None:
+    text = ast.get_docstring(ast.parse((package / room / "__init__.py").read_text())) or ""
     assert "mport" in text.partition("\n")[0] or room == "cli", text
 
 

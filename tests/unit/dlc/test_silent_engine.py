@@ -1,4 +1,4 @@
-"""An engine or a client that is hung, broken or missing is said within five seconds, and leaves nothing running."""
+"""An engine or a client that hangs, is broken or is missing is reported within five seconds; nothing keeps running."""
 
 from __future__ import annotations
 

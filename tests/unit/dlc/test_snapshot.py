@@ -56,4 +56,4 @@ def test_a_build_takes_the_files_of_its_plan(tmp_path: Path, monkeypatch: pytest
     inputs = host.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
     assert (inputs.contexts[ENTRYPOINT] / "launcher.py").read_text() == "print('planned')\n"
     assert inputs.contexts[ENTRYPOINT] == snapshot(below(tree, "src/entrypoint"), tmp_path)
-    assert all(path.is_relative_to(tmp_path) for path in (*inputs.contexts.values(), *inputs.recipes.values()))
+    assert all(path.is_relative_to(tmp_path) for path in (*inputs.contexts.values(), *inputs.dockerfiles.values()))

@@ -1,4 +1,4 @@
-"""debian.suites: facts about Debian releases stand in one place, and a release that is not there is named."""
+"""debian.suites: facts about Debian releases are in one table, and an unknown release is refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""locks.update: newer versions are proposed where every image can have them, and written without touching the rest."""
+"""locks.update: newer versions that every image can have are listed, and written without other changes."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_line_that_does_not_hold_the_version_is_left_alone() -> None:
 def test_a_package_that_nothing_pins_is_an_error_that_names_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
         proposed(specimen(), ["numpi", "Transformers"])
-    assert caught.value.message == "numpi: expected a package that may be renewed; did you mean 'numpy'?"
+    assert caught.value.message == "numpi: expected a pinned package; did you mean 'numpy'?"
 
 
 def test_pins_are_written_only_together_with_sound_locks(

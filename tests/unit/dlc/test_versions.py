@@ -1,4 +1,4 @@
-"""Versions have the order that Python's and Debian's own installers have, and ranges mean what they say there."""
+"""Versions are ordered as pip and dpkg order them, and ranges mean the same as there."""
 
 from __future__ import annotations
 

@@ -18,29 +18,30 @@ PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]
 class Address:
     """A registry and the path below which the repositories lie, one for each framework."""
 
-    host: str  # with its port, as in `registry.example:5000`
+    registry: str  # its name with its port, as in `registry.example:5000`
     path: str
 
     @property
     def url(self) -> str:
-        """Root of the registry's API. Plain HTTP on this host itself and nowhere else, which is Docker's rule too."""
-        return f"{'http' if is_loopback(self.host) else 'https'}://{HUB_API if self.host == HUB else self.host}"
+        """Root of the registry's API. Plain HTTP is used on this host only, as Docker does."""
+        scheme = "http" if is_loopback(self.registry) else "https"
+        return f"{scheme}://{HUB_API if self.registry == HUB else self.registry}"
 
 
 def parse(text: str) -> Address:
     """`REGISTRY/REPO` as an address. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
-    host, _, path = text.partition("/")
-    if not (set(".:") & set(host) or host == "localhost") or not PATH.fullmatch(path):
+    registry, _, path = text.partition("/")
+    if not (set(".:") & set(registry) or registry == "localhost") or not PATH.fullmatch(path):
         raise UsageError(
             f"--to {text}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
             "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",
         )
-    return Address(host, path)
+    return Address(registry, path)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether `host`, port included, is this machine's own interface: localhost, 127.0.0.0/8 or [::1]."""
-    name = re.sub(r":\d+$", "", host).strip("[]")
+def is_loopback(name: str) -> bool:
+    """Whether a name or address, with a port or without, is of this host: localhost, 127.0.0.0/8 or [::1]."""
+    name = re.sub(r":\d+$", "", name).strip("[]")
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:

@@ -21,7 +21,7 @@ TOKEN_USER = "<token>"  # noqa: S105 (a helper's user name for an identity token
 
 @dataclass(frozen=True)
 class Credentials:
-    """A user and a secret, which no text of ours ever shows. With `identity` the secret is an OAuth2 refresh token."""
+    """A user and a secret, which no message shows. With `identity` the secret is an OAuth2 refresh token."""
 
     user: str
     secret: str = field(repr=False)
@@ -33,14 +33,14 @@ class Credentials:
         return "Basic " + base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
 
 
-def of_host(host: str, config: Path | None = None) -> Credentials | None:
-    """What the user logged in with at `host`, None where that never happened. Raises RegistryError.
+def of_registry(registry: str, config: Path | None = None) -> Credentials | None:
+    """What the user logged in with at `registry`, None where nobody did. Raises RegistryError.
 
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
     """
     path = config or Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
     content = _read(path)
-    entry = HUB_ENTRY if host == HUB else host
+    entry = HUB_ENTRY if registry == HUB else registry
     helper = (content.get("credHelpers") or {}).get(entry) or content.get("credsStore")
     if helper and (found := _ask(helper, entry)):
         return found
@@ -53,25 +53,29 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise RegistryError(f"{path}: expected JSON, found: {error}", "mend it, or docker logout and login") from None
+        raise RegistryError(
+            f"{path}: expected JSON, found: {error}", "correct it, or docker logout and docker login"
+        ) from None
     return content if isinstance(content, dict) else {}
 
 
 def _ask(helper: str, entry: str) -> Credentials | None:
-    """What a credential helper has; its protocol: the entry's name in, JSON or a complaint out."""
+    """What a credential helper has: it reads the entry's name and prints JSON, or a message."""
     done = run([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
     if done.returncode:
         if "not found" in done.stdout:
             return None
-        # Not its output: nobody knows what a helper prints.
-        raise RegistryError(f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", "see to it")
+        # Not its output, which may hold a secret.
+        raise RegistryError(
+            f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", f"docker login {entry}"
+        )
     found = json.loads(done.stdout)
     return Credentials(found["Username"], found["Secret"], identity=found["Username"] == TOKEN_USER)
 
 
 def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
     for name, value in auths.items():
-        if not isinstance(value, dict) or entry not in (name, _host_of(name)):
+        if not isinstance(value, dict) or entry not in (name, _registry_of(name)):
             continue
         if value.get("identitytoken"):
             return Credentials(TOKEN_USER, value["identitytoken"], identity=True)
@@ -80,7 +84,7 @@ def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | 
     return None
 
 
-def _host_of(name: str) -> str:
+def _registry_of(name: str) -> str:
     """Older clients wrote `https://registry.example/v1/`."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 

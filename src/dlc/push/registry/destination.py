@@ -1,4 +1,4 @@
-"""Where `--to` leads: a registry the user is logged in at, or the AWS account's own, which gets its repositories."""
+"""What `--to` names: a registry where the user is logged in, or the AWS account's own, with missing repositories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ECR_PATH = "dlc"
 
 @dataclass(frozen=True)
 class Destination:
-    """A registry, the path below which repositories lie, and the user. `prepare` makes a repository that is missing."""
+    """A registry, the path of its repositories, and the user. `prepare` creates a repository if it is missing."""
 
     address: Address
     credentials: Credentials | None
@@ -26,9 +26,9 @@ class Destination:
     prepare: Callable[[str], None]
 
     @property
-    def host(self) -> str:
+    def registry(self) -> str:
         """The registry's name, as references have it."""
-        return self.address.host
+        return self.address.registry
 
     def name(self, framework: str) -> str:
         """The repository of a framework's images: `team/pytorch`."""
@@ -36,21 +36,21 @@ class Destination:
 
     def reference(self, framework: str) -> str:
         """The same with the registry: `registry.example/team/pytorch`."""
-        return f"{self.host}/{self.name(framework)}"
+        return f"{self.registry}/{self.name(framework)}"
 
     def repository(self, framework: str, say: Callable[[str], None]) -> Repository:
-        """A client for that repository, which is made where it has to be."""
+        """A client for that repository, which is created if ECR lacks it."""
         name = self.name(framework)
         self.prepare(name)
         return Repository(Session(self.address.url, name, self.credentials, self.ca), name, say)
 
 
 def open_destination(to: str, ca: Path | None) -> Destination:
-    """Raises UsageError for what is no address, RegistryError without credentials that can be read."""
+    """Raises UsageError for a text that is no address, RegistryError if credentials cannot be read."""
     if to == ECR:
         from dlc.push.registry import ecr  # boto3 takes a second to import, and need not be installed
 
-        host, known = ecr.login()
-        return Destination(Address(host, ECR_PATH), known, ca, ecr.ensure_repository)
+        registry, known = ecr.login()
+        return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository)
     address = parse(to)
-    return Destination(address, credentials.of_host(address.host), ca, lambda _: None)
+    return Destination(address, credentials.of_registry(address.registry), ca, lambda _: None)

@@ -14,7 +14,7 @@ try:
     from botocore.exceptions import BotoCoreError, ClientError
 except ImportError:
     raise RegistryError(
-        "--to ecr: expected boto3 among Python's packages, found none", "pip install boto3, or 'dlc[ecr]'"
+        "--to ecr: expected the Python package boto3, found none", "pip install boto3, or 'dlc[ecr]'"
     ) from None
 
 
@@ -26,7 +26,7 @@ def login() -> tuple[str, Credentials]:
 
 
 def ensure_repository(name: str) -> None:
-    """Make the repository where it is missing: images scanned on push, tags that may move."""
+    """Create the repository if it is missing, with scan on push and mutable tags."""
     try:
         _call("describe_repositories", repositoryNames=[name])
     except MissingRepositoryError:
@@ -48,10 +48,10 @@ def _call(operation: str, **arguments: Any) -> dict[str, Any]:
         return answer
     except ClientError as error:
         kind = MissingRepositoryError if _code(error) == "RepositoryNotFoundException" else RegistryError
-        remedy = "the repository's name, or the permissions of this AWS user: aws sts get-caller-identity"
+        remedy = "check the repository's name and the permissions of this AWS user (aws sts get-caller-identity)"
         raise kind(f"ECR {operation}: {error}", remedy) from None
     except BotoCoreError as error:
-        raise RegistryError(f"ECR {operation}: {error}", "aws configure: region and credentials") from None
+        raise RegistryError(f"ECR {operation}: {error}", "set region and credentials: aws configure") from None
 
 
 def _code(error: Any) -> str:

@@ -1,4 +1,4 @@
-"""One HTTP request: what came back as a value, what went wrong on the way as a typed error."""
+"""One HTTP request: the answer as a value, a failed connection as a typed error."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ UPLOAD_SECONDS = 300.0  # the same for a file: a registry hashes and moves gigab
 ANSWER_LIMIT = 16 << 20  # bytes; manifests and configurations are some kilobytes
 BLOCK = 64 << 10
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-NO_REGISTRY = "see whether a container registry answers there, and not a proxy or a login page"
-KEEP_TRYING = "see whether the registry runs, and push again: what it has by then is not sent twice"
+NO_REGISTRY = "check that a container registry answers there, and not a proxy or a login page"
+KEEP_TRYING = "check that the registry runs, and push again: what it has is not sent twice"
 WRONG_NAME = (62, 64)  # OpenSSL's codes for a certificate of another host name or address
 EXPIRED = 10
 
 
 class TransientError(RegistryError):
-    """It may work in a moment: the connection broke, or the registry is busy or restarting."""
+    """A second try may work: the connection broke, or the registry is busy or restarting."""
 
 
 class SilentError(TransientError):
-    """Nothing came within the time that there is for it: a second try is worth it, many are not."""
+    """No answer in time: one more try may help, more will not."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def request(
     where = f"{method} {without_query(url)}"
     seconds = UPLOAD_SECONDS if isinstance(body, Path) else ANSWER_SECONDS
     with ExitStack() as stack:
-        # Opened before the request, so that a file that is gone is no broken connection.
+        # Opened before the request, so that a missing file is not taken for a broken connection.
         data = stack.enter_context(body.open("rb")) if isinstance(body, Path) else body
         try:
             asked = urllib.request.Request(url, headers=dict(headers or {}), method=method)  # noqa: S310 (see Session)
@@ -135,7 +135,7 @@ def request(
 
 
 def _read(response: IO[bytes], where: str) -> bytes:
-    """The whole body, within ANSWER_LIMIT bytes and ANSWER_SECONDS however slowly it drips."""
+    """The whole body, within ANSWER_LIMIT bytes and ANSWER_SECONDS however slowly it comes."""
     end = time.monotonic() + ANSWER_SECONDS
     found = bytearray()
     while block := response.read1(BLOCK):  # type: ignore[attr-defined]
@@ -148,11 +148,11 @@ def _read(response: IO[bytes], where: str) -> bytes:
 
 
 def refusal(answer: Answer) -> RegistryError:
-    """The error for a status that was not hoped for."""
+    """The error for an unexpected status."""
     text = f"{answer.where}: status {answer.status}{_said(answer.body)}"
     if answer.status in TRANSIENT:
         return TransientError(text, KEEP_TRYING)
-    return RegistryError(text, "see what the registry allows: its name, path, size or tag rules")
+    return RegistryError(text, "check what the registry allows: names, paths, sizes, tags")
 
 
 def without_query(url: str) -> str:
@@ -161,14 +161,14 @@ def without_query(url: str) -> str:
 
 
 def _broken(where: str, error: Exception, seconds: float) -> RegistryError:
-    """The error that a failed connection is reported as; what cannot mend itself is not transient."""
+    """The error for a failed connection; transient only if a second try may work."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return RegistryError(f"{where}: {cause.verify_message}", _certificate_remedy(cause.verify_code))
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return RegistryError(f"{where}: no TLS: {cause.reason}", "see whether a registry with TLS listens there")
+        return RegistryError(f"{where}: no TLS: {cause.reason}", "check that a registry with TLS listens there")
     if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
-        return RegistryError(f"{where}: no host has this name", "see the address after --to")
+        return RegistryError(f"{where}: no host has this name", "check the address after --to")
     if isinstance(cause, TimeoutError):
         return SilentError(f"{where}: no answer within {seconds:g} s", KEEP_TRYING)
     return TransientError(f"{where}: {cause or type(cause).__name__}", KEEP_TRYING)

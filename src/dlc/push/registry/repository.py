@@ -1,4 +1,4 @@
-"""What a repository of a registry holds: manifests, tags and blobs, each request tried again where that may help."""
+"""Manifests, tags and blobs of one repository; a request that may work the second time is sent again."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OTHER_KINDS = (  # what a tag can mean besides one image: several platforms, or 
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
 SILENT_TRIES = 2
-DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; within a minute a registry that is restarted is back
+DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; a registry that restarts is back within a minute
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest as bytes: its digest is theirs, whatever the registry calls it."""
+    """A manifest as bytes. Its digest is computed from them, never taken from the registry."""
 
     data: bytes
     kind: str  # media type
@@ -49,7 +49,7 @@ class Manifest:
 
 
 class Repository:
-    """One repository. All methods raise RegistryError; `say` hears of every request that is tried again."""
+    """One repository. All methods raise RegistryError; `say` gets a line for every request that is sent again."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Repository:
         return Manifest(answer.body, kind)
 
     def put_manifest(self, reference: str, manifest: Manifest) -> None:
-        """Store a manifest by its digest, or make a tag mean it."""
+        """Store a manifest under its digest or under a tag."""
         headers = {"Content-Type": manifest.kind}
         path = self._path("manifests", reference)
         self._retry(lambda: self._session.send("PUT", path, body=manifest.data, headers=headers, accept=(201, 202)))
@@ -96,13 +96,13 @@ class Repository:
         return (int(length) if length.isdecimal() else -1) if answer.status == 200 else None
 
     def require_writable(self) -> None:
-        """Open an upload and cancel it: a user who may not push is told before the image is exported."""
+        """Open an upload and cancel it, so that a missing permission is found before the image is exported."""
         location = self._retry(self._open_upload)
         with suppress(RegistryError):  # a registry forgets it in time
             self._session.send("DELETE", location, accept=(200, 202, 204))
 
     def upload(self, path: Path, digest: str) -> None:
-        """Store a file as a blob. A try that broke begins anew: the registry may have forgotten the first half."""
+        """Store a file as a blob. A failed try starts again from the beginning."""
         self._retry(lambda: self._upload(path, digest))
 
     def _upload(self, path: Path, digest: str) -> None:

@@ -1,4 +1,4 @@
-"""Requests to one registry about one repository as one user, who is authenticated as the registry's challenge asks."""
+"""Requests to one registry about one repository, as one user, authenticated as the registry asks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Session:
 
     def __init__(self, url: str, repository: str, credentials: Credentials | None = None, ca: Path | None = None):
         self.url = url
-        self.host = urllib.parse.urlsplit(url).netloc
+        self.registry = urllib.parse.urlsplit(url).netloc
         self._repository = repository
         self._credentials = credentials
         self._authorization = ""
-        self._opener = opener_for(self.host, ca)
+        self._opener = opener_for(self.registry, ca)
 
     def send(
         self, method: str, path: str, *, body: bytes | Path | None = None, headers: Mapping[str, str] | None = None,
@@ -59,7 +59,7 @@ class Session:
             usable = False
         if not usable:
             raise RegistryError(
-                f"{self.host}: expected an address with https, found {without_query(path)!r}", NO_REGISTRY
+                f"{self.registry}: expected an address with https, found {without_query(path)!r}", NO_REGISTRY
             )
         return url
 
@@ -77,7 +77,7 @@ class Session:
         """A token for pull and push, from the service that the registry names."""
         realm = challenge.get("realm", "")
         if not _is_safe(realm):
-            raise RegistryError(f"{self.host}: expected a token service with https, found {realm or 'none'}")
+            raise RegistryError(f"{self.registry}: expected a token service with https, found {realm or 'none'}")
         asked = {"service": challenge.get("service", ""), "scope": f"repository:{self._repository}:pull,push"}
         known = self._credentials
         if known and known.identity:
@@ -99,13 +99,13 @@ class Session:
     def _unauthorized(self) -> RegistryError:
         if self._credentials is None:
             return RegistryError(
-                f"{self.host}: expected credentials for {self._repository}, found none in the docker configuration",
-                f"docker login {self.host}",
+                f"{self.registry}: expected credentials for {self._repository}, found none in the docker configuration",
+                f"docker login {self.registry}",
             )
         user = self._credentials.user
         return RegistryError(
-            f"{self.host}: expected user {user} to be let push to {self._repository}, found it refused",
-            f"docker login {self.host}, as a user who may push there",
+            f"{self.registry}: expected push rights for user {user} on {self._repository}, found the push refused",
+            f"docker login {self.registry}, as a user who may push there",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from dlc.core.errors import EngineError
+from dlc.core.file_lock import try_lock
 from dlc.core.process import start_daemon, tail
 from dlc.engine import client, context, packages, work
 
@@ -27,7 +27,7 @@ DAEMON_CONFIG = {
     # The containerd store gives manifests with digests, OCI export and rewritten timestamps.
     "features": {"containerd-snapshotter": True},
     "builder": {"gc": {"enabled": True, "defaultKeepStorage": "40GB"}},
-    # Addresses few hosts use, so that the bridge does not hide the network that the packages come from.
+    # Addresses that few networks use, so that the bridge hides no network of the host.
     "bip": "10.213.0.1/24",
     "default-address-pools": [{"base": "10.214.0.0/16", "size": 24}],
     "log-opts": {"max-size": "50m", "max-file": "2"},
@@ -35,8 +35,8 @@ DAEMON_CONFIG = {
 
 
 @dataclass(frozen=True)
-class EmbeddedEngine:
-    """The engine that lives in `folder`; whether it runs is asked each time, never remembered."""
+class PrivateEngine:
+    """The engine whose files are in `folder`. Every method checks again whether it runs."""
 
     folder: Path
 
@@ -46,7 +46,7 @@ class EmbeddedEngine:
         return self.folder / "docker.sock"
 
     @property
-    def host(self) -> str:
+    def address(self) -> str:
         """The value for DOCKER_HOST."""
         return f"unix://{self.socket}"
 
@@ -72,7 +72,9 @@ class EmbeddedEngine:
         if not self.socket.exists() or not client.present():
             return False
         try:
-            done = client.docker("version", env=client.reach(self.host), check=False, timeout=ANSWER_SECONDS, grace=0.5)
+            done = client.docker(
+                "version", env=client.reach(self.address), check=False, timeout=ANSWER_SECONDS, grace=0.5
+            )
         except EngineError:
             return False
         return done.returncode == 0
@@ -82,19 +84,19 @@ class EmbeddedEngine:
         self._check()
         with self.lock():
             if self.pid():
-                self._await()  # another dlc started it and ended before it answered
+                self._await()  # another process started it and ended before it answered
                 return False
             self._require_alone()
             if not _installed():
                 packages.install()
             self._spawn()
-            context.select(self.host)
+            context.select(self.address)
             return True
 
     def stop(self, force: bool = False) -> bool:
         """End dockerd and everything that it started; False when it did not run.
 
-        Raises EngineError when something is at work on it, unless `force`.
+        Raises EngineError if it is in use, unless `force`.
         """
         if not self.folder.is_dir():
             return False
@@ -105,26 +107,26 @@ class EmbeddedEngine:
                     self._require_idle()
                 self._end(pid)
             if client.present():
-                context.deselect(self.host)
+                context.deselect(self.address)
             return pid is not None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One starter or stopper at a time: a second one waits, within a bound, and then sees what the first has done.
+        """Only one process starts or stops the engine at a time; others wait.
 
-        Raises EngineError at the bound.
+        Raises EngineError after LOCK_SECONDS.
         """
         path = self.folder / "lock"
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             self._make_folder()
             with path.open("w") as handle:
-                if not _wait(lambda: _locked(handle), deadline - time.monotonic()):
+                if not _wait(lambda: try_lock(handle.fileno()), deadline - time.monotonic()):
                     raise EngineError(
                         f"{path}: another dlc has been starting or stopping the engine for {LOCK_SECONDS:.0f} s",
                         "end that one, or set DLC_ENGINE_DIR to another folder",
                     )
-                if _is_same(handle, path):  # else the one before us removed the engine, and the file with it
+                if _is_same(handle, path):  # else another process has removed the engine with this file
                     yield
                     return
 
@@ -162,10 +164,10 @@ class EmbeddedEngine:
                 )
 
     def _require_idle(self) -> None:
-        if busy := work.describe(self.host, self.socket):
+        if busy := work.describe(self.address, self.socket):
             raise EngineError(
-                f"{self.host}: at work:\n" + "\n".join(f"    {line}" for line in busy),
-                "wait for these, or end them with the engine by --force",
+                f"{self.address}: in use:\n" + "\n".join(f"    {line}" for line in busy),
+                "wait for these, or end them together with the engine: --force",
             )
 
     def _spawn(self) -> None:
@@ -173,7 +175,7 @@ class EmbeddedEngine:
         config.write_text(json.dumps(DAEMON_CONFIG, indent=1))
         (self.folder / "docker.pid").unlink(missing_ok=True)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
-        argv += ["-p", self.folder / "docker.pid", "-H", self.host, "--config-file", config]
+        argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
         child = start_daemon([str(word) for word in argv], self.log)
         try:
             self._await(lambda: child.poll() is not None)
@@ -183,7 +185,7 @@ class EmbeddedEngine:
             raise
 
     def _await(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """Wait until it answers. Raises EngineError when it has `ended` or the time is over."""
+        """Wait until it answers. Raises EngineError if it `ended`, or after START_SECONDS."""
         if _wait(lambda: ended() or self.answers(), START_SECONDS) and not ended():
             return
         log = self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -217,15 +219,6 @@ def _installed() -> bool:
     if not all(shutil.which(name) for name in (client.PROGRAM, "dockerd", "iptables")):
         return False
     return client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
-
-
-def _locked(handle: IO[str]) -> bool:
-    """Take the lock of an open file if nobody holds it."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_same(handle: IO[str], path: Path) -> bool:

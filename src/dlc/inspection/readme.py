@@ -1,4 +1,4 @@
-"""The README's table of images: what buildspec and locks say of each, and the size that it had when built. Pure."""
+"""The README's table of images: from buildspec and locks, with the size of each built image. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ HEAD = ("| id | framework | device | Python | system | size |", "|---|---|---|--
 NOT_BUILT = "not built yet"
 
 
-def readme(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:
-    """The README with its table written anew; the same text where it has no markers.
+def updated(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:
+    """The README with its table updated; unchanged if it has no markers.
 
     `sizes` are the bytes, unpacked, of the images that are built, by id. The others keep the size that the table has
     for the same framework version, if any.

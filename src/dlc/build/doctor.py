@@ -38,13 +38,16 @@ def examine() -> list[Finding]:
     tree, plan = _family()
     try:
         engine = find()
-        existing = _existing(engine, plan) if engine and plan else {}
+        if engine:
+            return [*_of_engine(engine), *_host(engine, tree, plan, _existing(engine, plan) if plan else {})]
     except EngineError as error:
         return [Finding("engine", "bad", error.message, error.remedy), _platform(None), *_host(None, tree, plan, {})]
-    if engine is None:
-        return [_startable(), _platform(None), *_host(None, tree, plan, {})]
+    return [_startable(), _platform(None), *_host(None, tree, plan, {})]
+
+
+def _of_engine(engine: Engine) -> list[Finding]:
     found = Finding("engine", "ok", f"{engine.version} ({engine.origin})")
-    return [found, _platform(engine), _store(engine), _buildx(engine), *_host(engine, tree, plan, existing)]
+    return [found, _platform(engine), _store(engine), _buildx(engine)]
 
 
 def _host(engine: Engine | None, tree: Tree, plan: Plan | None, existing: Mapping[str, str]) -> list[Finding]:
@@ -104,7 +107,7 @@ def _base() -> Finding:
 
 
 def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
-    folder = (data_folder(engine) if engine else None) or engine_folder()
+    folder = (data_folder(engine, QUICK_SECONDS) if engine else None) or engine_folder()
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free

@@ -26,8 +26,8 @@ def cache_folder() -> Path:
     """Where dlc keeps what it can make again: `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`."""
     if chosen := os.environ.get("DLC_CACHE_DIR"):
         return Path(chosen).absolute()
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else _home() / ".cache").absolute() / "dlc"
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return (Path(chosen) if chosen else home() / ".cache").absolute() / "dlc"
 
 
 def engine_folder() -> Path:
@@ -59,7 +59,7 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
             if environment.get(name):
                 found[identifier] = f"env={name}"
                 break
-    netrc = Path(environment.get("NETRC") or _home() / ".netrc")
+    netrc = Path(environment.get("NETRC") or home() / ".netrc")
     if netrc.is_file():
         found["netrc"] = f"src={netrc.absolute()}"
     return found
@@ -89,7 +89,7 @@ def host_platform() -> str:
     return platform(os.uname().machine)
 
 
-def _home() -> Path:
+def home() -> Path:
     """The user's home folder. Raises UsageError where neither HOME nor the user database has one."""
     if home := os.environ.get("HOME"):
         return Path(home)

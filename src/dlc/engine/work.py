@@ -18,7 +18,7 @@ def describe(host: str, socket: Path) -> list[str]:
     """A line for each container that runs and for the clients that are connected; none when the engine is idle."""
     try:
         done = client.docker("ps", "--format", "container {{.Names}} ({{.Image}})", env=client.reach(host),
-                             timeout=ASK_SECONDS, grace=0.5)  # fmt: skip
+                             timeout=ASK_SECONDS)  # fmt: skip
     except EngineError as error:
         return [f"it is not known what runs: {error.message}"]
     return [*done.stdout.splitlines(), *_clients(host, socket)]

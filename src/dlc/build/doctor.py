@@ -11,7 +11,7 @@ from pathlib import Path
 from dlc.build.disk import GB, WORK, data_folder, need
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
-from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders
+from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders, other_find_links
 from dlc.core.errors import DlcError, EngineError
 from dlc.debian import apt
 from dlc.engine import packages
@@ -143,7 +143,6 @@ def _certificates() -> Finding:
 
 
 def _wheels() -> Finding:
-    folders = local_wheel_folders()
-    return Finding(
-        "local wheels", "ok", ", ".join(map(str, folders)) or "no folder named; packages come from the index"
-    )
+    found = ", ".join(map(str, local_wheel_folders())) or "no folder named; packages come from the index"
+    lost = other_find_links()
+    return Finding("local wheels", "note" if lost else "ok", "; ".join([found, *lost]))

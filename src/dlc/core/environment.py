@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from dlc.core.errors import UsageError
 
@@ -37,12 +39,34 @@ def engine_folder() -> Path:
 
 
 def local_wheel_folders() -> list[Path]:
-    """The folders that are there, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
-    words = os.environ.get("UV_FIND_LINKS", "").split(",") + os.environ.get("PIP_FIND_LINKS", "").split()
-    folders = [
-        Path(word.removeprefix("file://")) for word in words if word and "://" not in word.removeprefix("file://")
-    ]
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    """The folders that are there, absolute, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
+    folders = (_folder(word).absolute() for _, word in _find_links() if _folder(word).is_dir())
+    return list(dict.fromkeys(folders))
+
+
+def other_find_links() -> list[str]:
+    """A warning for each place that those variables name and that is no folder here: dlc does not look there."""
+    lost = dict.fromkeys(pair for pair in _find_links() if not _folder(pair[1]).is_dir())
+    return [f"{variable}: expected folders, found {_public(word)}, which is passed over" for variable, word in lost]
+
+
+def _find_links() -> list[tuple[str, str]]:
+    """Variable and word of each place."""
+    words = {
+        "UV_FIND_LINKS": os.environ.get("UV_FIND_LINKS", "").split(","),
+        "PIP_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "").split(),
+    }
+    return [(variable, word.strip()) for variable, found in words.items() for word in found if word.strip()]
+
+
+def _folder(word: str) -> Path:
+    """What a path or a file:// address names; of another address a path that is not there."""
+    return Path(unquote(urlsplit(word).path)) if word.startswith("file://") else Path(word).expanduser()
+
+
+def _public(word: str) -> str:
+    """Without user name and password."""
+    return re.sub(r"://[^/]*@", "://", word)
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:

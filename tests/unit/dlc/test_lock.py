@@ -57,6 +57,28 @@ def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, mo
     assert local_wheel_folders() == [tmp_path / "a", tmp_path / "b"]
 
 
+def test_a_folder_may_have_spaces_a_home_and_an_escaped_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my wheels"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("UV_FIND_LINKS", f" {folder} , ~/my wheels,{folder.as_uri()},file://localhost{tmp_path}")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    assert local_wheel_folders() == [folder, tmp_path]
+
+
+def test_places_that_are_no_folders_are_said_without_their_passwords(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UV_FIND_LINKS", "/no/such/folder,")
+    monkeypatch.setenv("PIP_FIND_LINKS", "https://me:hunter2@wheels.example/page.html")
+    assert run(["lock", "pytorch-*"]) == 0
+    said = capsys.readouterr().err
+    assert "UV_FIND_LINKS: expected folders, found /no/such/folder, which is passed over" in said
+    assert "PIP_FIND_LINKS: expected folders, found https://wheels.example/page.html, which is passed over" in said
+
+
 def texts(word: str) -> dict[str, str]:
     return {name: f"{word} {name}\n" for name in FILES}
 

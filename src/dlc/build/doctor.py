@@ -12,7 +12,7 @@ from dlc.build.disk import GB, WORK, data_folder, need
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders, other_find_links
-from dlc.core.errors import DlcError, EngineError
+from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
 from dlc.engine import packages
 from dlc.engine.connection import QUICK_SECONDS, Engine, absence, find
@@ -139,7 +139,10 @@ def _memory(missing: Plan | None) -> Finding:
 
 
 def _certificates() -> Finding:
-    return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
+    try:
+        return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
+    except UsageError as error:
+        return Finding("CA bundle", "bad", error.message, error.remedy)
 
 
 def _wheels() -> Finding:

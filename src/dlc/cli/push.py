@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     engine.require_containerd_store()
     refs = pushing.refs_of(plan)
     keys = images.keys(engine, refs)
-    orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
+    orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
     destination = open_destination(args.to, environment.ca_bundle(os.environ))
     rows = []
     for order in orders:

@@ -92,12 +92,12 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
 def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     """The file of certificate authorities that this host trusts: a variable's, else the system's own, else none.
 
-    Raises UsageError where DLC_CA_BUNDLE names no file; the other variables are not ours to judge.
+    Raises UsageError where DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
     """
     chosen = environment.get("DLC_CA_BUNDLE")
-    if chosen and not Path(chosen).is_file():
+    if chosen and not (Path(chosen).is_file() and b"CERTIFICATE-----" in Path(chosen).read_bytes()):
         raise UsageError(
-            f"DLC_CA_BUNDLE={chosen}: expected a file of certificates, found none", "correct it, or unset it"
+            f"DLC_CA_BUNDLE={chosen}: expected a file of certificates in PEM, found none", "correct it, or unset it"
         )
     named = [Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name)]
     return next((path for path in [*named, SYSTEM_BUNDLE] if path.is_file()), None)

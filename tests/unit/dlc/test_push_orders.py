@@ -109,6 +109,9 @@ def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> 
     )
     assert f"{TENSORFLOW_ID}: " in caught.value.message
     assert caught.value.remedy == f"dlc build {TORCH_ID} {TENSORFLOW_ID}"
+    with pytest.raises(ImageError) as caught:
+        orders(make_plan(specimen(), [TORCH_ID], ["labels.a=b c"]), {}, {}, ["labels.a=b c"])
+    assert caught.value.remedy == f"dlc build {TORCH_ID} --set 'labels.a=b c'"
 
 
 def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer() -> None:

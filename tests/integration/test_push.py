@@ -132,6 +132,23 @@ def test_tag_that_somebody_moved_is_put_right_without_an_upload(
     assert tag_digest(registry, "moved/toy", STEM) == row["digest"]
 
 
+def test_an_image_of_set_is_pushed_beside_the_plain_one_and_moves_none_of_its_tags(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    plain = push(built, registry, "set", login)
+    sets = ("--set", "labels.team=vision")
+    name = toy.changed_ref(built, sets[1])
+    try:
+        built_anew = dlc(built, "build", "toy-*", *sets)
+        assert built_anew.returncode == 0, built_anew.stderr
+        row = push(built, registry, "set", login, *sets)
+    finally:
+        docker("image", "rm", name, check=False)
+    assert set(row["tags"]).isdisjoint(plain["tags"])
+    assert registry.tags("set/toy") == sorted([*plain["tags"], *row["tags"]])
+    assert {tag_digest(registry, "set/toy", tag) for tag in plain["tags"]} == {plain["digest"]}
+
+
 def test_other_compression_is_another_manifest_of_the_same_configuration(
     built: Path, registry: Registry, login: Mapping[str, str]
 ) -> None:
@@ -173,7 +190,7 @@ def test_registry_of_a_private_authority_takes_a_push_that_names_its_bundle(buil
         row = push(built, registry, "team", {**login, "DLC_CA_BUNDLE": str(authority.bundle)})
     finally:
         registry.kill()
-    assert refused.returncode == 77
+    assert refused.returncode == RegistryError.exit_code
     assert "name the CA bundle in DLC_CA_BUNDLE" in refused.stderr
     assert registry.tags("team/toy") == sorted(row["tags"])
 
@@ -187,7 +204,7 @@ def test_registry_that_is_read_only_is_told_before_the_image_is_exported(built: 
         done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
     finally:
         registry.kill()
-    assert done.returncode == 77
+    assert done.returncode == RegistryError.exit_code
     assert "status 405" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from dlc.build.disk import GB, WORK, data_folder, need
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
-from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders
-from dlc.core.errors import DlcError, EngineError
+from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders, other_find_links
+from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
 from dlc.engine import packages
 from dlc.engine.connection import QUICK_SECONDS, Engine, absence, find
@@ -38,13 +38,16 @@ def examine() -> list[Finding]:
     tree, plan = _all_images()
     try:
         engine = find()
-        existing = _existing(engine, plan) if engine and plan else {}
+        if engine:
+            return [*_of_engine(engine), *_host(engine, tree, plan, _existing(engine, plan) if plan else {})]
     except EngineError as error:
         return [Finding("engine", "bad", error.message, error.remedy), _platform(None), *_host(None, tree, plan, {})]
-    if engine is None:
-        return [_startable(), _platform(None), *_host(None, tree, plan, {})]
+    return [_startable(), _platform(None), *_host(None, tree, plan, {})]
+
+
+def _of_engine(engine: Engine) -> list[Finding]:
     found = Finding("engine", "ok", f"{engine.version} ({engine.origin})")
-    return [found, _platform(engine), _store(engine), _buildx(engine), *_host(engine, tree, plan, existing)]
+    return [found, _platform(engine), _store(engine), _buildx(engine)]
 
 
 def _host(engine: Engine | None, tree: Tree, plan: Plan | None, existing: Mapping[str, str]) -> list[Finding]:
@@ -104,7 +107,7 @@ def _base() -> Finding:
 
 
 def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
-    folder = (data_folder(engine) if engine else None) or engine_folder()
+    folder = (data_folder(engine, QUICK_SECONDS) if engine else None) or engine_folder()
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
@@ -138,11 +141,13 @@ def _memory(missing: Plan | None) -> Finding:
 
 
 def _certificates() -> Finding:
-    return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "none on this host; builds use the image's own"))
+    try:
+        return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
+    except UsageError as error:
+        return Finding("CA bundle", "bad", error.message, error.remedy)
 
 
 def _wheels() -> Finding:
-    folders = local_wheel_folders()
-    return Finding(
-        "local wheels", "ok", ", ".join(map(str, folders)) or "no folder named; all packages come from indexes"
-    )
+    found = ", ".join(map(str, local_wheel_folders())) or "no folder named; packages come from the index"
+    lost = other_find_links()
+    return Finding("local wheels", "note" if lost else "ok", "; ".join([found, *lost]))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dlc.core.drafts import writing
-from dlc.core.errors import LockError
+from dlc.core.environment import CA_VARIABLES
+from dlc.core.errors import LockError, UsageError
 from dlc.core.file_lock import exclusive
 from dlc.plan.contexts import Pinned
 
@@ -54,7 +55,7 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
     """Download the file into `part`, after the bytes that are there if the server can continue."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
-    context = ssl.create_default_context(cafile=str(ca) if ca else None)
+    context = _trusted(ca)
     try:
         with urllib.request.urlopen(request, timeout=SECONDS, context=context) as answer:  # noqa: S310
             continued = getattr(answer, "status", None) == http.client.PARTIAL_CONTENT
@@ -67,6 +68,16 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
         reason = getattr(error, "reason", error)
         raise LockError(
             f"{url}: {reason}", "run again when it can be reached: the bytes received so far are kept"
+        ) from None
+
+
+def _trusted(ca: Path | None) -> ssl.SSLContext:
+    """Raises UsageError for a bundle that holds no certificates."""
+    try:
+        return ssl.create_default_context(cafile=str(ca) if ca else None)
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(
+            f"{ca}: expected certificates in PEM, found: {error.strerror}", f"name a CA bundle in {CA_VARIABLES[0]}"
         ) from None
 
 

@@ -25,6 +25,7 @@ from dlc.core.process import run
 
 FETCH_SECONDS = 3600.0
 NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
+EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
@@ -119,7 +120,7 @@ def _command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
     platforms = [f"manylinux_2_{level}" for level in range(minor, 4, -1)]
     return [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:",
-        "--no-cache-dir", "--retries", "2", "--implementation", "cp", "--python-version", index.python,
+        "--no-input", "--no-cache-dir", "--retries", "2", "--implementation", "cp", "--python-version", index.python,
         *(word for name in (*platforms, *MANYLINUX) for word in ("--platform", f"{name}_x86_64")),
         "--dest", str(draft), "--requirement", str(lock),
     ]  # fmt: skip
@@ -143,9 +144,10 @@ def _environment(address: str) -> Mapping[str, str]:
 
 
 def _reason(stderr: str, address: str) -> str:
-    """pip's error, and whether the index did not answer."""
-    errors = [line for line in stderr.replace(address, shown(address)).splitlines() if line.startswith("ERROR:")]
-    said = errors[0].removeprefix("ERROR: ") if errors else stderr.strip()[-300:]
+    """What pip says last, and that it got no answer where it did not."""
+    lines = stderr.replace(address, shown(address)).strip().splitlines()
+    errors = [line for line in lines if line.startswith("ERROR:") and line != EXCEPTION] or lines[-1:]
+    said = "".join(errors[:1]).removeprefix("ERROR: ")[:300]
     return f"does not answer ({said})" if NO_ANSWER.search(stderr) else said
 
 
@@ -153,7 +155,7 @@ def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcErr
     message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_folders()}{found}"
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
     kind = PackageIndexError if "does not answer" in found else LockError
-    return kind(message, f"{remedy} wheel in UV_FIND_LINKS")
+    return kind(message, f"{remedy} wheel in UV_FIND_LINKS (uv.toml and pip.conf are not read)")
 
 
 def _folders() -> str:

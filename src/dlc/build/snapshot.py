@@ -20,7 +20,7 @@ def snapshot(files: Tree, cache: Path) -> Path:
     """
     digest = hashlib.sha256()
     for path, file in sorted(files.items()):
-        digest.update(f"{path}\0{file.executable}\0{hashlib.sha256(file.data).hexdigest()}\n".encode())
+        digest.update(os.fsencode(path) + f"\0{file.executable}\0{hashlib.sha256(file.data).hexdigest()}\n".encode())
     folder = cache / "snapshots" / digest.hexdigest()
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)

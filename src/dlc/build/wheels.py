@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from pathlib import Path
 
 from dlc.build import index_wheels
 from dlc.build.index_wheels import link, wheel_name
 from dlc.buildspec.locked import entries
 from dlc.core.checkout import Tree, below
-from dlc.core.environment import local_wheel_folders
+from dlc.core.environment import local_wheel_folders, other_find_links
 from dlc.core.errors import LockError
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
@@ -26,6 +27,8 @@ def folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     text = "".join(locks.values())
     wheels = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
     wheels.mkdir(parents=True, exist_ok=True)
+    for warning in other_find_links():
+        print(f"dlc: warning: {warning}", file=sys.stderr)
     _add_own(text, wheels, cache)
     for image in plan.targets:
         if image.indexed and isinstance(image.context, Repo):

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from dlc.buildspec.variant import Variant, normal_name
-from dlc.core.checkout import Tree, below, text
+from dlc.core.checkout import Tree, below
 from dlc.core.environment import PLATFORM
 from dlc.core.errors import LockError
 
@@ -39,7 +39,7 @@ def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
     """Every package of the image, over its lock files."""
     found: dict[str, str] = {}
     for name in FILES:
-        found |= versions(text(tree, f"{variant.lock_folder}/{name}"))
+        found |= versions(_text(tree, f"{variant.lock_folder}/{name}"))
     return found
 
 
@@ -78,7 +78,7 @@ def staleness(tree: Tree, variant: Variant) -> str:
     for name in FILES:
         if name not in present:
             return f"{folder}/{name}: expected this file, found none"
-        first, platform, recorded[name], texts[name] = [*text(tree, f"{folder}/{name}").split("\n", 3), "", "", ""][:4]
+        first, platform, recorded[name], texts[name] = [*_text(tree, f"{folder}/{name}").split("\n", 3), "", "", ""][:4]
         for number, expected, found in ((1, INPUT + variant.lock_digest(), first), (2, FOR + PLATFORM, platform)):
             if found != expected:
                 return f"{folder}/{name}:{number}: stale: expected {expected!r}, found {found[:100]!r}"
@@ -88,6 +88,11 @@ def staleness(tree: Tree, variant: Variant) -> str:
             what = f"{folder}/{name}:3: changed by hand, or written by two runs of dlc lock"
             return f"{what}: expected {expected!r}, found {found[:100]!r}"
     return ""
+
+
+def _text(tree: Tree, path: str) -> str:
+    """A lock file as text. One with bytes that are none is damaged, hence stale, and `dlc lock` makes it anew."""
+    return tree[path].data.decode(errors="replace") if path in tree else ""
 
 
 def _content(texts: Mapping[str, str]) -> str:

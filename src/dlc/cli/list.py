@@ -81,14 +81,14 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
 
 
 def _built(refs: Sequence[str]) -> dict[str, Image] | None:
-    """What the running engine has; None without one. If it does not answer, a message says so."""
-    from dlc.core.errors import EngineError
+    """What the running engine has; None without one. One that does not answer is said, and is no error of a list."""
+    from dlc.core.errors import EngineError, ProcessError
     from dlc.engine import connection, images
 
     try:
         engine = connection.find()
         return images.find(engine, refs, connection.QUICK_SECONDS) if engine else None
-    except EngineError as error:
+    except (EngineError, ProcessError) as error:  # an image may go between two questions
         print(f"dlc: no sizes and digests: {error}", file=sys.stderr)
         return None
 

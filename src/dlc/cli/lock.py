@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from dlc.buildspec.locked import entries
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_set
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.environment import other_find_links
 from dlc.locks import python as lock
 
 HELP = "resolve the packages of images and write their locks, with hashes"
@@ -26,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
     With --set, the lock of an image that then needs other packages goes to a folder of its own, which git ignores.
     """
     root = find_root()
+    for warning in other_find_links():
+        print(f"dlc: warning: {warning}", file=sys.stderr)
     for variant in load_variants(read_tree(root), args.globs, args.sets):
         texts = lock.make(lock.request_of(variant))
         lock.store(texts, root / variant.lock_folder)

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     plan = base_images.plan_with_digests(variants, tree, engine)
     engine.require_containerd_store()
     keys = images.keys(engine, plan.refs)
-    orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys)
+    orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
     destination = open_destination(args.to, environment.ca_bundle(os.environ))
     rows = []
     for order in orders:

@@ -9,6 +9,7 @@ from pathlib import Path
 from dlc.buildspec.locked import staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.drafts import replace_text
 from dlc.core.environment import cache_folder
 from dlc.debian import recorded as debian
 from dlc.locks import debian as debian_resolver
@@ -46,7 +47,7 @@ def _packages(root: Path, only: list[str], write: bool) -> int:
     touched = [variant for variant in load_variants(changed) if staleness(changed, variant)]
     locks = {variant.lock_folder: lock.make(lock.request_of(variant)) for variant in touched}
     for path, content in texts.items():
-        (root / path).write_text(content)
+        replace_text(root / path, content)
     for folder, files in locks.items():
         lock.store(files, root / folder)
         print(f"{folder}: written")
@@ -66,7 +67,7 @@ def _debian(root: Path, write: bool) -> int:
         print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
         if write:
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(debian.as_text(suite, found))
+            replace_text(file, debian.as_text(suite, found))
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,8 +13,9 @@ from dlc.core.errors import SpecError, UsageError
 
 FOLDERS = ("buildspec", "docker", "src/entrypoint")
 SIGN = Path("buildspec/defaults.yml")
-# What editors and Python leave beside sources. It is in no tree, so in no content key and no build.
-LEFTOVERS = ("__pycache__", ".DS_Store", "*.sw[op]", "*~", ".#*", "#*#", "*.pyc")
+# What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden
+# files: .git, .DS_Store, .a.swp and .mypy_cache are all hidden. Vim probes a folder with a file named 4913.
+LEFTOVERS = (".*", "__pycache__", "*.pyc", "*.sw[a-p]", "*~", "#*#", "4913", "*.orig", "*.rej", "Thumbs.db")
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,29 @@ def _here() -> Path:
 
 
 def read_tree(root: Path) -> Tree:
-    """Every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted."""
+    """Every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
+
+    Raises OSError for a file or a folder that cannot be read: without it the tree would be another one.
+    """
     files: dict[str, SourceFile] = {}
     for top in FOLDERS:
-        for folder, names, file_names in os.walk(root / top):
+        for folder, names, file_names in os.walk(root / top, onerror=_refuse):
             names[:] = sorted(name for name in names if not _is_left_over(name))
             for name in sorted(name for name in file_names if not _is_left_over(name)):
                 path = Path(folder, name)
                 if path.is_file():
-                    files[path.relative_to(root).as_posix()] = SourceFile(path.read_bytes(), os.access(path, os.X_OK))
+                    files[path.relative_to(root).as_posix()] = _source(path)
     return files
+
+
+def _source(path: Path) -> SourceFile:
+    """Whether its owner may execute it, as git has it: whoever reads it, from whatever file system."""
+    return SourceFile(path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+
+
+def _refuse(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # of a checkout without src/entrypoint
+        raise error
 
 
 def _is_left_over(name: str) -> bool:

@@ -1,7 +1,8 @@
-"""Folders in which files of the cache are written until they are complete; errors for a full disk."""
+"""Where files are written until they are complete, how they take their place, and errors for a full disk."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -14,15 +15,16 @@ from dlc.core.errors import DiskError, UsageError
 from dlc.core.file_lock import exclusive, try_lock
 
 SWEEP_SECONDS = 60.0
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of linux/fcntl.h and linux/fs.h
 
 
 @contextmanager
-def draft_folder(cache: Path) -> Iterator[Path]:
-    """A new folder in the cache, removed after the block. If dlc is killed, the next call removes it.
+def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
+    """A new folder below `place`/`name`: removed after the block; if dlc is killed, the next call removes it.
 
-    It is on the file system of the cache, so that a finished file is moved to its place in one step.
+    It is on the file system of `place`, so that what is finished is moved there in one step.
     """
-    home = cache / "drafts"
+    home = place / name
     home.mkdir(parents=True, exist_ok=True)
     with exclusive(home, SWEEP_SECONDS):
         _sweep(home)
@@ -34,6 +36,33 @@ def draft_folder(cache: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(mine, ignore_errors=True)
         os.close(descriptor)
+
+
+def replace_folder(new: Path, old: Path) -> None:
+    """Let `new`, a folder of files, take the place of `old`, which may be missing.
+
+    In one step: whoever looks, and whatever is killed, there is one of them, and whole. A file system that cannot do
+    that (NFS, the lower layers of a container) gets file after file. What was `old` may be left at `new`.
+    """
+    if not old.exists():
+        new.rename(old)
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0:
+        return
+    names = {path.name for path in new.iterdir()}
+    for name in sorted(names):
+        (new / name).replace(old / name)
+    for path in old.iterdir():
+        if path.name not in names:
+            path.unlink()
+
+
+def replace_text(path: Path, content: str) -> None:
+    """Write a file anew in one step: a kill leaves the old one, and never half of the new one."""
+    with draft_folder(path.parent, ".drafts") as draft:
+        (draft / path.name).write_text(content)
+        (draft / path.name).replace(path)
 
 
 @contextmanager

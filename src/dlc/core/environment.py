@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from dlc.core.errors import UsageError
 
@@ -26,8 +28,8 @@ def cache_folder() -> Path:
     """Where dlc keeps what it can make again: `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`."""
     if chosen := os.environ.get("DLC_CACHE_DIR"):
         return Path(chosen).absolute()
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else _home() / ".cache").absolute() / "dlc"
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return (Path(chosen) if chosen else home() / ".cache").absolute() / "dlc"
 
 
 def engine_folder() -> Path:
@@ -37,12 +39,34 @@ def engine_folder() -> Path:
 
 
 def local_wheel_folders() -> list[Path]:
-    """The existing folders among those in UV_FIND_LINKS (separated by commas) and PIP_FIND_LINKS (by spaces)."""
-    words = os.environ.get("UV_FIND_LINKS", "").split(",") + os.environ.get("PIP_FIND_LINKS", "").split()
-    folders = [
-        Path(word.removeprefix("file://")) for word in words if word and "://" not in word.removeprefix("file://")
-    ]
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    """The folders that are there, absolute, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
+    folders = (_folder(word).absolute() for _, word in _find_links() if _folder(word).is_dir())
+    return list(dict.fromkeys(folders))
+
+
+def other_find_links() -> list[str]:
+    """A warning for each place that those variables name and that is no folder here: dlc does not look there."""
+    lost = dict.fromkeys(pair for pair in _find_links() if not _folder(pair[1]).is_dir())
+    return [f"{variable}: expected folders, found {_public(word)}, which is passed over" for variable, word in lost]
+
+
+def _find_links() -> list[tuple[str, str]]:
+    """Variable and word of each place."""
+    words = {
+        "UV_FIND_LINKS": os.environ.get("UV_FIND_LINKS", "").split(","),
+        "PIP_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "").split(),
+    }
+    return [(variable, word.strip()) for variable, found in words.items() for word in found if word.strip()]
+
+
+def _folder(word: str) -> Path:
+    """What a path or a file:// address names; of another address a path that is not there."""
+    return Path(unquote(urlsplit(word).path)) if word.startswith("file://") else Path(word).expanduser()
+
+
+def _public(word: str) -> str:
+    """Without user name and password."""
+    return re.sub(r"://[^/]*@", "://", word)
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
@@ -59,7 +83,7 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
             if environment.get(name):
                 found[identifier] = f"env={name}"
                 break
-    netrc = Path(environment.get("NETRC") or _home() / ".netrc")
+    netrc = Path(environment.get("NETRC") or home() / ".netrc")
     if netrc.is_file():
         found["netrc"] = f"src={netrc.absolute()}"
     return found
@@ -68,12 +92,12 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
 def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     """The file of certificate authorities that this host trusts: a variable's, else the system's own, else none.
 
-    Raises UsageError where DLC_CA_BUNDLE names no file; a wrong path in another variable is passed over.
+    Raises UsageError where DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
     """
     chosen = environment.get("DLC_CA_BUNDLE")
-    if chosen and not Path(chosen).is_file():
+    if chosen and not (Path(chosen).is_file() and b"CERTIFICATE-----" in Path(chosen).read_bytes()):
         raise UsageError(
-            f"DLC_CA_BUNDLE={chosen}: expected a file of certificates, found none", "correct it, or unset it"
+            f"DLC_CA_BUNDLE={chosen}: expected a file of certificates in PEM, found none", "correct it, or unset it"
         )
     named = [Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name)]
     return next((path for path in [*named, SYSTEM_BUNDLE] if path.is_file()), None)
@@ -89,7 +113,7 @@ def host_platform() -> str:
     return platform(os.uname().machine)
 
 
-def _home() -> Path:
+def home() -> Path:
     """The user's home folder. Raises UsageError where neither HOME nor the user database has one."""
     if home := os.environ.get("HOME"):
         return Path(home)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from dlc.core.environment import INDEX_VARIABLES
+from dlc.core.errors import UsageError
 
 MIRROR = "DLC_INDEX_"  # and the index's name: DLC_INDEX_PYTORCH_CPU
 
@@ -26,11 +28,18 @@ class OwnIndexes:
 
 
 def own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
-    """What the variables of uv and pip name, the same for a lock and for a build."""
+    """What the variables of uv and pip name, the same for a lock and for a build. Raises UsageError for no address."""
     default, extra = (
         next((environment[name] for name in names if environment.get(name)), "") for names in INDEX_VARIABLES.values()
     )
-    return OwnIndexes(_address(default), tuple(_address(word) for word in extra.split()))
+    found = OwnIndexes(_address(default), tuple(_address(word) for word in extra.split()))
+    for address in found.all:
+        if not (_is_place(address) if "://" in address else Path(address).is_dir()):
+            raise UsageError(
+                f"{shown(address)}: expected the address of a package index (http, https, file), found another word",
+                f"correct it in {', '.join(name for names in INDEX_VARIABLES.values() for name in names)}",
+            )
+    return found
 
 
 def mirror_variable(index: str) -> str:
@@ -39,21 +48,47 @@ def mirror_variable(index: str) -> str:
 
 
 def mirrored(index: str, address: str, environment: Mapping[str, str]) -> str:
-    """The address to use for an index of the buildspec: the user's mirror, else its own. Folders become file://."""
-    chosen = environment.get(mirror_variable(index), "") or address
-    return chosen if "://" in chosen else Path(chosen).absolute().as_uri()
+    """Where an index of the buildspec is asked: the user's mirror of it, else its own address. Folders become file://.
+
+    Raises UsageError for a mirror that is neither an address nor a folder.
+    """
+    chosen = environment.get(mirror_variable(index), "")
+    if not chosen:
+        return address
+    place = chosen if "://" in chosen else Path(chosen).expanduser().absolute().as_uri()
+    if not _is_place(place):
+        raise UsageError(
+            f"{mirror_variable(index)}={shown(chosen)}: expected an address (http, https, file) or a folder that is "
+            "there, found neither",
+            f"correct it, or unset it: then {index} is asked at its own address",
+        )
+    return place
+
+
+def _is_place(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return Path(unquote(parts.path)).is_dir() if parts.scheme == "file" else _is_http(parts)
+    except ValueError:
+        return False
+
+
+def _is_http(parts: SplitResult) -> bool:
+    """Raises ValueError for a port that is none."""
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
 
 
 def shown(address: str) -> str:
     """An address without the user name and password that it may have."""
-    parts = urlsplit(address)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return re.sub(r"://[^/]*@", "://", address)
 
 
 def wheel_folder(address: str) -> Path | None:
     """The folder of a file:// address that holds wheels as they are, without an index's pages."""
-    folder = Path(urlsplit(address).path)
-    return folder if address.startswith("file://") and any(folder.glob("*.whl")) else None
+    if not address.startswith("file://"):
+        return None
+    folder = Path(unquote(urlsplit(address).path))
+    return folder if any(folder.glob("*.whl")) else None
 
 
 def _address(word: str) -> str:

@@ -35,18 +35,18 @@ def docker(
     *words: str,
     env: Mapping[str, str],
     check: bool = True,
-    timeout: float | None = 600.0,
-    grace: float = GRACE_SECONDS,
+    timeout: float = 600.0,
     show: bool = False,
     stdin: str | None = None,
 ) -> Completed:
-    """Run the client to its end. `env` is added to the environment.
+    """Run the client to its end. `env` is added to the environment; who has little time to answer has little to end.
 
     Raises EngineError where there is no client or no answer within `timeout` seconds, ProcessError when it fails and
     `check` is true.
     """
     if not present():
         raise missing()
+    grace = min(GRACE_SECONDS, timeout / 6)
     try:
         return run([PROGRAM, *words], env=env, check=check, timeout=timeout, grace=grace, show=show, stdin=stdin)
     except ProcessTimeoutError:

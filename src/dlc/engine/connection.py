@@ -20,7 +20,6 @@ from dlc.engine.private import PrivateEngine
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
 PATIENT_SECONDS = 20.0  # for verbs that need an engine: a busy one may be slow
-GRACE_SECONDS = 0.5  # a client that only asks has nothing to clean up
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Engine:
         self,
         *words: str,
         check: bool = True,
-        timeout: float | None = 600.0,
+        timeout: float = 600.0,
         show: bool = False,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
@@ -123,7 +122,7 @@ def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
     """
     seconds = _left(deadline)
     words = ("info", "--format", "{{json .}}")
-    done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds, grace=GRACE_SECONDS)
+    done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds)
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):

@@ -39,4 +39,4 @@ def deselect(address: str) -> None:
 
 def _context(*words: str, seconds: float = SECONDS) -> Completed:
     # A DOCKER_HOST would hide the context.
-    return client.docker("context", *words, env={"DOCKER_HOST": ""}, check=False, timeout=seconds, grace=0.5)
+    return client.docker("context", *words, env={"DOCKER_HOST": ""}, check=False, timeout=seconds)

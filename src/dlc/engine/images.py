@@ -31,16 +31,10 @@ def find(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[
     if not wanted:
         return {}
     done = engine.docker("image", "inspect", *wanted, check=False, timeout=seconds)
-    try:
+    with understood(engine, "docker image inspect", done.stdout):
         found = json.loads(done.stdout or "[]")
         named = [(tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted]
         return {tag: _image(engine, tag, entry, seconds) for tag, entry in named}
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise EngineError(
-            f"{engine.address or 'the Docker engine'}: expected `docker image inspect` to print a JSON list of images, "
-            f"found {done.stdout[:60]!r}",
-            "check that docker on PATH is a Docker client",
-        ) from None
 
 
 def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
@@ -56,6 +50,19 @@ def size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
     """Bytes of all layers, unpacked."""
     done = engine.docker("history", "--human=false", "--format", "{{.Size}}", ref, timeout=seconds)
     return sum(int(line) for line in done.stdout.split())
+
+
+@contextmanager
+def understood(engine: Engine, command: str, answer: str) -> Iterator[None]:
+    """Within the block, an answer of another form than a Docker client's becomes an EngineError that shows it."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise EngineError(
+            f"{engine.address or 'the Docker engine'}: expected `{command}` to print JSON about images, "
+            f"found {answer[:60]!r}",
+            "check that docker on PATH is a Docker client",
+        ) from None
 
 
 @contextmanager

@@ -72,9 +72,7 @@ class PrivateEngine:
         if not self.socket.exists() or not client.present():
             return False
         try:
-            done = client.docker(
-                "version", env=client.reach(self.address), check=False, timeout=ANSWER_SECONDS, grace=0.5
-            )
+            done = client.docker("version", env=client.reach(self.address), check=False, timeout=ANSWER_SECONDS)
         except EngineError:
             return False
         return done.returncode == 0

@@ -18,7 +18,7 @@ def describe(address: str, socket: Path) -> list[str]:
     """A line for each running container and each connected client; none when the engine is idle."""
     try:
         done = client.docker("ps", "--format", "container {{.Names}} ({{.Image}})", env=client.reach(address),
-                             timeout=ASK_SECONDS, grace=0.5)  # fmt: skip
+                             timeout=ASK_SECONDS)  # fmt: skip
     except EngineError as error:
         return [f"what runs is not known: {error.message}"]
     return [*done.stdout.splitlines(), *_clients(address, socket)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from dlc.core.errors import ImageError
+from dlc.engine import images
 from dlc.engine.connection import Engine
 
 PROBE = Path(__file__).with_name("probe.py")
@@ -71,8 +73,10 @@ class Facts:
 def capture(engine: Engine, ref: str) -> Facts:
     """The facts of an image. Raises ImageError if the engine does not have it, or no Python in it runs the probe."""
     inspected = inspect(engine, ref)
-    history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref)
-    return from_answers(ref, inspected, history.stdout.splitlines(), _probe(engine, ref))
+    history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref).stdout
+    probed = _probe(engine, ref)
+    with images.understood(engine, "docker history", history):
+        return from_answers(ref, inspected, history.splitlines(), probed)
 
 
 def inspect(engine: Engine, ref: str) -> dict[str, Any]:
@@ -80,8 +84,12 @@ def inspect(engine: Engine, ref: str) -> dict[str, Any]:
     done = engine.docker("image", "inspect", ref, check=False)
     if done.returncode:
         raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
-    inspected: dict[str, Any] = json.loads(done.stdout)[0]
-    return inspected
+    with images.understood(engine, "docker image inspect", done.stdout):
+        inspected: dict[str, Any] = json.loads(done.stdout)[0]
+        if not isinstance(inspected["Config"].get("Labels") or {}, dict):
+            raise TypeError
+        datetime.fromisoformat(inspected["Created"])
+        return inspected
 
 
 def from_answers(ref: str, inspected: Mapping[str, Any], history: Sequence[str], probed: Mapping[str, Any]) -> Facts:
@@ -118,8 +126,9 @@ def _probe(engine: Engine, ref: str) -> dict[str, Any]:
         words = ("run", "--rm", "--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-")
         done = engine.docker(*words, stdin=script, check=False, timeout=PROBE_SECONDS)
         if done.returncode == 0:
-            probed: dict[str, Any] = json.loads(done.stdout)
-            return probed
+            with images.understood(engine, "docker run", done.stdout):
+                probed: dict[str, Any] = {**json.loads(done.stdout)}
+                return probed
     reason = done.stderr.strip().splitlines()[-1:]
     raise ImageError(
         f"{ref}: expected a Python among {', '.join(INTERPRETERS)} that lists its packages, found: {''.join(reason)}"

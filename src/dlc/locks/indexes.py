@@ -13,6 +13,8 @@ from dlc.core.package_indexes import OwnIndexes, mirror_variable, mirrored, own_
 from dlc.core.process import run
 
 PROBE_SECONDS = 300.0
+# uv looks where it is told: its folders are arguments, those that a build has too.
+ALONE = {"UV_NO_CONFIG": "1", "UV_FIND_LINKS": ""}
 
 
 def needed(
@@ -52,7 +54,7 @@ def project(indexes: Sequence[IndexedPackages], requirements: Sequence[str], env
 def environment() -> dict[str, str]:
     """Variables that point uv at the user's indexes, whichever client's variables name them."""
     own = own_indexes(os.environ)
-    return {"UV_NO_CONFIG": "1", "UV_DEFAULT_INDEX": own.default, "UV_INDEX": " ".join(own.extra)}
+    return {**ALONE, "UV_DEFAULT_INDEX": own.default, "UV_INDEX": " ".join(own.extra)}
 
 
 def places(indexes: Sequence[IndexedPackages]) -> str:
@@ -77,7 +79,8 @@ def redacted(indexes: Sequence[IndexedPackages], text: str) -> str:
 def remedy(indexes: Sequence[IndexedPackages]) -> str:
     """What to do if an index of the buildspec does not have a package, or does not answer."""
     variables = " or ".join(f"{mirror_variable(index.index)}=ADDRESS" for index in indexes)
-    return f"name a mirror of the index with {variables}, or a folder that holds the wheels in UV_FIND_LINKS"
+    place = f"name a mirror of the index with {variables}, or a folder that holds the wheels in UV_FIND_LINKS"
+    return f"{place} (uv.toml and pip.conf are not read)"
 
 
 @lru_cache
@@ -91,7 +94,7 @@ def _users_own(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> bool
         return False
     where = {"UV_DEFAULT_INDEX": indexes[0], "UV_INDEX": " ".join(indexes[1:])} if indexes else {"UV_NO_INDEX": "1"}
     done = run(
-        [*argv, "-", "--no-deps"], stdin=requirement, env={"UV_NO_CONFIG": "1", **where},
+        [*argv, "-", "--no-deps"], stdin=requirement, env={**ALONE, **where},
         check=False, timeout=PROBE_SECONDS,
     )  # fmt: skip
     return done.returncode == 0

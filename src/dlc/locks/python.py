@@ -13,6 +13,7 @@ from uv import find_uv_bin
 from dlc.buildspec import lock_check
 from dlc.buildspec.locked import entries, versions, with_headers
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
+from dlc.core.drafts import draft_folder, replace_folder
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError, PackageIndexError
 from dlc.core.process import Completed, run
@@ -66,14 +67,12 @@ def make(request: LockRequest) -> dict[str, str]:
 def store(texts: Mapping[str, str], folder: Path) -> None:
     """Write the files of a lock: all of them take the place of the old ones, or none does."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft-") as draft:
-        new, old = Path(draft, "new"), Path(draft, "old")
+    with draft_folder(folder.parent, ".drafts") as draft:
+        new = draft / folder.name
         new.mkdir()
         for name, text in texts.items():
             (new / name).write_text(text)
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
+        replace_folder(new, folder)
 
 
 def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,8 +57,12 @@ class Pushed:
     seconds: float
 
 
-def orders(plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, str]) -> tuple[Order, ...]:
+def orders(
+    plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, str], sets: Sequence[str] = ()
+) -> tuple[Order, ...]:
     """What to push, given what the engine has under each reference: its `inspect` and its content key. Pure.
+
+    `sets` are the user's texts of --set.
 
     Raises ImageError for every image that is not there or was built from other sources.
     """
@@ -65,7 +70,7 @@ def orders(plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, st
     if stale:
         raise ImageError(
             "\n".join(f"{d.id}: expected an image built from these sources, found: {d.why}" for d in stale),
-            f"dlc build {' '.join(d.id for d in stale)}",
+            f"dlc build {shlex.join([*(d.id for d in stale), *(word for text in sets for word in ('--set', text))])}",
         )
     found = []
     for target in (plan.target(identifier) for identifier in plan.selected):

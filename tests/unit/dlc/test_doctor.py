@@ -59,3 +59,9 @@ def test_nothing_left_to_build_takes_nothing(engine_folder: Path) -> None:
     found = doctor._disk(None, nothing, tree)
     assert found.level == "ok"
     assert "the 0 images that are not built need up to 0 GB" in found.found
+
+
+def test_a_bundle_without_certificates_is_bad_and_no_end_of_the_examination(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLC_CA_BUNDLE", "/no/such/file")
+    found = doctor._certificates()
+    assert (found.level, found.remedy) == ("bad", "correct it, or unset it")

@@ -82,6 +82,9 @@ def test_certificates_are_a_variables_else_the_systems_else_none(
     assert environment.ca_bundle({"SSL_CERT_FILE": "/not/there"}) == system
 
 
-def test_a_bundle_of_dlc_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(UsageError, match="DLC_CA_BUNDLE=/not/there: expected a file of certificates, found none"):
-        environment.ca_bundle({"DLC_CA_BUNDLE": "/not/there"})
+@pytest.mark.parametrize("name", ["not-there", ".", "empty", "garbage"])
+def test_a_bundle_of_dlc_without_certificates_is_an_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "garbage").write_bytes(b"\xff\0" * 100)
+    with pytest.raises(UsageError, match=r"DLC_CA_BUNDLE=.*: expected a file of certificates in PEM, found none"):
+        environment.ca_bundle({"DLC_CA_BUNDLE": str(tmp_path / name)})

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dlc.build import fetch
-from dlc.core.errors import DiskError
+from dlc.core.errors import DiskError, UsageError
 from dlc.plan.contexts import Pinned
 
 CONTENT = bytes(range(256)) * 4096
@@ -110,3 +110,9 @@ def test_a_full_disk_is_not_said_to_be_the_networks_fault(server: SlowServer, tm
     url = f"http://127.0.0.1:{server.server_port}/installer.tar.gz"
     with pytest.raises(DiskError, match=f"{tmp_path / 'pinned'}: the disk is full"):
         fetch.folder(Pinned(SHA256, url), tmp_path, None)
+
+
+def test_a_bundle_that_holds_no_certificates_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(b"\xff\0")
+    with pytest.raises(UsageError, match=r"ca\.pem: expected certificates in PEM"):
+        fetch.folder(Pinned("0" * 64, "https://127.0.0.1:9/file"), tmp_path / "cache", tmp_path / "ca.pem")

@@ -5,6 +5,8 @@ Real servers on this host's loopback, the real resolver and the real installer.
 
 from __future__ import annotations
 
+import http.server
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from specimen import PYTORCH, PYTORCH_PATH, changed, specimen, unlocked
 from dlc.build import index_wheels
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import IndexedPackages
-from dlc.core.errors import LockError, PackageIndexError, SpecError
+from dlc.core.errors import LockError, PackageIndexError, SpecError, UsageError
 from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, shown
 from dlc.locks import indexes
 from dlc.locks import python as lock
@@ -250,6 +252,52 @@ def test_a_mirror_is_named_as_its_index_and_is_shown_without_its_password() -> N
     address = mirrored("pytorch-cpu", "https://index.example", environment)
     assert shown(address) == "https://mirror.example:8443/cpu?a=b"
     assert mirrored("pytorch-cpu", "https://index.example", {}) == "https://index.example"
+
+
+@pytest.mark.parametrize(
+    "place", ["no/such/folder", "file:///no/such/folder", "ftp://a", "http://", "http://[a", "http://a:b"]
+)
+def test_a_mirror_that_is_no_place_is_an_error_that_names_its_variable(place: str) -> None:
+    with pytest.raises(UsageError, match=r"^DLC_INDEX_SPECIAL=") as caught:
+        mirrored("special", "https://index.example", {"DLC_INDEX_SPECIAL": place})
+    assert place in caught.value.message
+
+
+def test_an_own_index_that_is_no_address_is_an_error_without_its_password() -> None:
+    with pytest.raises(UsageError, match="expected the address of a package index") as caught:
+        own_indexes({"UV_INDEX": "name=http://me:hunter2@[a"})
+    assert "hunter2" not in str(caught.value)
+    assert "UV_INDEX" in caught.value.remedy
+
+
+def test_a_folder_that_is_named_and_not_there_ends_no_lock(
+    public: PackageIndex, special: PackageIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_FIND_LINKS", "/no/such/folder,http://127.0.0.1:1/page.html")
+    assert "dlc-ordinary==1.0" in lock.make(request(special.address))["training.txt"]
+
+
+def test_a_mirror_that_leads_in_a_circle_is_said_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Circle(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", self.path)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Circle) as server:
+        threading.Thread(target=server.serve_forever).start()
+        address = f"http://127.0.0.1:{server.server_port}/simple"
+        lock_text = f"{LOCAL} --hash=sha256:{'0' * 64}\n"
+        try:
+            with pytest.raises(PackageIndexError, match=r"does not answer \(.*TooManyRedirects"):
+                index_wheels.add(lock_text, [indexed(address)], tmp_path, tmp_path / "cache")
+        finally:
+            server.shutdown()
 
 
 def test_where_a_local_version_comes_from_can_be_told_without_asking_anyone() -> None:

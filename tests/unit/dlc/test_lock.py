@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from specimen import TORCH_ID, specimen
 from dlc.buildspec.locked import FILES, versions
 from dlc.buildspec.matrix import load_variants
 from dlc.cli import run
-from dlc.core import process
+from dlc.core import drafts, process
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError
@@ -55,6 +57,28 @@ def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, mo
     assert local_wheel_folders() == [tmp_path / "a", tmp_path / "b"]
 
 
+def test_a_folder_may_have_spaces_a_home_and_an_escaped_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my wheels"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("UV_FIND_LINKS", f" {folder} , ~/my wheels,{folder.as_uri()},file://localhost{tmp_path}")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    assert local_wheel_folders() == [folder, tmp_path]
+
+
+def test_places_that_are_no_folders_are_said_without_their_passwords(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UV_FIND_LINKS", "/no/such/folder,")
+    monkeypatch.setenv("PIP_FIND_LINKS", "https://me:hunter2@wheels.example/page.html")
+    assert run(["lock", "pytorch-*"]) == 0
+    said = capsys.readouterr().err
+    assert "UV_FIND_LINKS: expected folders, found /no/such/folder, which is passed over" in said
+    assert "PIP_FIND_LINKS: expected folders, found https://wheels.example/page.html, which is passed over" in said
+
+
 def texts(word: str) -> dict[str, str]:
     return {name: f"{word} {name}\n" for name in FILES}
 
@@ -65,7 +89,7 @@ def test_the_files_of_a_lock_are_replaced_together_and_nothing_else_is_left(tmp_
     (folder / "left-over.txt").write_text("of an older release of dlc")
     store(texts("new"), folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts("new")
-    assert [path.name for path in folder.parent.iterdir()] == ["an-image"]
+    assert [path.name for path in folder.parent.rglob("*") if path.parent != folder] == ["an-image", ".drafts"]
 
 
 def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
@@ -74,7 +98,50 @@ def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) 
     with pytest.raises(OSError, match="no-such-folder"):
         store({**texts("new"), "no-such-folder/last.txt": ""}, folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts("old")
-    assert [path.name for path in tmp_path.iterdir()] == ["an-image"]
+    assert [path.name for path in tmp_path.rglob("*") if path.parent != folder] == ["an-image", ".drafts"]
+
+
+def test_a_lock_that_is_replaced_is_there_and_whole_at_every_moment(tmp_path: Path) -> None:
+    """As a kill would leave it: another process looks all the time."""
+    folder = tmp_path / "an-image"
+    store(texts("old"), folder)
+    look = f"""
+import pathlib, sys
+folder = pathlib.Path({str(folder)!r})
+print("ready", flush=True)
+while not pathlib.Path({str(tmp_path / "stop")!r}).exists():
+    if not folder.is_dir():
+        sys.exit("no lock for a moment")
+"""
+    with subprocess.Popen([sys.executable, "-c", look], stdout=subprocess.PIPE) as watcher:
+        assert watcher.stdout
+        watcher.stdout.readline()
+        for number in range(200):
+            store(texts(f"run {number}"), folder)
+        (tmp_path / "stop").touch()
+    assert watcher.returncode == 0
+
+
+def test_a_file_system_that_cannot_exchange_folders_gets_the_lock_file_by_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafts, "RENAME_EXCHANGE", 1 << 30)  # the kernel refuses it with EINVAL, as file systems do
+    folder = tmp_path / "an-image"
+    store(texts("old"), folder)
+    (folder / "left-over.txt").write_text("of an older release of dlc")
+    store(texts("new"), folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == texts("new")
+
+
+def test_what_a_killed_lock_left_goes_with_the_next_one_and_git_ignores_it(tmp_path: Path) -> None:
+    left = tmp_path / ".drafts/tmp1/an-image/framework.txt"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    store(texts("new"), tmp_path / "an-image")
+    assert list((tmp_path / ".drafts").iterdir()) == []
+    path = "docker/pytorch/locks/.drafts/tmp1/an-image/framework.txt"
+    root = find_root(Path(__file__).parent)
+    assert process.run(["git", "check-ignore", path], cwd=root, check=False).stdout.strip() == path
 
 
 @pytest.fixture

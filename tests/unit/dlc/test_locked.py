@@ -7,7 +7,7 @@ from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, pi
 
 from dlc.buildspec.locked import FILES, INPUT, locked_versions, require_fresh, staleness, versions
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import Tree
+from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError
 from dlc.plan.plan import make_plan
 
@@ -51,6 +51,11 @@ def test_a_lock_with_another_first_line_is_stale(name: str, text: str) -> None:
     assert f"{FOLDER}/{name}:1: stale" in message
     assert f"dlc lock {TORCH_ID}" in message
     assert TENSORFLOW_ID not in message
+
+
+def test_a_lock_with_bytes_that_are_no_text_is_stale_so_that_it_can_be_made_anew() -> None:
+    tree = {**specimen(), f"{FOLDER}/training.txt": SourceFile(b"\xff\x00")}
+    assert f"{FOLDER}/training.txt:1: stale" in stale(tree)
 
 
 def test_a_lock_for_another_platform_is_stale() -> None:

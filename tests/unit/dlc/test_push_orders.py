@@ -51,6 +51,19 @@ def test_tags_name_key_then_day_then_what_moves() -> None:
     assert tags("dlc/pytorch:x", LABELS) == (f"{stem}-0123456789ab", f"{stem}-20261120", stem)
 
 
+def test_an_image_of_set_never_takes_the_tags_of_the_plain_image() -> None:
+    """Its labels may be the same: labels, Debian packages and the EFA software are in no tag."""
+    plain, changed, other = (
+        make_plan(specimen(), [TORCH_ID], sets) for sets in ([], ["labels.team=vision"], ["labels.team=audio"])
+    )
+    found = [tags(plan.refs[0], LABELS) for plan in (plain, changed, other)]
+    assert len({tag for names in found for tag in names}) == 9
+    suffix = changed.refs[0].removeprefix(plain.refs[0])
+    assert found[1] == tuple(f"{found[0][2]}{suffix}{end}" for end in ("-0123456789ab", "-20261120", ""))
+    long = tags(changed.refs[0], {**LABELS, "org.dlc.os": "base" * 60})
+    assert [(suffix in tag, len(tag) <= 128) for tag in long] == [(True, True)] * 3
+
+
 @pytest.mark.parametrize(
     ("system", "part"),
     [
@@ -96,6 +109,9 @@ def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> 
     )
     assert f"{TENSORFLOW_ID}: " in caught.value.message
     assert caught.value.remedy == f"dlc build {TORCH_ID} {TENSORFLOW_ID}"
+    with pytest.raises(ImageError) as caught:
+        orders(make_plan(specimen(), [TORCH_ID], ["labels.a=b c"]), {}, {}, ["labels.a=b c"])
+    assert caught.value.remedy == f"dlc build {TORCH_ID} --set 'labels.a=b c'"
 
 
 def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer() -> None:

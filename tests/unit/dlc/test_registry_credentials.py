@@ -97,5 +97,24 @@ def test_configuration_that_cannot_be_read_is_named_without_its_content(tmp_path
     assert "not base64" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [{"auths": ["x"]}, {"credHelpers": "vault"}, {"auths": {HOST: {"auth": 5}}}, {"auths": {HOST: {"auth": "ü"}}}],
+)
+def test_configuration_of_another_form_is_named(tmp_path: Path, content: dict[str, object]) -> None:
+    with pytest.raises(RegistryError, match=r"config\.json: "):
+        of_registry(HOST, config(tmp_path, **content))
+
+
+@pytest.mark.parametrize("answer", ["hunter2", "[]", "null", '{"Username": "hunter2"}'])
+def test_helper_that_answers_something_else_is_named_and_its_output_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    helper(tmp_path, monkeypatch, f"echo '{answer}'")
+    with pytest.raises(RegistryError, match="docker-credential-vault get: expected JSON") as caught:
+        of_registry(HOST, config(tmp_path, credsStore="vault"))
+    assert "hunter2" not in str(caught.value)
+
+
 def test_secret_is_in_no_text() -> None:
     assert "hunter2" not in repr(Credentials("me", "hunter2"))

@@ -16,6 +16,7 @@ import pytest
 from dlc.core.errors import EngineError
 from dlc.engine.connection import Engine, find
 from dlc.engine.images import find as find_images
+from dlc.inspection import facts
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 5.0  # what is promised
@@ -144,8 +145,54 @@ def test_an_answer_that_is_none_is_an_error_that_shows_it(home: Path, answer: st
 @pytest.mark.parametrize("answer", ["[{", "{}x", "[7]", '[{"RepoTags": ["dlc/toy:1"]}]', "\\377"])
 def test_images_that_are_no_list_of_images_are_an_error(home: Path, answer: str) -> None:
     fake_docker(home, f"printf '%b' '{answer}'")
-    with pytest.raises(EngineError, match="expected `docker image inspect` to print a JSON list of images"):
+    with pytest.raises(EngineError, match="expected `docker image inspect` to print JSON about images"):
         find_images(Engine(None, "context", "26", containerd_store=True), ["dlc/toy:1"])
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "null", "[null]", "[{}]", "5", "\\377", '[{"Config": {"Labels": [1]}}]'])
+def test_an_inspected_image_of_another_form_is_an_error(home: Path, answer: str) -> None:
+    fake_docker(home, f"printf '%b' '{answer}'")
+    with pytest.raises(EngineError, match="expected `docker image inspect` to print JSON about images"):
+        facts.inspect(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
+
+
+@pytest.mark.parametrize(("history", "probed"), [("[]", "{}"), ("{}", "{}"), ("\\377", "{}"), ("", "[]"), ("", "{}")])
+def test_history_and_probe_of_another_form_are_an_error(home: Path, history: str, probed: str) -> None:
+    image = '[{"Id": "sha256:0", "Created": "2026-11-20T12:00:00Z", "Config": {}}]'
+    fake_docker(
+        home, f"case $1 in image) echo '{image}';; history) printf '%b' '{history}';; *) echo '{probed}';; esac"
+    )
+    with pytest.raises(EngineError, match="check that docker on PATH is a Docker client"):
+        facts.capture(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
+
+
+def test_who_has_little_time_to_answer_has_little_time_to_end(home: Path) -> None:
+    fake_docker(home, "trap '' TERM; while :; do sleep 0.1; done")
+    started = time.monotonic()
+    with pytest.raises(EngineError, match="not answering"):
+        find_images(Engine(None, "context", "26", containerd_store=True), ["dlc/toy:1"], 1.0)
+    assert time.monotonic() - started < SECONDS
+
+
+def test_an_image_that_goes_while_the_list_asks_is_no_error_of_the_list(home: Path) -> None:
+    tag = f"dlc/pytorch:{TORCH.removeprefix('pytorch-')}"
+    image = json.dumps([{"Id": "sha256:0", "RepoTags": [tag], "Created": "2026-11-20", "Config": {}}])
+    answers = (
+        f"""info) echo '{{"ServerVersion": "26"}}' ;; image) echo '{image}' ;; history) echo gone >&2; exit 1 ;;"""
+    )
+    fake_docker(home, f"case $1 in {answers} esac")
+    done, _ = dlc("list", TORCH, "--json")
+    assert (done.returncode, len(json.loads(done.stdout))) == (0, 1)
+    assert "gone" in done.stderr
+
+
+def test_doctor_finds_an_engine_bad_that_hangs_at_its_last_question(home: Path) -> None:
+    fake_docker(
+        home, """case "$*" in "info --format {{json .}}") echo '{"ServerVersion": "26"}' ;; info*) sleep 300 ;; esac"""
+    )
+    done, seconds = dlc("doctor", "--json")
+    assert (done.returncode, seconds < SLACK) == (1, True), seconds
+    assert "not answering" in json.loads(done.stdout)[0]["found"]
 
 
 @pytest.mark.parametrize("address", ["rubbish", "http://", "-x", "unix://", "tcp://127.0.0.1:1", "unix:///\n", "ü"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +28,12 @@ def test_a_snapshot_holds_exactly_the_files_with_their_modes_and_fixed_times(tmp
     }  # fmt: skip
     assert {path.stat().st_mtime for path in (folder, *folder.rglob("*"))} == {TIME}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_name_that_is_no_text_is_kept_as_it_is(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    folder = snapshot({name: SourceFile(b"")}, tmp_path)
+    assert [path.name for path in folder.iterdir()] == [name]
 
 
 def test_other_content_another_mode_and_another_name_are_other_folders(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ def checkout(tmp_path: Path) -> Path:
         "docker/scripts/run.sh~",
         "docker/scripts/#run.sh#",
         "src/entrypoint/.#launcher.py",
+        "src/entrypoint/.launcher.py.swn",
+        "src/entrypoint/launch/4913",
+        "src/entrypoint/launch/.git/HEAD",
+        "src/entrypoint/launch/.mypy_cache/CACHEDIR.TAG",
+        "src/entrypoint/.idea/workspace.xml",
+        "docker/scripts/run.sh.orig",
+        "docker/scripts/run.sh.rej",
+        "docker/scripts/._run.sh",
         "README.md",
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +65,25 @@ def test_what_reaches_an_image_is_read_and_nothing_else(checkout: Path) -> None:
         "buildspec/defaults.yml": SourceFile(b"buildspec/defaults.yml"),
         "docker/scripts/run.sh": SourceFile(b"docker/scripts/run.sh", executable=True),
     }
+
+
+def test_modes_are_the_owners_whoever_reads_them(checkout: Path) -> None:
+    """A clone under another umask, or one that another user reads, has the same content."""
+    before = read_tree(checkout)
+    (checkout / "docker/scripts/run.sh").chmod(0o700)
+    (checkout / "buildspec/defaults.yml").chmod(0o611)
+    assert read_tree(checkout) == before
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scandir(path: str, real: Callable[[str], object] = os.scandir) -> object:
+        if Path(path).name == "scripts":  # root may read everything
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError, match="scripts"):
+        read_tree(checkout)
 
 
 def test_files_below_a_folder_are_named_from_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dlc.core import environment
 from dlc.core.errors import RegistryError
 from dlc.core.process import run
 from dlc.push.registry.address import HUB
@@ -38,13 +38,13 @@ def of_registry(registry: str, config: Path | None = None) -> Credentials | None
 
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
     """
-    path = config or Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    path = config or Path(os.environ.get("DOCKER_CONFIG") or environment.home() / ".docker") / "config.json"
     content = _read(path)
     entry = HUB_ENTRY if registry == HUB else registry
-    helper = (content.get("credHelpers") or {}).get(entry) or content.get("credsStore")
+    helper = _mapping(content, "credHelpers", path).get(entry) or content.get("credsStore")
     if helper and (found := _ask(helper, entry)):
         return found
-    return _in_file(content.get("auths") or {}, entry, path)
+    return _in_file(_mapping(content, "auths", path), entry, path)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -52,11 +52,17 @@ def _read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise RegistryError(
-            f"{path}: expected JSON, found: {error}", "correct it, or docker logout and docker login"
-        ) from None
+    except (ValueError, RecursionError) as error:
+        raise RegistryError(f"{path}: expected JSON, found: {error}", "mend it, or docker logout and login") from None
     return content if isinstance(content, dict) else {}
+
+
+def _mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    """The entry of this name, empty where there is none."""
+    found = content.get(name) or {}
+    if not isinstance(found, dict):
+        raise RegistryError(f"{path}: {name}: expected a mapping, found other JSON", "mend it, or docker login again")
+    return found
 
 
 def _ask(helper: str, entry: str) -> Credentials | None:
@@ -65,12 +71,16 @@ def _ask(helper: str, entry: str) -> Credentials | None:
     if done.returncode:
         if "not found" in done.stdout:
             return None
-        # Not its output, which may hold a secret.
+        # Not its output: nobody knows what a helper prints.
+        raise RegistryError(f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", "see to it")
+    try:
+        found = json.loads(done.stdout)
+        return Credentials(found["Username"], found["Secret"], identity=found["Username"] == TOKEN_USER)
+    except (ValueError, TypeError, LookupError, RecursionError):
         raise RegistryError(
-            f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", f"docker login {entry}"
-        )
-    found = json.loads(done.stdout)
-    return Credentials(found["Username"], found["Secret"], identity=found["Username"] == TOKEN_USER)
+            f"docker-credential-{helper} get: expected JSON with Username and Secret for {entry}, found something else",
+            f"see to it, or docker login {entry} without it",
+        ) from None
 
 
 def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
@@ -89,10 +99,10 @@ def _registry_of(name: str) -> str:
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
-def _decoded(auth: str, path: Path, name: str) -> Credentials:
+def _decoded(auth: Any, path: Path, name: str) -> Credentials:
     try:
         user, _, secret = base64.b64decode(auth, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except (ValueError, TypeError):  # binascii.Error and UnicodeDecodeError are ValueErrors
         raise RegistryError(
             f"{path}: auths: {name}: expected base64 of USER:SECRET, found other text", f"docker login {name}"
         ) from None

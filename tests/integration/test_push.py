@@ -173,7 +173,7 @@ def test_registry_of_a_private_authority_takes_a_push_that_names_its_bundle(buil
         row = push(built, registry, "team", {**login, "DLC_CA_BUNDLE": str(authority.bundle)})
     finally:
         registry.kill()
-    assert refused.returncode == 77
+    assert refused.returncode == RegistryError.exit_code
     assert "name the CA bundle in DLC_CA_BUNDLE" in refused.stderr
     assert registry.tags("team/toy") == sorted(row["tags"])
 
@@ -187,7 +187,7 @@ def test_registry_that_is_read_only_is_told_before_the_image_is_exported(built: 
         done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
     finally:
         registry.kill()
-    assert done.returncode == 77
+    assert done.returncode == RegistryError.exit_code
     assert "status 405" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -61,7 +62,14 @@ def _find_links() -> list[tuple[str, str]]:
 
 def _folder(word: str) -> Path:
     """What a path or a file:// address names; of another address a path that is not there."""
-    return Path(unquote(urlsplit(word).path)) if word.startswith("file://") else Path(word).expanduser()
+    return Path(unquote(urlsplit(word).path)) if word.startswith("file://") else user_path(word)
+
+
+def user_path(word: str) -> Path:
+    """A path in which `~` is a home folder; that of a user who is not there stays as it is written."""
+    with suppress(RuntimeError):
+        return Path(word).expanduser()
+    return Path(word)
 
 
 def _public(word: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from dlc.core.environment import INDEX_VARIABLES
+from dlc.core.environment import INDEX_VARIABLES, user_path
 from dlc.core.errors import UsageError
 
 MIRROR = "DLC_INDEX_"  # and the index's name: DLC_INDEX_PYTORCH_CPU
@@ -55,7 +55,7 @@ def mirrored(index: str, address: str, environment: Mapping[str, str]) -> str:
     chosen = environment.get(mirror_variable(index), "")
     if not chosen:
         return address
-    place = chosen if "://" in chosen else Path(chosen).expanduser().absolute().as_uri()
+    place = chosen if "://" in chosen else user_path(chosen).absolute().as_uri()
     if not _is_place(place):
         raise UsageError(
             f"{mirror_variable(index)}={shown(chosen)}: expected an address (http, https, file) or a folder that is "

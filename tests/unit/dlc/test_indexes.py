@@ -255,7 +255,8 @@ def test_a_mirror_is_named_as_its_index_and_is_shown_without_its_password() -> N
 
 
 @pytest.mark.parametrize(
-    "place", ["no/such/folder", "file:///no/such/folder", "ftp://a", "http://", "http://[a", "http://a:b"]
+    "place",
+    ["no/such/folder", "~no-such-user/x", "file:///no/such/folder", "ftp://a", "http://", "http://[a", "http://a:b"],
 )
 def test_a_mirror_that_is_no_place_is_an_error_that_names_its_variable(place: str) -> None:
     with pytest.raises(UsageError, match=r"^DLC_INDEX_SPECIAL=") as caught:

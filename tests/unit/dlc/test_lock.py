@@ -71,7 +71,7 @@ def test_a_folder_may_have_spaces_a_home_and_an_escaped_address(
 def test_places_that_are_no_folders_are_said_without_their_passwords(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("UV_FIND_LINKS", "/no/such/folder,")
+    monkeypatch.setenv("UV_FIND_LINKS", "/no/such/folder,~no-such-user/x")
     monkeypatch.setenv("PIP_FIND_LINKS", "https://me:hunter2@wheels.example/page.html")
     assert run(["lock", "pytorch-*"]) == 0
     said = capsys.readouterr().err

@@ -13,6 +13,7 @@ import pytest
 
 SOURCES = Path(__file__).parents[3] / "src"
 MOST_ENTRIES = 12  # at the top of each
+MOST_LINES = 400
 
 DLC = {
     "core": (),
@@ -94,6 +95,11 @@ def test_the_tables_own_rooms_are_below_each_other(package: Path) -> None:
 def test_a_room_says_in_its_first_line_what_it_is_for_and_what_it_may_import(package: Path, room: str) -> None:
     text = ast.get_docstring(ast.parse((package / room / "__init__.py").read_text())) or ""
     assert "mport" in text.partition("\n")[0] or room == "cli", text
+
+
+def test_no_file_is_too_long_to_read_at_once() -> None:
+    lengths = {file: len(file.read_text().splitlines()) for file in SOURCES.rglob("*.py")}
+    assert [file.relative_to(SOURCES).as_posix() for file, length in lengths.items() if length > MOST_LINES] == []
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:

@@ -93,7 +93,8 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(image: Image, tmp
         wait_until_all_work(running)
         seconds = running.stop(grace=60)
         codes = running.wait()
-        assert set(codes.values()) <= {STOPPED, KILLED}, running.report()
+        # 1: a rank whose peer was killed a moment earlier fails in its collective before its own grace is over.
+        assert set(codes.values()) <= {STOPPED, KILLED, 1}, running.report()
         assert seconds < 45
 
 

@@ -37,4 +37,6 @@ def test_hosts_that_see_another_job_are_told_what_differs(image: Image, tmp_path
     job.environment["DLC_PEER_TIMEOUT"] = "10"
     with job:
         assert 0 not in job.wait(seconds=60).values(), job.report()
-        assert "algo-3" in job.log("algo-2")
+        assert "different lists of hosts: algo-1, algo-2 on algo-1, algo-1, algo-2, algo-3 on algo-2" in job.log(
+            "algo-2"
+        )

@@ -90,6 +90,8 @@ def _part(request: Request, settings: Settings, group: Group | None = None) -> O
     except (LaunchError, signals.StopRequested) as error:
         failure.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
         raise
+    if group and not (outcome.stopped or signals.received() or group.remote_stop()):
+        outcome = group.explained(outcome)
     outcome = failure.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
     if outcome.stopped and outcome.exit_code == 0:
         outcome = failure.stopped(outcome, exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host)

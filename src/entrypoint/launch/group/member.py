@@ -67,6 +67,8 @@ class Group:
         self._said: list[dict[str, Any]] = []  # all of it: repeated to the hub after a break
         self._sent = 0  # how many of these the present connection took
         self._heard_at = 0.0
+        self._is_lost = False  # a connection that worked broke, and no other one works yet
+        self._how_lost = ""  # set when the leader is given up
         self._news_read, self._news_write = os.pipe()
         os.set_blocking(self._news_read, False)
         os.set_blocking(self._news_write, False)
@@ -146,6 +148,19 @@ class Group:
             return False
         self.generation = self._state["generation"]
         return True
+
+    def explained(self, outcome: Outcome) -> Outcome:
+        """A failure of this host as it is, or what it came from: the leader vanished, and the ranks saw it first."""
+        deadline = time.monotonic() + NEWS_BOUND
+        while outcome.failure and self.end is None and not self.has_to_restart and time.monotonic() < deadline:
+            if self._is_lost:  # until it is back, or is given up
+                deadline = time.monotonic() + NEWS_BOUND
+            time.sleep(CONNECT_RETRY / 10)
+        if not (outcome.failure and self.end and self.end.cause.endswith(self._how_lost) and self._how_lost):
+            return outcome
+        vanished = verdict_of(self.end).outcome
+        own = (f"then {outcome.failure.cause}", *outcome.failure.last_lines)
+        return vanished._replace(failure=vanished.failure and vanished.failure._replace(last_lines=own))
 
     def _may_begin_again(self) -> bool:
         """Whether the last that was said is a failure, restarts are left, and nobody was asked to stop."""
@@ -230,13 +245,15 @@ class Group:
                 channel.flush()  # by which the hub can tell who comes with another token
         self.reach.failed(error, how, answered=channel is not None)
         if self._hub_id and channel and channel.authentic and not self._state.get("end"):
+            self._is_lost = True
             _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
         if not self._hub_id or time.monotonic() - self._heard_at < self.place.heartbeat:
             select.select([self._wake_read], [], [], CONNECT_RETRY)
         elif self._stop_host:
             self._ended(End(True, kind=STOPPED))  # the leader has stopped already
         else:
-            cause = f"{self.place.rules.leader}, which leads the group, vanished: {how}"
+            self._how_lost = f"which leads the group, vanished: {how}"
+            cause = f"{self.place.rules.leader}, {self._how_lost}"
             self._ended(End(False, UNAVAILABLE, self.place.rules.leader, cause))
 
     def _converse(self, channel: Channel) -> None:
@@ -295,6 +312,7 @@ class Group:
             self.facts = self._with_leaders_address(unpack(message["packed"]), channel)
         elif message["kind"] == "state":
             self._hub_id = message["hub"]
+            self._is_lost = False
             self.missing, self.missing_count = message["missing"], message["missing count"]
             news = bool(message["stopped"]) and not self._stop_host
             self._stop_host = self._stop_host or message["stopped"]

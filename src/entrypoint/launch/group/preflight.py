@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 
 from launch.group import traps
@@ -11,13 +10,15 @@ from launch.group.traps import Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from launch.plan.interpretation import Request
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 CONTENT_KEY = "DLC_CONTENT_KEY"  # the image's, in its environment
+KEY_DIGITS = 12  # of a hash: enough to tell two apart
+MOST_SHOWN = 200  # characters of a list in a message
 ONE_PROCESS_EACH = ("tf_multi_worker", "tf_parameter_server", "single")  # strategies that do not count devices
 
 
@@ -28,11 +29,13 @@ def facts(request: Request) -> dict[str, Any]:
     found = traps.find(request.devices, cluster, request.environ, is_distributed=bool(strategy))
     counts_devices = strategy not in ONE_PROCESS_EACH and cluster.current_host in request.hosts
     return {
-        "image": request.environ.get(CONTENT_KEY, ""),
-        "hosts": _digest(list(cluster.hosts)),
-        "groups": _digest([[group.name, group.instance_type, list(group.hosts)] for group in cluster.groups]),
+        "image": request.environ.get(CONTENT_KEY, "")[:KEY_DIGITS],
+        "hosts": _brief(cluster.hosts),
+        "groups": _brief(
+            [f"{group.name} ({group.instance_type}): {' '.join(group.hosts)}" for group in cluster.groups]
+        ),
         "strategy": strategy,
-        "distributed over": _digest(list(request.hosts)),
+        "distributed over": _brief(request.hosts),
         "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
         "efa": request.devices.efa if counts_devices else None,
         "traps": [str(finding) for finding in found if not finding.is_error],
@@ -103,7 +106,7 @@ def _difference(known: Mapping[str, Mapping[str, Any]], key: str, what: str, rem
     """A finding that tells who has which value, unless all have the same."""
     holders: dict[str, list[str]] = {}
     for host in sorted(known):
-        holders.setdefault(str(known[host][key])[:12], []).append(host)
+        holders.setdefault(str(known[host][key]), []).append(host)
     if len(holders) < 2:
         return None
     shown = ", ".join(f"{value or 'none'} on {_hosts(hosts, len(known))}" for value, hosts in holders.items())
@@ -116,8 +119,12 @@ def _hosts(hosts: list[str], total: int) -> str:
     return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
 
 
-def _digest(value: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(value).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+def _brief(words: Sequence[str]) -> str:
+    """The words themselves; of many, how many there are and a hash, because every host hears every other's facts."""
+    text = ", ".join(words)
+    if len(text) <= MOST_SHOWN:
+        return text
+    return f"{len(words)} ({hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:KEY_DIGITS]})"
 
 
 def _say(source: str, lines: Iterable[str]) -> None:

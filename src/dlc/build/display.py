@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SHOWN_COMMANDS = ("RUN", "COPY", "ADD", "exporting")
+COPIES = ("COPY", "ADD")
 SHOWN_WIDTH = 80
 PERIOD = 30.0
 SHORT_SECONDS = 1.0  # what ends sooner is not shown while it runs
@@ -53,7 +54,8 @@ class Display:
 
     def finished(self, step: Step) -> None:
         """Print a line for a finished step, unless it was cached."""
-        if not step.cached and step.command.startswith(SHOWN_COMMANDS):
+        is_short_copy = step.command.startswith(COPIES) and step.seconds < SHORT_SECONDS
+        if not step.cached and step.command.startswith(SHOWN_COMMANDS) and not is_short_copy:
             self._line(_finished(step))
 
     @contextmanager

@@ -156,10 +156,11 @@ def test_a_short_step_of_dlc_itself_is_not_worth_a_line() -> None:
     assert stream.getvalue() == ""
 
 
-def test_a_cached_step_and_what_buildkit_does_for_itself_are_no_lines() -> None:
+def test_a_cached_step_a_short_copy_and_what_buildkit_does_for_itself_are_no_lines() -> None:
     stream = io.StringIO()
     with Display(stream) as display:
         display.finished(Step("pt launcher 1/3", "COPY . /opt", 0.0, cached=True))
+        display.finished(Step("pt tools 2/4", "COPY finish /finish", 0.3, cached=False))
         display.finished(Step("internal", "load build definition", 1.0, cached=False))
     assert stream.getvalue() == ""
 

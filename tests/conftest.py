@@ -15,8 +15,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell's background job inherits that Ctrl-C is ignored, and so would every process that the tests interrupt.
+    # A shell's background job inherits that Ctrl-C and Ctrl-\\ are ignored, nohup's that SIGHUP is; and so would every
+    # process to which the tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for signum in (signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
     config.addinivalue_line("markers", "when(**conditions): only for images that are so, as `when` in compat.yml")
     config.addinivalue_line("markers", "image: set for every test that has an `image` argument")
 

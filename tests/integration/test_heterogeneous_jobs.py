@@ -93,8 +93,10 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(image: Image, tmp
         wait_until_all_work(running)
         seconds = running.stop(grace=60)
         codes = running.wait()
-        # 1: a rank whose peer was killed a moment earlier fails in its collective before its own grace is over.
-        assert set(codes.values()) <= {STOPPED, KILLED, 1}, running.report()
+        # A rank whose peer was killed a moment earlier may fail in its collective before its own grace is over.
+        bereft = [host for host, code in codes.items() if code == 1 and "Connection" in running.failure(host)]
+        assert len(bereft) <= 1, running.report()
+        assert {code for host, code in codes.items() if host not in bereft} <= {STOPPED, KILLED}, running.report()
         assert seconds < 45
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TextIO, cast
 
 from launch import signals
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
@@ -14,6 +12,11 @@ from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
 from launch.base.unfailing import Unfailing
 from launch.job import entry_point
 from launch.plan import interpretation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 
 HELP = """\
 usage: docker run IMAGE train [ARGUMENT...]     run the job that /opt/ml/input/config describes; arguments: the script's
@@ -28,7 +31,7 @@ STOP_BOUND = 5.0  # seconds for telling the other hosts of a stop that came befo
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Do what `argv` (without the program's name) asks; the exit code. Shows no traceback of its own."""
-    sys.stderr = cast("TextIO", Unfailing(2))
+    sys.stderr = Unfailing(2)
     if not argv:
         print(HELP, file=sys.stderr)
         return USAGE

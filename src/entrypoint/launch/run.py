@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
 
 from launch import signals
 from launch.base import private_files
@@ -25,6 +24,8 @@ from launch.supervision.settings import END_GRACE, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from launch.group.member import Group
 
 

@@ -46,6 +46,11 @@ def launch(job: JobFolder, *arguments: str, python: str = sys.executable) -> sub
     )
 
 
+def imports(stderr: str) -> set[str]:
+    """The modules that -X importtime names."""
+    return {line.rpartition("|")[2].strip() for line in stderr.splitlines() if line.startswith("import time:")}
+
+
 @pytest.mark.parametrize("python", PYTHONS)
 def test_it_explains_and_trains_on_every_python_of_an_image(job: JobFolder, python: str) -> None:
     job.code(text="import sys; print('args', sys.argv[1:]); sys.exit(3)").hyperparameters(lr=0.1)
@@ -69,12 +74,27 @@ def test_it_imports_nothing_but_the_standard_library(job: JobFolder, verb: str) 
     job.code().hyperparameters()
     done = launch(job, "-X", "importtime", LAUNCHER, verb)
     assert done.returncode == 0
-    modules = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
-    roots = {module.split(".")[0] for module in modules} - {"launch", "imported package"}
+    roots = {module.split(".")[0] for module in imports(done.stderr)} - {"launch", "imported package"}
     foreign = {root for root in roots if root not in sys.stdlib_module_names}
     assert foreign == set()
     # What alone would eat the 30 ms that a start may take.
     assert roots & {"asyncio", "dataclasses", "inspect", "pathlib", "argparse", "logging", "urllib", "tarfile"} == set()
+
+
+# Milliseconds each, and a job on one host has no use for them.
+NOT_FOR_ONE_HOST = {
+    *("typing", "importlib", "warnings"),
+    *("socket", "selectors", "subprocess", "threading", "shutil", "tempfile", "hashlib", "hmac", "secrets"),
+    *("launch.group.session", "launch.group.meeting", "launch.supervision.rank_report", "launch.supervision.mains"),
+}
+
+
+def test_a_plain_job_on_one_host_imports_nothing_that_only_others_need(job: JobFolder) -> None:
+    job.code().hyperparameters()
+    done = launch(job, "-X", "importtime", LAUNCHER, "train")
+    assert done.returncode == 0
+    assert "launch.supervision.run" in imports(done.stderr)
+    assert imports(done.stderr) & NOT_FOR_ONE_HOST == set()
 
 
 def test_a_folder_full_of_modules_with_standard_names_changes_nothing(job: JobFolder) -> None:

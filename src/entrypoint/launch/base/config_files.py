@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 from launch.base.errors import DATA, NO_INPUT, LaunchError, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 # A job's real files are a few kilobytes (at most 100 hyperparameters of 2500 characters, 1000 hosts); execve takes no
 # variable above 128 KiB, so a larger file could not be handed on anyway.

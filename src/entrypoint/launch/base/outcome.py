@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from launch.base.named_tuple import NamedTuple
 
 
 class Failure(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from launch.base.named_tuple import NamedTuple
 
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_VENV = "/opt/venv"  # the image's Python environment

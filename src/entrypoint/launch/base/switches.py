@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 JOB_TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any, NamedTuple
 
+from launch.base import modules
 from launch.base.errors import DATA, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 from launch.base.paths import Paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
 
 DEFAULT_GROUP = "homogeneousCluster"  # the platform's own name for the only group of an ordinary job
 DEFAULT_INTERFACE = "eth0"
@@ -96,7 +101,7 @@ def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
     for name, module in DISCOVERERS.items():
         if name in VARIABLES and not any(variable in environ for variable in VARIABLES[name]):
             continue
-        cluster: Cluster | None = import_module(module).discover(environ, paths)
+        cluster: Cluster | None = modules.load(module).discover(environ, paths)
         if cluster is not None:
             return cluster
     raise AssertionError("the last discoverer always answers")

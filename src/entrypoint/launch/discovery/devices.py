@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 AMAZON_PCI_VENDOR = "0x1d0f"
 EFA_WITHOUT_RDMA = "0xefa0"  # the first generation; later ones (0xefa1, ...) read remote memory

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from launch.base.config_files import read_object, require_text
 from launch.base.errors import DATA, LaunchError, shown
 from launch.base.paths import Paths
@@ -18,6 +15,11 @@ from launch.discovery.cluster import (
     check_interface,
     check_member,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 
 def discover(_environ: Mapping[str, str], paths: Paths) -> Cluster | None:

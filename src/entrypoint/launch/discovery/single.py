@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 HOST = "algo-1"  # what scripts written for one host expect; a container's own host name is a random number
 

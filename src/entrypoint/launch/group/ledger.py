@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from launch.base.errors import UNAVAILABLE
+from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, STOPPED, Failure
 
 TYPE_CHECKING = False

@@ -9,9 +9,9 @@ import socket
 import sys
 import threading
 import time
-from typing import NamedTuple
 
 from launch.base.errors import SOFTWARE, UNAVAILABLE
+from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
 from launch.discovery import names
 from launch.group.channel import Channel, NotOfThisJobError, unpack

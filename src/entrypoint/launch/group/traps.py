@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError
+from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
 
 TYPE_CHECKING = False

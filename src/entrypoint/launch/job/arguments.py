@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
 
 # The platform's toolkit, the drivers of SDK 3.x, argparse's store_true, and absl or whoever wants --key=value.
 TOOLKIT, SDK3, FLAGS, EQUALS = "toolkit", "sdk3", "flags", "equals"

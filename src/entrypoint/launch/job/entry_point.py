@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from typing import NamedTuple
 
 from launch.base.errors import CONFIG, NO_INPUT, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 
 SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL, EXECUTABLE = "script", "package", "module", "console", "shell", "executable"
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 from launch.base.config_files import is_passable, read_object, require_text
 from launch.base.errors import CONFIG, DATA, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 from launch.base.paths import Paths
 from launch.job.arguments import DIALECTS, TOOLKIT, arguments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
 
 PLATFORM_PREFIX = "sagemaker_"
 # Consumed by the platform's toolkit: neither arguments of the script nor "framework parameters".

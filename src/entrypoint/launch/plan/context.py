@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError
+from launch.base.named_tuple import NamedTuple
 from launch.base.paths import Paths
 from launch.base.process_spec import ProcessSpec
 from launch.discovery.cluster import Cluster
@@ -14,6 +13,11 @@ from launch.discovery.devices import Devices
 from launch.job.entry_point import EntryPoint
 from launch.job.parameters import Job
 from launch.plan.network import Network
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from launch.base.errors import DATA, LaunchError
 from launch.base.paths import Paths
@@ -13,6 +11,12 @@ from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import module_name
 from launch.job.parameters import DEFAULT_LOG_LEVEL, Job
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 
 # Said again by other variables and by the files of input/config: left out where a thousand hosts make them too long.
 AGGREGATES = ("SM_TRAINING_ENV", "SM_RESOURCE_CONFIG", "SM_INSTANCE_GROUPS_DICT")

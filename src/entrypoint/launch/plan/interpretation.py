@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
 from launch.base import ports
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
 from launch.base.private_files import default_folder
 from launch.base.process_spec import Decision, Launch, ProcessSpec
@@ -25,6 +23,11 @@ from launch.plan.environment import AGGREGATES, sm_variables
 from launch.plan.frameworks import accelerate_variables, flight_recorder_variables, framework_variables, installed
 from launch.plan.install import installation
 from launch.plan.network import Network, network_variables
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 
 # torchrun reads these too, where its flags, which hold what they say, leave it a choice.
 READ_FOR_TORCHRUN = frozenset(

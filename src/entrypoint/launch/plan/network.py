@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
+from launch.base.named_tuple import NamedTuple
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Network(NamedTuple):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 # Not in the package: a script's folder comes first on sys.path, and `signals` or `job` must not hide a user's module.
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "programs")

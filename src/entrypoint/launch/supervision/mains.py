@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+
+from launch.base.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

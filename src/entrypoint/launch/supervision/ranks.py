@@ -12,7 +12,8 @@ import fcntl
 import json
 import os
 import time
-from typing import NamedTuple
+
+from launch.base.named_tuple import NamedTuple
 
 MARKER = "stopping"
 LOCK = "running"

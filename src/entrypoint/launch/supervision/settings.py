@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, Failure, Verdict
 
 TYPE_CHECKING = False

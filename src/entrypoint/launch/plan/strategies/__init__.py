@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
-from typing import NamedTuple, Protocol, cast
-
+from launch.base import modules
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
 from launch.job.parameters import Job
 from launch.plan.context import Context
 from launch.plan.strategies import smdistributed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    class Strategy(Protocol):
+        """The one function that a strategy's module has."""
+
+        def plan(self, context: Context) -> Launch: ...
+
 
 # Each module has `plan(context) -> Launch`: pure, this host's processes only.
 STRATEGIES = {
@@ -25,12 +34,6 @@ STRATEGIES = {
 }
 
 TASK = {"task": "launch.plan.strategies.task"}  # only where the platform starts a launcher for each rank
-
-
-class Strategy(Protocol):
-    """The one function that a strategy's module has."""
-
-    def plan(self, context: Context) -> Launch: ...
 
 
 class Request(NamedTuple):
@@ -145,7 +148,8 @@ def plan(context: Context, request: Request | None) -> Launch:
 
 
 def _load(name: str) -> Strategy:
-    return cast("Strategy", import_module({**STRATEGIES, **TASK}[name]))
+    strategy: Strategy = modules.load({**STRATEGIES, **TASK}[name])
+    return strategy
 
 
 def _with(launch: Launch, *decisions: Decision) -> Launch:

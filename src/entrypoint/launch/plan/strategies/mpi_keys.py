@@ -13,10 +13,10 @@ import pwd
 import re
 import shutil
 import subprocess
-from typing import NamedTuple
 
 from launch.base import private_files
 from launch.base.errors import CANNOT_CREATE, DATA, NO_INPUT, NO_PERMISSION, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
 from launch.base.switches import count

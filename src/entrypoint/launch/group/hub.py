@@ -149,6 +149,8 @@ class Hub(threading.Thread):
             self.ledger.failed(host, End.of_message(message["end"]), message["generation"])
         elif kind == "stopping":
             self.ledger.stopping(host)
+        elif kind == "stop ended":
+            self.ledger.stop_ended(message["what"])
         elif kind == "bye":
             del self._hosts[channel]  # it knows how the group ended, or needs to know no more
             self.ledger.left.add(host)
@@ -189,6 +191,7 @@ class Hub(threading.Thread):
             "ready": ledger.all_ready,
             "restart": cause.as_message() if cause else None,
             "stopped": ledger.stopped_host,
+            "ended by stop": ledger.ended_by_stop,
             "end": ledger.end.as_message() if ledger.end else None,
         }
 
@@ -200,7 +203,7 @@ class Hub(threading.Thread):
             self._facts_sent = True
             self._tell(self._facts())
         ledger = self.ledger
-        news = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.end}"
+        news = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.ended_by_stop} {ledger.end}"
         if news != self._told:
             self._told = news
             self._tell(self._state())

@@ -101,6 +101,10 @@ class Group:
         """The host that was asked to stop, and with it the job; empty while none was."""
         return self._stop_host
 
+    def ended_by_stop(self) -> str:
+        """The first process of the job that the stop ended, as its host said it; empty while there is none."""
+        return str(self._state.get("ended by stop", ""))
+
     @property
     def has_to_restart(self) -> bool:
         """Whether the group has begun another generation than the one that runs here."""
@@ -132,6 +136,10 @@ class Group:
         if not self._stop_host:
             self._stop_host = self.place.host
             self._say({"kind": "stopping", "signal": signum})
+
+    def stop_ended(self, what: str) -> None:
+        """Tell the group that the stop ended a process here, before those that lose it fail elsewhere."""
+        self._say({"kind": "stop ended", "what": what})
 
     def ready(self) -> None:
         """Tell the group that this host can start the processes of its generation."""

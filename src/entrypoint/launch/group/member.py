@@ -14,6 +14,7 @@ from typing import NamedTuple
 from launch.base.errors import SOFTWARE, UNAVAILABLE
 from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
 from launch.discovery import names
+from launch.group.absence import GONE_AFTER, LifeSign, Refusals
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.hub import Hub, beat_interval
 from launch.group.ledger import End, Ledger, Rules, end_of
@@ -69,6 +70,8 @@ class Group:
         self._heard_at = 0.0
         self._is_lost = False  # a connection that worked broke, and no other one works yet
         self._how_lost = ""  # set when the leader is given up
+        self._refusals = Refusals()  # by the leader's machine
+        self._life_sign = LifeSign()
         self._news_read, self._news_write = os.pipe()
         os.set_blocking(self._news_read, False)
         os.set_blocking(self._news_write, False)
@@ -199,6 +202,7 @@ class Group:
         if self._hub:
             self._hub.close(*([] if linger is None else [linger]))
         if not self._thread.is_alive():  # one that hangs in a name look-up keeps its descriptors
+            self._life_sign.close()
             for fd in (self._news_read, self._news_write, self._wake_read, self._wake_write):
                 os.close(fd)
 
@@ -239,9 +243,11 @@ class Group:
             sock = socket.create_connection((address, self.place.port), CONNECT_BOUND)
         else:
             sock = self.reach.connect(self.place.host, CONNECT_BOUND)
+        self._refusals.end()
         channel = Channel(sock, self.place.key, is_server=False)
         join = {"kind": "join", "host": self.place.host, "instance": self._instance, "hub": self._hub_id}
-        channel.send({**join, "facts": self._own_facts})
+        sign = None if self.place.leads else self._life_sign.open(sock)
+        channel.send({**join, "life sign": sign, "facts": self._own_facts})
         self._sent = 0
         return channel
 
@@ -255,11 +261,18 @@ class Group:
         if self._hub_id and channel and channel.authentic and not self._state.get("end"):
             self._is_lost = True
             _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
-        if not self._hub_id or time.monotonic() - self._heard_at < self.place.heartbeat:
+        if channel is None and isinstance(error, ConnectionRefusedError):
+            self._refusals.add(time.monotonic())
+        else:
+            self._refusals.end()
+        is_silent = time.monotonic() - self._heard_at >= self.place.heartbeat
+        if not self._hub_id or not (is_silent or self._refusals.are_enough):
+            self._life_sign.clear()
             select.select([self._wake_read], [], [], CONNECT_RETRY)
         elif self._stop_host:
             self._ended(End(True, kind=STOPPED))  # the leader has stopped already
         else:
+            how += "" if is_silent else f" for {GONE_AFTER:g} s, its launcher is gone"
             self._how_lost = f"which leads the group, vanished: {how}"
             cause = f"{self.place.rules.leader}, {self._how_lost}"
             self._ended(End(False, UNAVAILABLE, self.place.rules.leader, cause))

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -22,13 +21,14 @@ from dlc.core.process import tail
 from harness.engine import RUN_LABEL, docker
 from harness.images import Image
 from harness.opt_ml import GROUP, lay_out
+from harness.removed import Removed
 
 # Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
 CALM = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
 POLL_SECONDS = 0.2
 
 
-class Job:
+class Job(Removed):
     """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
 
     Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
@@ -67,21 +67,11 @@ class Job:
                 hyperparameters=hyperparameters, channels=channels,
             )  # fmt: skip
 
-    def __enter__(self) -> Job:
+    def _set_up(self) -> None:
         docker("network", "create", "--label", RUN_LABEL, self.network)
-        try:
-            for host in self.hosts:
-                if host not in self.late:
-                    self.start(host)
-        except BaseException:
-            self._remove()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._remove()
+        for host in self.hosts:
+            if host not in self.late:
+                self.start(host)
 
     # What a host has and says
 

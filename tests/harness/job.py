@@ -32,7 +32,7 @@ class Job(Removed):
     """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
 
     Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
-    of the job and start only with `start(host)`.
+    of the job and start only with `start(host)`. With `pods` a host's network outlives its container, as a pod's does.
     """
 
     def __init__(
@@ -50,11 +50,13 @@ class Job(Removed):
         command: tuple[str, ...] = ("train",),
         entrypoint: str = "",
         late: tuple[str, ...] = (),
+        pods: bool = False,
     ) -> None:
         self.image = image
         self.command = command
         self.entrypoint = entrypoint  # empty: the image's own
         self.late = late
+        self.pods = pods
         self.groups = _name_hosts(groups or {GROUP: hosts})
         self.hosts = [host for members in self.groups.values() for host in members]
         self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
@@ -154,8 +156,12 @@ class Job(Removed):
 
     def start(self, host: str) -> None:
         """Start a host's container; only needed for hosts that come late."""
-        words = ["run", "--detach", "--name", self.container(host), "--label", RUN_LABEL]
-        words += ["--network", self.network, "--network-alias", host, "--hostname", host, "--shm-size", "1g"]
+        words = ["run", "--detach", "--label", RUN_LABEL]
+        network = ["--network", self.network, "--network-alias", host, "--hostname", host]
+        if self.pods:
+            docker(*words, "--name", self._pod(host), *network, "--entrypoint", "sleep", self.image.ref, "infinity")
+            network = ["--network", f"container:{self._pod(host)}"]
+        words += ["--name", self.container(host), *network, "--shm-size", "1g"]
         words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
         for name, value in self.environment.items():
             words += ["--env", f"{name}={value}"]
@@ -165,6 +171,10 @@ class Job(Removed):
 
     # How it is seen and removed
 
+    def _pod(self, host: str) -> str:
+        """What holds the host's network where that is no part of its container."""
+        return f"{self.container(host)}-pod"
+
     def _state(self, host: str) -> dict[str, Any]:
         found = docker("container", "inspect", "--format", "{{json .State}}", self.container(host)).stdout
         state: dict[str, Any] = json.loads(found)
@@ -172,7 +182,7 @@ class Job(Removed):
 
     def _remove(self) -> None:
         for host in self.hosts:
-            docker("rm", "--force", "--volumes", self.container(host), check=False)
+            docker("rm", "--force", "--volumes", self.container(host), self._pod(host), check=False)
         docker("network", "rm", self.network)
 
 

@@ -157,7 +157,7 @@ def test_a_host_that_is_killed_ends_the_others(two: Hosts) -> None:
     two.processes[0].kill()
     code, _, failure = two.ends()[1]
     assert code == 69
-    assert "127.0.0.1, which leads the group, vanished" in failure
+    assert failure.count("127.0.0.1, which leads the group, vanished") == 1
 
 
 def test_a_stop_during_the_wait_for_a_peer_is_prompt_and_truthful(two: Hosts) -> None:

@@ -170,6 +170,8 @@ class Group:
         if not (outcome.failure and self.end and self.end.cause.endswith(self._how_lost) and self._how_lost):
             return outcome
         vanished = verdict_of(self.end).outcome
+        if outcome == vanished:  # no rank failed before it
+            return outcome
         own = (f"then {outcome.failure.cause}", *outcome.failure.last_lines)
         return vanished._replace(failure=vanished.failure and vanished.failure._replace(last_lines=own))
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from hosts import LEADER, Host, Job
-from supervised import wait_for
+from relay import Relay
+from supervised import Script, start, wait_for
 from test_stops import STARTER
 
 from launch.base.outcome import Failure
@@ -100,6 +101,21 @@ def test_a_rank_that_the_stop_ended_is_told_while_its_starter_waits_for_others_t
     assert f"worker rank 0 on {LEADER} was ended; then worker rank 1 on algo-2" in bereft.cause
 
 
+def test_a_rank_that_fails_before_its_host_hears_of_the_stop_only_follows_from_it_too(tmp_path: Path) -> None:
+    tells = LOSES_ITS_PEER.replace("raise", "pathlib.Path('failed').touch()\nraise")
+    with Job(tmp_path, HOSTS, heartbeat=20.0) as job, Relay(job.join["port"]) as relay:
+        leader = job.start(HOSTS[0], ENDED_AT_ONCE)
+        other = job.start(HOSTS[1], tells, join={"port": relay.port})
+        wait_for(tmp_path / "ready")
+        relay.is_closed = True
+        relay.reset()
+        leader.process.terminate()
+        wait_for(tmp_path / "failed")
+        relay.is_closed = False
+        assert [leader.finish().exit_code, other.finish().exit_code] == [STOPPED, STOPPED], other.stderr
+    assert other.cause.startswith(f"stopped because {LEADER} was asked to stop: worker rank 0 on {LEADER} was ended")
+
+
 @pytest.mark.parametrize("other", [SAVES, IGNORES], ids=["saves", "is killed later"])
 def test_an_error_before_the_stop_ended_anything_is_the_reason(tmp_path: Path, other: str) -> None:
     with Job(tmp_path, HOSTS) as job:
@@ -108,6 +124,14 @@ def test_an_error_before_the_stop_ended_anything_is_the_reason(tmp_path: Path, o
     assert second.exit_code == (0 if other == SAVES else KILLED)
     assert first.cause == f"stopped because algo-2 was asked to stop: worker rank 0 on {LEADER} exited with code 1"
     assert first.outcome["failure"]["last_lines"][-1] == "OSError: Input/output error"
+
+
+def test_what_is_ended_because_of_an_error_does_not_explain_it(tmp_path: Path) -> None:
+    running = start(tmp_path, Script(CANNOT_SAVE, rank=0), Script(IGNORES, rank=1), end_grace=0.1)
+    wait_for(tmp_path / "ready")
+    running.process.terminate()
+    assert running.finish().exit_code == 1
+    assert running.failure["cause"] == "stopped by SIGTERM: worker rank 0 on algo-1 exited with code 1"
 
 
 def test_a_rank_that_exits_well_explains_no_error_of_another_one() -> None:

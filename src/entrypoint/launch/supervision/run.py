@@ -189,10 +189,12 @@ class _Supervision:
         group, deadline = self.group, time.monotonic()
         if self.told and not (self.stop and is_ended(own.exit_code)):
             deadline += self._news_bound()
-        while group and not (self.verdict or self.aftermath.ended) and time.monotonic() < deadline:
+        while group:
+            self.aftermath.heard(group.ended_by_stop())
+            if self.verdict or self.aftermath.ended or time.monotonic() >= deadline:
+                break
             self.console.turn(KILL_INTERVAL)
             self.verdict = group.verdict()
-            self.aftermath.heard(group.ended_by_stop())
         elsewhere = group.remote_stop() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
         why = self.stop or (elsewhere and _asked_to_stop(elsewhere))
         if why:

@@ -127,7 +127,8 @@ def test_an_error_before_the_stop_ended_anything_is_the_reason(tmp_path: Path, o
 
 
 def test_what_is_ended_because_of_an_error_does_not_explain_it(tmp_path: Path) -> None:
-    running = start(tmp_path, Script(CANNOT_SAVE, rank=0), Script(IGNORES, rank=1), end_grace=0.1)
+    server = Script(ENDED_AT_ONCE, role="ps", rank=1, essential=False)
+    running = start(tmp_path, Script(CANNOT_SAVE, rank=0), server)
     wait_for(tmp_path / "ready")
     running.process.terminate()
     assert running.finish().exit_code == 1

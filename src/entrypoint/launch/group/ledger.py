@@ -151,7 +151,7 @@ class Ledger:
     def stop_ended(self, what: str) -> None:
         """A stop of the job ended a process; those that lost it may fail, and only follow."""
         if self.stopped_host:
-            self.ended_by_stop = self.ended_by_stop or what[:LONGEST_TEXT]
+            self.ended_by_stop = self.ended_by_stop or what
 
     def lost(self, host: str, how: str) -> None:
         """A host has not been heard of for too long."""

@@ -61,6 +61,7 @@ class Group:
         self.generation = 0  # of the processes that run here
         self._state: dict[str, Any] = {}  # the last that the hub told
         self._stop_host = ""
+        self._ended_here = ""  # what the stop ended first on this host
         self._instance = os.urandom(8).hex()
         self._own_facts: dict[str, Any] | None = None
         self._hub: Hub | None = None
@@ -105,8 +106,9 @@ class Group:
         return self._stop_host
 
     def ended_by_stop(self) -> str:
-        """The first process of the job that the stop ended, as its host said it; empty while there is none."""
-        return str(self._state.get("ended by stop", ""))
+        """The first process of the job that the stop ended, where that was on another host; else empty."""
+        first = str(self._state.get("ended by stop", ""))
+        return first if first != self._ended_here else ""
 
     @property
     def has_to_restart(self) -> bool:
@@ -142,6 +144,7 @@ class Group:
 
     def stop_ended(self, what: str) -> None:
         """Tell the group that the stop ended a process here, before those that lose it fail elsewhere."""
+        self._ended_here = what
         self._say({"kind": "stop ended", "what": what})
 
     def ready(self) -> None:

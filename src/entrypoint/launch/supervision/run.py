@@ -217,9 +217,10 @@ class _Supervision:
 
     def _note_ended_by_stop(self, what: str) -> None:
         """Whoever worked with it on other hosts is going to fail, and is to know why."""
-        if not self.stop or self.failure or not what:
+        if not self.stop or not what:
             return
-        self.aftermath.heard(what)
+        if not self.failure:  # the end of the rest follows from it
+            self.aftermath.heard(what)
         if self.group and not self.stop_told:
             self.group.stop_ended(what)
         self.stop_told = True

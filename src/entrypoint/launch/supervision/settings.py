@@ -36,7 +36,7 @@ if TYPE_CHECKING:
             """Tell the group that the stop ended a process here: `what` is a sentence."""
 
         def ended_by_stop(self) -> str:
-            """The first process of the job that the stop ended, as its host said it; empty while there is none."""
+            """The first process of the job that the stop ended, where that was on another host; else empty."""
 
 
 STOP_GRACE, STOP_MARGIN = 100.0, 20.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM

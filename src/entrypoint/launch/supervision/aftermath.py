@@ -16,7 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from launch.supervision.ranks import RankEnd
+    from launch.supervision.ranks import RankEnd, RankFolder
+    from launch.supervision.settings import GroupOfHosts
 
 # How a process ends that the stop ended, also one below a shell, which has no signal to show.
 _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
@@ -25,7 +26,9 @@ _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 class Aftermath:
     """What one host knows of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: GroupOfHosts | None = None) -> None:
+        self._group = group
+        self._told = False  # the group, if there is one, knows that the stop ended a process here
         self.ended = ""  # the first process of the job that the stop ended, as a sentence; empty for none in time
         self._until = float("inf")  # when it is too late for that: an error came first
 
@@ -42,6 +45,29 @@ class Aftermath:
         """The stop ended a process, here or elsewhere; empty for no news."""
         if not self.is_settled:
             self.ended = ended
+
+    def note(self, what: str, explains: bool = True) -> None:
+        """The stop ended a process here, which `explains` errors here unless one of them came first.
+
+        Whoever worked with it on other hosts is going to fail, and is to know why.
+        """
+        if explains:
+            self.heard(what)
+        if self._group and not self._told:
+            self._group.stop_ended(what)
+        self._told = True
+
+    def look(self, ranks: RankFolder, patience: float) -> None:
+        """See whom the stop ended: ranks below a starter, which holds its own end back for them; elsewhere."""
+        if self._told and self.is_settled:
+            return
+        ended, has_error = of_ranks(ranks.ends())
+        if ended:
+            self.note(ended)
+        if self._group:
+            self.heard(self._group.ended_by_stop())
+        if has_error:
+            self.erred(patience)
 
     def explained(self, own: Failure, why: str, signum: int) -> Failure:
         """The failure of a stopped run as its user is to see it; `why` is what asked for the stop.

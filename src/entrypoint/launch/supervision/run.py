@@ -7,7 +7,7 @@ import time
 
 from launch import signals
 from launch.base.outcome import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
-from launch.supervision import aftermath, descendants, oom
+from launch.supervision import descendants, oom
 from launch.supervision.aftermath import Aftermath, is_ended
 from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
 from launch.supervision.failure import frame
@@ -72,8 +72,7 @@ class _Supervision:
         self.stop = ""  # what asked this host to stop
         self.passed_on: list[int] = []  # stop signals that the main processes got, once each
         self.mains: list[int] = []  # the processes that got them
-        self.aftermath = Aftermath()  # of the stop
-        self.stop_told = False  # the group, if there is one, knows that it ended a process here
+        self.aftermath = Aftermath(self.group)  # of the stop
         # Made anew for each run of the job's own processes; what prepares them has no ranks.
         self.journal = Journal(settings.log_folder, settings.host)
         self.ranks = RankFolder("" if settings.more_follows else make(settings.rank_folder))
@@ -108,7 +107,8 @@ class _Supervision:
         self._end_orphans()
         self._look_for_a_hang()
         self._hear_the_group()
-        self._look_at_the_aftermath()
+        if self.stop:
+            self.aftermath.look(self.ranks, self._news_bound())
         if self.failure and not self.reasons:
             self._end("failure", self.settings.end_grace)
         if not self._is_working():
@@ -204,26 +204,9 @@ class _Supervision:
             return own
         return own._replace(cause=f"{first.cause}; then {own.cause}")
 
-    def _look_at_the_aftermath(self) -> None:
-        """Whom the stop ended: ranks below a starter, which holds its own end back until all have ended; elsewhere."""
-        if not self.stop or (self.stop_told and self.aftermath.is_settled):
-            return
-        ended, has_error = aftermath.of_ranks(self.ranks.ends())
-        self._note_ended_by_stop(ended)
-        if self.group:
-            self.aftermath.heard(self.group.ended_by_stop())
-        if has_error:
-            self.aftermath.erred(self._news_bound())
-
     def _note_ended_by_stop(self, what: str) -> None:
-        """Whoever worked with it on other hosts is going to fail, and is to know why."""
-        if not self.stop or not what:
-            return
-        if not self.failure:  # the end of the rest follows from it
-            self.aftermath.heard(what)
-        if self.group and not self.stop_told:
-            self.group.stop_ended(what)
-        self.stop_told = True
+        if self.stop:
+            self.aftermath.note(what, explains=not self.failure)
 
     def _look_for_a_hang(self) -> None:
         if self.reasons or self.failure or not self._is_working() or not self.watchdog.is_hung(self.console.bytes_read):

@@ -185,7 +185,7 @@ class Hub(threading.Thread):
         self._hosts[channel] = host
         self._await_no_more(host)
         self._impostors.pop(host, None)
-        self._note_life_sign(channel, host, message["life sign"])
+        self._note_life_sign(channel, host, message.get("life sign"))
         if self._facts_sent:
             channel.send(self._facts())
         channel.send(self._state())

@@ -6,6 +6,9 @@ import ssl
 import subprocess
 from pathlib import Path
 
+# A new certificate with a key of its own.
+NEW = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+
 
 class Authority:
     """Made with openssl in a folder; `bundle` is the file that a client has to name."""
@@ -13,36 +16,12 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._key, self.bundle = folder / "ca.key", folder / "ca.pem"
-        argv = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ]
-        self._run(*argv, "-subj", "/CN=A private authority", "-keyout", str(self._key), "-out", str(self.bundle))
+        self._run(*NEW, "-subj", "/CN=A private authority", "-keyout", str(self._key), "-out", str(self.bundle))
 
     def certificate(self, *names: str) -> tuple[Path, Path]:
         """Certificate and key of a server with these names, as in `DNS:localhost` and `IP:127.0.0.1`."""
         certificate, key = self._folder / "server.pem", self._folder / "server.key"
-        argv = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ]
-        argv += ["-subj", "/CN=server", "-addext", f"subjectAltName={','.join(names)}"]
+        argv = [*NEW, "-subj", "/CN=server", "-addext", f"subjectAltName={','.join(names)}"]
         argv += ["-addext", "basicConstraints=critical,CA:FALSE", "-CA", str(self.bundle), "-CAkey", str(self._key)]
         self._run(*argv, "-keyout", str(key), "-out", str(certificate))
         return certificate, key

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -22,17 +21,18 @@ from dlc.core.process import tail
 from harness.engine import RUN_LABEL, docker
 from harness.images import Image
 from harness.opt_ml import GROUP, lay_out
+from harness.removed import Removed
 
 # Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
 CALM = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
 POLL_SECONDS = 0.2
 
 
-class Job:
+class Job(Removed):
     """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
 
     Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
-    of the job and start only with `start(host)`.
+    of the job and start only with `start(host)`. With `pods` a host's network outlives its container, as a pod's does.
     """
 
     def __init__(
@@ -50,11 +50,13 @@ class Job:
         command: tuple[str, ...] = ("train",),
         entrypoint: str = "",
         late: tuple[str, ...] = (),
+        pods: bool = False,
     ) -> None:
         self.image = image
         self.command = command
         self.entrypoint = entrypoint  # empty: the image's own
         self.late = late
+        self.pods = pods
         self.groups = _name_hosts(groups or {GROUP: hosts})
         self.hosts = [host for members in self.groups.values() for host in members]
         self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
@@ -67,21 +69,11 @@ class Job:
                 hyperparameters=hyperparameters, channels=channels,
             )  # fmt: skip
 
-    def __enter__(self) -> Job:
+    def _set_up(self) -> None:
         docker("network", "create", "--label", RUN_LABEL, self.network)
-        try:
-            for host in self.hosts:
-                if host not in self.late:
-                    self.start(host)
-        except BaseException:
-            self._remove()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._remove()
+        for host in self.hosts:
+            if host not in self.late:
+                self.start(host)
 
     # What a host has and says
 
@@ -164,8 +156,12 @@ class Job:
 
     def start(self, host: str) -> None:
         """Start a host's container; only needed for hosts that come late."""
-        words = ["run", "--detach", "--name", self.container(host), "--label", RUN_LABEL]
-        words += ["--network", self.network, "--network-alias", host, "--hostname", host, "--shm-size", "1g"]
+        words = ["run", "--detach", "--label", RUN_LABEL]
+        network = ["--network", self.network, "--network-alias", host, "--hostname", host]
+        if self.pods:
+            docker(*words, "--name", self._pod(host), *network, "--entrypoint", "sleep", self.image.ref, "infinity")
+            network = ["--network", f"container:{self._pod(host)}"]
+        words += ["--name", self.container(host), *network, "--shm-size", "1g"]
         words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
         for name, value in self.environment.items():
             words += ["--env", f"{name}={value}"]
@@ -175,6 +171,10 @@ class Job:
 
     # How it is seen and removed
 
+    def _pod(self, host: str) -> str:
+        """What holds the host's network where that is no part of its container."""
+        return f"{self.container(host)}-pod"
+
     def _state(self, host: str) -> dict[str, Any]:
         found = docker("container", "inspect", "--format", "{{json .State}}", self.container(host)).stdout
         state: dict[str, Any] = json.loads(found)
@@ -182,7 +182,7 @@ class Job:
 
     def _remove(self) -> None:
         for host in self.hosts:
-            docker("rm", "--force", "--volumes", self.container(host), check=False)
+            docker("rm", "--force", "--volumes", self.container(host), self._pod(host), check=False)
         docker("network", "rm", self.network)
 
 

@@ -17,9 +17,9 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from dlc.core.process import Completed, run
+from harness.removed import Removed
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 NODES = ("n1", "n2")
@@ -78,7 +78,7 @@ def unpacked(cache: Path) -> Path:
     return root
 
 
-class Slurm:
+class Slurm(Removed):
     """A running Slurm. `folder` takes its state and, below `ml/NODE`, what each node sees as `self.opt_ml`."""
 
     def __init__(self, folder: Path, cache: Path) -> None:
@@ -98,20 +98,10 @@ class Slurm:
         """The folder that this node sees as `opt_ml`."""
         return self.folder / "ml" / node
 
-    def __enter__(self) -> Slurm:
-        try:
-            self._write_files()
-            self._make_networks()
-            self._start_daemons()
-        except BaseException:
-            self._remove()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._remove()
+    def _set_up(self) -> None:
+        self._write_files()
+        self._make_networks()
+        self._start_daemons()
 
     def srun(self, *argv: str, env: dict[str, str] | None = None, seconds: float = 120.0) -> Completed:
         """Run `srun` to its end; its exit code is that of the worst task."""

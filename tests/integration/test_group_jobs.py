@@ -49,6 +49,24 @@ def test_a_leader_that_cannot_read_its_job_is_no_reason_to_wait(image: Image, tm
         assert "hyperparameters.json" in job.failure("algo-2")
 
 
+@pytest.mark.parametrize("victim", ["algo-1", "algo-2"], ids=["the leader", "a member"])
+def test_a_container_that_is_killed_in_its_pod_is_noticed_long_before_the_heartbeat(
+    image: Image, tmp_path: Path, victim: str
+) -> None:
+    script = tmp_path / "works.py"
+    script.write_text("import time\nprint('works', flush=True)\ntime.sleep(600)")
+    environment = {"DLC_HEARTBEAT_TIMEOUT": "600"}
+    with Job(image, tmp_path, script, hosts=2, pods=True, environment=environment) as job:
+        for host in job.hosts:
+            job.wait_for_line("works", host)
+        job.kill(victim)
+        codes = job.wait(seconds=60)
+        assert codes == {host: 137 if host == victim else 69 for host in job.hosts}, job.report()
+        (other,) = (host for host in job.hosts if host != victim)
+        assert f"{victim}" in job.failure(other)
+        assert "its launcher is gone" in job.failure(other)
+
+
 def steps(job: Job) -> list[tuple[int, int, float]]:
     """(step, hosts, loss) as the first host told them."""
     return [(int(found[1]), int(found[2]), float(found[3])) for found in STEP.finditer(job.log("algo-1"))]

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from supervised import ENTRYPOINT, HANG_BOUND
+from supervised import ENTRYPOINT, end_of
 
 LEADER = "127.0.0.1"  # a host's name is what the others connect to; only the leader is connected to
 
@@ -69,12 +69,8 @@ class Host:
 
     def finish(self) -> Host:
         """Wait for its end and read what it left."""
-        try:
-            self.stderr = self.process.communicate(timeout=HANG_BOUND)[1].decode()
-        finally:
-            self.process.kill()
-        assert self.result.exists(), self.stderr
-        self.outcome = json.loads(self.result.read_text())
+        _, stderr, self.outcome = end_of(self.process, self.result)
+        self.stderr = stderr.decode()
         return self
 
     @property

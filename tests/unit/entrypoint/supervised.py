@@ -31,6 +31,16 @@ with open(job["result"], "w") as file:
     json.dump({"exit_code": outcome.exit_code, "failure": failure, "stopped": outcome.stopped}, file)
 """
 
+SAVES = """
+import pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path('saved').touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path('ready').touch()
+time.sleep(600)
+"""
+
 
 @dataclass
 class Script:
@@ -68,12 +78,7 @@ class Run:
 
     def finish(self) -> Run:
         """Wait for its end and read what it left."""
-        try:
-            self.stdout, self.stderr = self.process.communicate(timeout=HANG_BOUND)
-        finally:
-            self.process.kill()
-        assert self.result.exists(), self.stderr.decode()
-        self.outcome = json.loads(self.result.read_text())
+        self.stdout, self.stderr, self.outcome = end_of(self.process, self.result)
         return self
 
     @property
@@ -86,6 +91,16 @@ class Run:
         failure: dict[str, Any] = self.outcome["failure"]
         assert failure is not None, "the run did not fail"
         return failure
+
+
+def end_of(process: subprocess.Popen[bytes], result: Path) -> tuple[bytes, bytes, dict[str, Any]]:
+    """(stdout, stderr, what is in the file of the result) of a driver, once it has ended."""
+    try:
+        stdout, stderr = process.communicate(timeout=HANG_BOUND)
+    finally:
+        process.kill()
+    assert result.exists(), stderr.decode()
+    return stdout, stderr, json.loads(result.read_text())
 
 
 def start(folder: Path, *scripts: Script | str, before: str = "", below: tuple[str, ...] = (), **settings: Any) -> Run:

@@ -133,7 +133,7 @@ def test_strangers_cannot_take_the_seats_of_the_jobs_hosts(tmp_path: Path) -> No
                 sock.close()
 
 
-def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_the_job_ends_as_stopped() -> None:
+def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_there_too() -> None:
     signals.arm()
     rules, port = Rules(HOSTS, HOSTS), free_port()
     places = [Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND) for host in HOSTS]
@@ -145,12 +145,14 @@ def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_the_job_ends_as_st
         assert select.select([groups[0]], [], [], HANG_BOUND)[0]
         assert [group.remote_stop() for group in groups] == [HOSTS[1], HOSTS[1]]
         assert groups[0].verdict() is None  # it has its own time to save
+        groups[1].stop_ended("worker rank 1 was ended")
         for group in groups:
             group.report(None, STOPPED)
         assert select.select([groups[0]], [], [], HANG_BOUND)[0]
         verdict = groups[0].verdict()
         assert verdict is not None
         assert (verdict.outcome, verdict.kind) == (Outcome(0, stopped=True), STOPPED)
+        assert [group.ended_by_stop() for group in groups] == ["worker rank 1 was ended", ""]
     finally:
         for group in groups[::-1]:
             group.close()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import HANG_BOUND, Run, Script, run, start, wait_for
+from supervised import HANG_BOUND, SAVES, Run, Script, run, start, wait_for
 
 FOREVER = "import time; time.sleep(600)"
 IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -169,19 +169,10 @@ def test_sigterm_reaches_a_daemon_in_its_own_session(tmp_path: Path) -> None:
 
 
 def test_a_process_that_saves_and_exits_0_on_sigterm_makes_the_run_0(tmp_path: Path) -> None:
-    saves = """
-import pathlib, signal, sys, time
-def save(*_):
-    pathlib.Path('checkpoint').touch()
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-pathlib.Path('ready').touch()
-time.sleep(600)
-"""
-    running = start(tmp_path, saves)
+    running = start(tmp_path, SAVES)
     wait_for(tmp_path / "ready")
     done = stop(running)
-    assert (tmp_path / "checkpoint").exists()
+    assert (tmp_path / "saved").exists()
     assert done.exit_code == 0
     assert done.outcome["failure"] is None
 

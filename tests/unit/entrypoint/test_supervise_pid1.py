@@ -10,18 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import HANG_BOUND, Run, start, wait_for
+from supervised import HANG_BOUND, SAVES, Run, start, wait_for
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-SAVES = """
-import pathlib, signal, sys, time
-def save(*_):
-    pathlib.Path('saved').touch()
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-pathlib.Path('ready').touch()
-time.sleep(600)
-"""
 ORPHANS = """
 import os, pathlib, time
 for _ in range(5):

@@ -89,39 +89,30 @@ SWITCHES = (
 
 def seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     """A duration. Raises LaunchError unless it is a number that is not negative."""
-    text = environ.get(name)
-    if not text:
-        return default
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
-        raise LaunchError(CONFIG, "a duration", where=name, expected="a number of seconds", found=shown(text))
-    return float(text)
+    return float(_number(environ, name, "a duration", "a number of seconds", r"[0-9]{1,9}(\.[0-9]{1,6})?") or default)
 
 
 def exit_code(environ: Mapping[str, str], name: str) -> int:
     """An exit code, 0 where it is not set. Raises LaunchError for anything else than a number up to 255."""
-    text = environ.get(name)
-    if not text:
-        return 0
-    if not re.fullmatch(r"[0-9]{1,3}", text) or int(text) > 255:
-        raise LaunchError(CONFIG, "an exit code", where=name, expected="a number from 0 to 255", found=shown(text))
-    return int(text)
+    return int(_number(environ, name, "an exit code", "a number from 0 to 255", r"[0-9]{1,3}", range(256)) or 0)
 
 
 def count(environ: Mapping[str, str], name: str, default: int) -> int:
     """A number of times. Raises LaunchError unless it is a whole number that is not negative."""
-    text = environ.get(name)
-    if not text:
-        return default
-    if not re.fullmatch(r"[0-9]{1,6}", text):
-        raise LaunchError(CONFIG, "a number of times", where=name, expected="a whole number", found=shown(text))
-    return int(text)
+    return int(_number(environ, name, "a number of times", "a whole number", r"[0-9]{1,6}") or default)
 
 
 def port(environ: Mapping[str, str], name: str, default: int) -> int:
     """A TCP port. Raises LaunchError for anything else."""
-    text = environ.get(name)
-    if not text:
-        return default
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
-        raise LaunchError(CONFIG, "a port", where=name, expected="a number from 1 to 65535", found=shown(text))
-    return int(text)
+    ports = range(1, 65536)
+    return int(_number(environ, name, "a port", "a number from 1 to 65535", r"[0-9]{1,5}", ports) or default)
+
+
+def _number(
+    environ: Mapping[str, str], name: str, what: str, expected: str, pattern: str, known: range | None = None
+) -> str:
+    """The variable's text, which matches `pattern` and is one of the `known` numbers; empty where it is not set."""
+    text = environ.get(name, "")
+    if text and (not re.fullmatch(pattern, text) or (known is not None and int(text) not in known)):
+        raise LaunchError(CONFIG, what, where=name, expected=expected, found=shown(text))
+    return text

@@ -15,6 +15,7 @@ import time
 
 from launch.base.errors import UNAVAILABLE
 from launch.discovery import names
+from launch.group.absence import GONE_AFTER, PROBE_INTERVAL, Absence
 from launch.group.channel import WRONG_TOKEN, Channel, NotOfThisJobError, pack
 from launch.group.ledger import MOST_NAMED, End, Ledger
 from launch.group.strangers import Strangers
@@ -29,6 +30,7 @@ CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
 MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
 LINGER = 5.0  # seconds to wait at the end for the hosts to have heard it
 WRONG_TOKEN_BOUND = 8.0  # seconds in which a host of the job keeps coming with another token
+MOST_PROBED = 64  # hosts at a time
 LONGEST_BEAT = 10.0  # seconds; of a thousand hosts, each beat costs a look
 
 
@@ -45,7 +47,8 @@ class Hub(threading.Thread):
         self._channels: dict[int, Channel] = {}
         self._strangers = Strangers(len(ledger.rules.hosts))
         self._hosts: dict[Channel, str] = {}
-        self._away: dict[str, tuple[float, str]] = {}  # host whose connection broke -> since when, how
+        self._away: dict[str, Absence] = {}  # by host
+        self._life_signs: dict[str, tuple[str, int]] = {}  # host -> where its launcher listens while it lives
         self._impostors: dict[str, float] = {}  # host that comes with another token -> since when
         self._refused = 0
         self._facts_sent = False
@@ -74,6 +77,8 @@ class Hub(threading.Thread):
                 channel.socket.close()
             for listener in self._listeners.values():
                 listener.close()
+            for absence in self._away.values():
+                absence.close()
             self._epoll.close()
 
     def _serve_all(self) -> None:
@@ -81,8 +86,7 @@ class Hub(threading.Thread):
         interval = beat_interval(self._heartbeat)
         last_turn = next_beat = time.monotonic()
         while not self._is_over():
-            wait = CLOSING_LOOK if self._closing_at < float("inf") else max(0.0, next_beat - time.monotonic())
-            for fd, events in self._epoll.poll(wait):
+            for fd, events in self._epoll.poll(self._patience(next_beat)):
                 self._serve(fd, events)
             now = time.monotonic()
             if now - last_turn > self._heartbeat / 2:
@@ -92,7 +96,15 @@ class Hub(threading.Thread):
                 self._drop_silent(now)
                 self._told = ""
                 next_beat = now + interval
+            self._look_for_the_gone(now)
             self._tell_news()
+
+    def _patience(self, next_beat: float) -> float:
+        """Seconds to wait for something to come in."""
+        if self._closing_at < float("inf"):
+            return CLOSING_LOOK
+        wait = max(0.0, next_beat - time.monotonic())
+        return min(wait, PROBE_INTERVAL) if self._away else wait
 
     def _is_over(self) -> bool:
         """Closing, and every host has heard the end and left, or had its time to."""
@@ -149,6 +161,8 @@ class Hub(threading.Thread):
             self.ledger.failed(host, End.of_message(message["end"]), message["generation"])
         elif kind == "stopping":
             self.ledger.stopping(host)
+        elif kind == "stop ended":
+            self.ledger.stop_ended(message["what"])
         elif kind == "bye":
             del self._hosts[channel]  # it knows how the group ended, or needs to know no more
             self.ledger.left.add(host)
@@ -169,8 +183,9 @@ class Hub(threading.Thread):
             del self._hosts[old]
             self._close(old)
         self._hosts[channel] = host
-        self._away.pop(host, None)
+        self._await_no_more(host)
         self._impostors.pop(host, None)
+        self._note_life_sign(channel, host, message.get("life sign"))
         if self._facts_sent:
             channel.send(self._facts())
         channel.send(self._state())
@@ -189,6 +204,7 @@ class Hub(threading.Thread):
             "ready": ledger.all_ready,
             "restart": cause.as_message() if cause else None,
             "stopped": ledger.stopped_host,
+            "ended by stop": ledger.ended_by_stop,
             "end": ledger.end.as_message() if ledger.end else None,
         }
 
@@ -200,7 +216,7 @@ class Hub(threading.Thread):
             self._facts_sent = True
             self._tell(self._facts())
         ledger = self.ledger
-        news = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.end}"
+        news = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.ended_by_stop} {ledger.end}"
         if news != self._told:
             self._told = news
             self._tell(self._state())
@@ -225,24 +241,45 @@ class Hub(threading.Thread):
         """This process itself stood still (a paused container): the others' silence says nothing."""
         for channel in self._channels.values():
             channel.heard_at = now
-        self._away = {host: (now, how) for host, (_, how) in self._away.items()}
+        for absence in self._away.values():
+            absence.since = now
 
     def _drop_silent(self, now: float) -> None:
         for channel in [known for known in self._hosts if now - known.heard_at > self._heartbeat]:
             self._drop(channel, f"nothing heard for {self._heartbeat:g} s (DLC_HEARTBEAT_TIMEOUT)")
         for channel in self._strangers.overdue(now):
             self._close(channel)
-        for host, (since, how) in list(self._away.items()):
-            if now - since >= self._heartbeat or "nothing heard" in how:
-                del self._away[host]
-                self.ledger.lost(host, how)
+        for host, absence in list(self._away.items()):
+            if now - absence.since >= self._heartbeat or "nothing heard" in absence.how:
+                self._await_no_more(host)
+                self.ledger.lost(host, absence.how)
+
+    def _look_for_the_gone(self, now: float) -> None:
+        """Hosts that are away whose machine says that their launcher is no more. Of many the network is to blame."""
+        for host, absence in list(self._away.items())[:MOST_PROBED]:
+            absence.look(now)
+            if absence.is_gone:
+                self._await_no_more(host)
+                self.ledger.lost(host, f"{absence.how}, and its launcher is gone: refused for {GONE_AFTER:g} s")
+
+    def _await_no_more(self, host: str) -> None:
+        """It came back, or is given up."""
+        absence = self._away.pop(host, None)
+        if absence:
+            absence.close()
+
+    def _note_life_sign(self, channel: Channel, host: str, told: list[Any] | None) -> None:
+        """Where the host's launcher listens; unknown where something between us hides its address."""
+        self._life_signs.pop(host, None)
+        if told and names.plain_address(str(told[0])) == _address_of(channel):
+            self._life_signs[host] = (str(told[0]), int(told[1]))
 
     def _drop(self, channel: Channel, how: str) -> None:
         """A connection broke. Its host may come back until the heartbeat's time is over."""
         host = self._hosts.pop(channel, None)
         self._close(channel)
         if host and not self.ledger.end:
-            self._away[host] = (time.monotonic(), how)
+            self._away[host] = Absence(how, time.monotonic(), self._life_signs.get(host))
 
     def _close(self, channel: Channel | None) -> None:
         if channel is not None and self._channels.pop(channel.fileno(), None) is not None:

@@ -71,6 +71,7 @@ class Ledger:
         self.done: set[str] = set()
         self.left: set[str] = set()  # hosts that need not stay and have gone
         self.stopped_host = ""  # the first that was asked to stop: the job is stopping
+        self.ended_by_stop = ""  # the first process that this stop ended, as its host said it
         self.generation = 0
         self.end: End | None = None
         self._instances: dict[str, str] = {}  # host -> which of its launchers is here
@@ -145,6 +146,11 @@ class Ledger:
         elif not self.stopped_host:
             self.stopped_host = host
             self._first_failure = None
+
+    def stop_ended(self, what: str) -> None:
+        """A stop of the job ended a process; those that lost it may fail, and only follow."""
+        if self.stopped_host:
+            self.ended_by_stop = self.ended_by_stop or what
 
     def lost(self, host: str, how: str) -> None:
         """A host has not been heard of for too long."""

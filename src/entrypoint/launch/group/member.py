@@ -14,6 +14,7 @@ from launch.base.errors import SOFTWARE, UNAVAILABLE
 from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
 from launch.discovery import names
+from launch.group.absence import GONE_AFTER, LifeSign, Refusals
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.hub import Hub, beat_interval
 from launch.group.ledger import End, Ledger, Rules, end_of
@@ -60,6 +61,7 @@ class Group:
         self.generation = 0  # of the processes that run here
         self._state: dict[str, Any] = {}  # the last that the hub told
         self._stop_host = ""
+        self._ended_here = ""  # what the stop ended first on this host
         self._instance = os.urandom(8).hex()
         self._own_facts: dict[str, Any] | None = None
         self._hub: Hub | None = None
@@ -69,6 +71,8 @@ class Group:
         self._heard_at = 0.0
         self._is_lost = False  # a connection that worked broke, and no other one works yet
         self._how_lost = ""  # set when the leader is given up
+        self._refusals = Refusals()  # by the leader's machine
+        self._life_sign = LifeSign()
         self._news_read, self._news_write = os.pipe()
         os.set_blocking(self._news_read, False)
         os.set_blocking(self._news_write, False)
@@ -100,6 +104,11 @@ class Group:
     def remote_stop(self) -> str:
         """The host that was asked to stop, and with it the job; empty while none was."""
         return self._stop_host
+
+    def ended_by_stop(self) -> str:
+        """The first process of the job that the stop ended, where that was on another host; else empty."""
+        first = str(self._state.get("ended by stop", ""))
+        return first if first != self._ended_here else ""
 
     @property
     def has_to_restart(self) -> bool:
@@ -133,6 +142,11 @@ class Group:
             self._stop_host = self.place.host
             self._say({"kind": "stopping", "signal": signum})
 
+    def stop_ended(self, what: str) -> None:
+        """Tell the group that the stop ended a process here, before those that lose it fail elsewhere."""
+        self._ended_here = what
+        self._say({"kind": "stop ended", "what": what})
+
     def ready(self) -> None:
         """Tell the group that this host can start the processes of its generation."""
         self._say({"kind": "ready", "generation": self.generation})
@@ -159,6 +173,8 @@ class Group:
         if not (outcome.failure and self.end and self.end.cause.endswith(self._how_lost) and self._how_lost):
             return outcome
         vanished = verdict_of(self.end).outcome
+        if outcome == vanished:  # no rank failed before it
+            return outcome
         own = (f"then {outcome.failure.cause}", *outcome.failure.last_lines)
         return vanished._replace(failure=vanished.failure and vanished.failure._replace(last_lines=own))
 
@@ -191,6 +207,7 @@ class Group:
         if self._hub:
             self._hub.close(*([] if linger is None else [linger]))
         if not self._thread.is_alive():  # one that hangs in a name look-up keeps its descriptors
+            self._life_sign.close()
             for fd in (self._news_read, self._news_write, self._wake_read, self._wake_write):
                 os.close(fd)
 
@@ -231,9 +248,11 @@ class Group:
             sock = socket.create_connection((address, self.place.port), CONNECT_BOUND)
         else:
             sock = self.reach.connect(self.place.host, CONNECT_BOUND)
+        self._refusals.end()
         channel = Channel(sock, self.place.key, is_server=False)
         join = {"kind": "join", "host": self.place.host, "instance": self._instance, "hub": self._hub_id}
-        channel.send({**join, "facts": self._own_facts})
+        sign = None if self.place.leads else self._life_sign.open(sock)
+        channel.send({**join, "life sign": sign, "facts": self._own_facts})
         self._sent = 0
         return channel
 
@@ -247,11 +266,18 @@ class Group:
         if self._hub_id and channel and channel.authentic and not self._state.get("end"):
             self._is_lost = True
             _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
-        if not self._hub_id or time.monotonic() - self._heard_at < self.place.heartbeat:
+        if channel is None and isinstance(error, ConnectionRefusedError):
+            self._refusals.add(time.monotonic())
+        else:
+            self._refusals.end()
+        is_silent = time.monotonic() - self._heard_at >= self.place.heartbeat
+        if not self._hub_id or not (is_silent or self._refusals.are_enough):
+            self._life_sign.clear()
             select.select([self._wake_read], [], [], CONNECT_RETRY)
         elif self._stop_host:
             self._ended(End(True, kind=STOPPED))  # the leader has stopped already
         else:
+            how += "" if is_silent else f" for {GONE_AFTER:g} s, its launcher is gone"
             self._how_lost = f"which leads the group, vanished: {how}"
             cause = f"{self.place.rules.leader}, {self._how_lost}"
             self._ended(End(False, UNAVAILABLE, self.place.rules.leader, cause))

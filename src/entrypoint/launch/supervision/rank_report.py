@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from launch.base.outcome import Failure
+from launch.supervision.child import signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
 
 def _of_file(rank: RankEnd) -> Failure:
     code = rank.code or 0
-    name = _signal_name(max(0, -code))
+    name = signal_name(-code) if code < 0 else ""
     how = f"was ended by {name}" if name else f"exited with code {code}"
     number = int(rank.rank) if rank.rank.isdigit() else -1
     cause = f"worker rank {rank.rank} on {rank.host} {how}"
@@ -105,7 +106,7 @@ def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -
     lines = tuple(line for _, line in pattern.findall(output))
     # mpirun does not say on which host the rank was; its lines do, where it said anything.
     host = next((host for host, _ in pattern.findall(output)), "" if failure.role == "mpirun" else failure.host)
-    name = _signal_name(signum)
+    name = signal_name(signum) if signum else ""
     how = f"was ended by {name}" if signum else f"exited with code {code}"
     why = "".join(failure.cause.partition(": ")[1:])  # such as: out of memory
     return failure._replace(
@@ -117,11 +118,3 @@ def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -
         signal=name,
         last_lines=lines[-LAST_LINES:] or _words_of_ranks(output) or failure.last_lines,
     )
-
-
-def _signal_name(signum: int) -> str:
-    if not signum:
-        return ""
-    import signal  # its names are needed only here
-
-    return signal.Signals(signum).name if signum in set(signal.Signals) else f"signal {signum}"

@@ -8,6 +8,7 @@ import time
 from launch import signals
 from launch.base.outcome import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
 from launch.supervision import descendants, oom
+from launch.supervision.aftermath import Aftermath, is_ended
 from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
 from launch.supervision.failure import frame
 from launch.supervision.journal import Journal
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel (a dead network mount, a GPU driver)
 GROUP_BOUND = 2.0  # seconds to hear from the group, when our part failed, which host failed first
+STOP_NEWS_BOUND = 1.0  # seconds to hear from it, when our part failed after a stop, whom the stop has ended elsewhere
 LAST_CHANCE = 2.0  # seconds from SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
 OUTPUT_BOUND = 5.0  # seconds; for a slow reader of our output at the very end
 KILL_INTERVAL = 0.05  # seconds between two rounds of SIGKILL
@@ -70,6 +72,7 @@ class _Supervision:
         self.stop = ""  # what asked this host to stop
         self.passed_on: list[int] = []  # stop signals that the main processes got, once each
         self.mains: list[int] = []  # the processes that got them
+        self.aftermath = Aftermath(self.group)  # of the stop
         # Made anew for each run of the job's own processes; what prepares them has no ranks.
         self.journal = Journal(settings.log_folder, settings.host)
         self.ranks = RankFolder("" if settings.more_follows else make(settings.rank_folder))
@@ -104,6 +107,8 @@ class _Supervision:
         self._end_orphans()
         self._look_for_a_hang()
         self._hear_the_group()
+        if self.stop:
+            self.aftermath.look(self.ranks, self._news_bound())
         if self.failure and not self.reasons:
             self._end("failure", self.settings.end_grace)
         if not self._is_working():
@@ -115,7 +120,8 @@ class _Supervision:
     def outcome(self) -> Outcome:
         """How it ended, when the last bytes of output are out."""
         if self.failure:
-            outcome = Outcome(self.failure.exit_code, self._with_the_groups_first(self.failure))
+            failure = self._explained(self.failure)
+            outcome = Outcome(failure.exit_code, failure)
         else:
             outcome = self.verdict.outcome if self.verdict and "verdict" in self.reasons else Outcome(0)
         if outcome.failure:
@@ -153,6 +159,7 @@ class _Supervision:
         """The first failure stays; the group hears of it at once."""
         if self.failure is None:
             self.failure = failure
+            self.aftermath.erred(self._news_bound())
             facts = {"rank": failure.rank, "exit_code": failure.exit_code}
             self.journal.event("failure", kind=kind, cause=failure.cause, **facts)
             self._tell(failure, kind)
@@ -177,18 +184,29 @@ class _Supervision:
             self.verdict = Verdict(self._with_stacks(self.verdict.outcome), HUNG)
         self._end("verdict", self.settings.end_grace)
 
-    def _with_the_groups_first(self, own: Failure) -> Failure:
-        """Name the group's first failure before our own where another host had it: ours may only follow from it."""
-        if self.stop:  # every host is being stopped: there is nothing to explain
-            return own
-        deadline = time.monotonic() + GROUP_BOUND
-        while self.group and self.told and self.verdict is None and time.monotonic() < deadline:
+    def _explained(self, own: Failure) -> Failure:
+        """Our failure with what it may only follow from: another host's that was first, or what the stop ended."""
+        group, deadline = self.group, time.monotonic()
+        if self.told and not (self.stop and is_ended(own.exit_code)):
+            deadline += self._news_bound()
+        while group:
+            self.aftermath.heard(group.ended_by_stop())
+            if self.verdict or self.aftermath.ended or time.monotonic() >= deadline:
+                break
             self.console.turn(KILL_INTERVAL)
-            self.verdict = self.group.verdict()
+            self.verdict = group.verdict()
+        elsewhere = group.remote_stop() if group and not (self.verdict and self.verdict.kind == FAILED) else ""
+        why = self.stop or (elsewhere and _asked_to_stop(elsewhere))
+        if why:
+            return self.aftermath.explained(own, why, (self.passed_on or [signal.SIGTERM])[0])
         first = self.verdict.outcome.failure if self.verdict else None
         if first is None or first.host in (own.host, self.settings.host):  # the group repeats what we told it
             return own
         return own._replace(cause=f"{first.cause}; then {own.cause}")
+
+    def _note_ended_by_stop(self, what: str) -> None:
+        if self.stop:
+            self.aftermath.note(what, explains=not self.failure)
 
     def _look_for_a_hang(self) -> None:
         if self.reasons or self.failure or not self._is_working() or not self.watchdog.is_hung(self.console.bytes_read):
@@ -231,7 +249,7 @@ class _Supervision:
             self._stop(signum, f"stopped by {signal_name(signum)}")
         elsewhere = self.group.remote_stop() if self.group and not self.stop else ""
         if elsewhere:
-            self._stop(signal.SIGTERM, f"stopped because {elsewhere} was asked to stop")
+            self._stop(signal.SIGTERM, _asked_to_stop(elsewhere))
         for signum in signals.take_relayed():
             descendants.signal_all(signum, catchers_only=True)
         if received.count(signal.SIGINT) > 1:
@@ -282,6 +300,8 @@ class _Supervision:
             child.ended(status)
             facts = {"rank": child.spec.rank, "exit_code": child.exit_code}
             self.journal.event("end", role=child.spec.role, pid=child.pid, **facts)
+            if is_ended(child.exit_code):
+                self._note_ended_by_stop(f"{name_of(child.spec)} on {self.settings.host} {child.how_it_ended}")
         if ended and "verdict" not in self.reasons:
             self._judge([child for child, _ in ended])
         return any_left
@@ -322,6 +342,8 @@ class _Supervision:
 
     def _kill(self) -> bool:
         """SIGKILL to all that is left, again and again: a process may fork faster than /proc is read."""
+        if "ended" not in self.reasons:
+            self._note_ended_by_stop(f"what was still running on {self.settings.host} was killed")
         if self.reasons == ["stop"] and self.kill_at:  # the grace ran out
             self._end("grace", float("inf"))
             self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE, 0.2)
@@ -337,6 +359,10 @@ class _Supervision:
             return False
         return True
 
+    def _news_bound(self) -> float:
+        """Seconds to hear from the group what our failure follows from."""
+        return self._within_margin(STOP_NEWS_BOUND, 0.2) if self.stop else GROUP_BOUND
+
     def _within_margin(self, bound: float, share: float) -> float:
         """After a stop the platform's own SIGKILL must not come before we have said what there is to say."""
         return min(bound, share * self.settings.stop_margin) if self.stop else bound
@@ -344,6 +370,10 @@ class _Supervision:
     def _say(self, text: str) -> None:
         """A line of the launcher's own, in order with the processes' output."""
         self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))
+
+
+def _asked_to_stop(host: str) -> str:
+    return f"stopped because {host} was asked to stop"
 
 
 def _list(pids: list[int]) -> str:

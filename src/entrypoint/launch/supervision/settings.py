@@ -31,6 +31,12 @@ if TYPE_CHECKING:
         def remote_stop(self) -> str:
             """Another host that was asked to stop, empty while none was: then this one stops too."""
 
+        def stop_ended(self, what: str) -> None:
+            """Tell the group that the stop ended a process here: `what` is a sentence."""
+
+        def ended_by_stop(self) -> str:
+            """The first process of the job that the stop ended, where that was on another host; else empty."""
+
 
 STOP_GRACE, STOP_MARGIN = 100.0, 20.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
 END_GRACE = 10.0  # seconds; for what is left when the job's own processes have ended or one has failed

@@ -1,0 +1,92 @@
+"""What follows from a stop: where it ends one process, those that worked with it fail, and theirs is not the reason.
+
+An error counts as such a consequence when the stop had ended a process anywhere in the job before it, or is heard to
+have done so within a short time after it: news from another host may come later than the broken connection.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from launch.base.outcome import Failure
+from launch.signals import STOP_SIGNALS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from launch.supervision.ranks import RankEnd, RankFolder
+    from launch.supervision.settings import GroupOfHosts
+
+# How a process ends that the stop ended, also one below a shell, which has no signal to show.
+_ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
+
+
+class Aftermath:
+    """What one host knows of it."""
+
+    def __init__(self, group: GroupOfHosts | None = None) -> None:
+        self._group = group
+        self._told = False  # the group, if there is one, knows that the stop ended a process here
+        self.ended = ""  # the first process of the job that the stop ended, as a sentence; empty for none in time
+        self._until = float("inf")  # when it is too late for that: an error came first
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that is still heard changes the reason."""
+        return bool(self.ended) or time.monotonic() > self._until
+
+    def erred(self, patience: float) -> None:
+        """A process here ended with an error of its own; what is heard within `patience` seconds still explains it."""
+        self._until = min(self._until, time.monotonic() + patience)
+
+    def heard(self, ended: str) -> None:
+        """The stop ended a process, here or elsewhere; empty for no news."""
+        if not self.is_settled:
+            self.ended = ended
+
+    def note(self, what: str, explains: bool = True) -> None:
+        """The stop ended a process here, which `explains` errors here unless one of them came first.
+
+        Whoever worked with it on other hosts is going to fail, and is to know why.
+        """
+        if explains:
+            self.heard(what)
+        if self._group and not self._told:
+            self._group.stop_ended(what)
+        self._told = True
+
+    def look(self, ranks: RankFolder, patience: float) -> None:
+        """See whom the stop ended: ranks below a starter, which holds its own end back for them; elsewhere."""
+        if self._told and self.is_settled:
+            return
+        ended, has_error = of_ranks(ranks.ends())
+        if ended:
+            self.note(ended)
+        if self._group:
+            self.heard(self._group.ended_by_stop())
+        if has_error:
+            self.erred(patience)
+
+    def explained(self, own: Failure, why: str, signum: int) -> Failure:
+        """The failure of a stopped run as its user is to see it; `why` is what asked for the stop.
+
+        Of a consequence the stop is the reason and gives the exit code, and the error is told behind it.
+        """
+        if not self.ended or is_ended(own.exit_code):
+            return own
+        what = own.cause[len(why) + 2 :] if own.cause.startswith(f"{why}: ") else own.cause
+        return own._replace(cause=f"{why}: {self.ended}; then {what}", exit_code=128 + signum, signal="")
+
+
+def is_ended(exit_code: int) -> bool:
+    """Whether a process with this exit code (as in shells) was ended by the stop, and by no error of its own."""
+    return exit_code in _ENDED
+
+
+def of_ranks(ranks: Sequence[RankEnd]) -> tuple[str, bool]:
+    """(the first of these ranks that the stop ended, as a sentence; whether one ended with an error of its own)."""
+    codes = [(128 - rank.code if rank.code < 0 else rank.code, rank) for rank in ranks if rank.code]
+    ended = [f"worker rank {rank.rank} on {rank.host} was ended" for code, rank in codes if is_ended(code)]
+    return ended[0] if ended else "", len(ended) < len(codes)

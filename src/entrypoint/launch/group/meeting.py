@@ -86,6 +86,7 @@ def wait_until_ready(group: Group) -> Outcome | None:
         if reports.are_due():
             _say(f"ready; waiting for {_missing(group)} to install what the job needs")
         signals.sleep(LOOK)
+    group.shut_door()
     return None
 
 

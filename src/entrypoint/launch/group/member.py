@@ -329,7 +329,9 @@ class Group:
             self.facts = self._with_leaders_address(unpack(message["packed"]), channel)
         elif message["kind"] == "state":
             self._hub_id = message["hub"]
-            self._is_lost = False
+            if self._is_lost:
+                self._is_lost = False
+                _print(f"the connection to {self.place.rules.leader} works again")
             self.missing, self.missing_count = message["missing"], message["missing count"]
             news = bool(message["stopped"]) and not self._stop_host
             self._stop_host = self._stop_host or message["stopped"]

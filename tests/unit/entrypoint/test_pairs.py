@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import threading
@@ -304,3 +305,23 @@ def test_preflight_names_a_cut_pair_on_every_host(three: Hosts) -> None:
         assert "error: 127.0.0." in out
         assert "cannot reach" in out
         assert "started" not in out
+
+
+def test_a_stop_of_preflight_while_hosts_try_each_other_is_told_to_the_others(three: Hosts) -> None:
+    three.configure("print('started')", **MULTI_WORKER)
+    for job in three.jobs:
+        job.env(DLC_HEARTBEAT_TIMEOUT="600")
+    three.start("--preflight")
+    wait_until_trying(three.processes[1])
+    three.processes[1].terminate()
+    ends = three.ends()
+    assert ends[1][0] == 143
+    assert "stopped by SIGTERM" in ends[0][1]
+
+
+def wait_until_trying(launcher: subprocess.Popen[str]) -> None:
+    """Until this launcher, not the leader's, tries other hosts: it has a thread for each, beside three of its own."""
+    deadline = time.monotonic() + 30
+    while len(os.listdir(f"/proc/{launcher.pid}/task")) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -75,7 +75,11 @@ def preflight_only(request: Request) -> int:
     if len(hosts) > 1:
         group = meeting.join(_place(request, Rules(hosts, hosts)), preflight.facts(request), _timeout(request))
         known = group.facts
-        unreached = pairs.exchange(group, pairs.find(request, group))
+        try:
+            unreached = pairs.exchange(group, pairs.find(request, group))
+        except signals.StopRequested as stop:
+            meeting.leave(group, stop)
+            raise
         group.close()
     text, is_well = preflight.report(known, time.monotonic() - started, unreached)
     print(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import threading
@@ -322,6 +321,6 @@ def test_a_stop_of_preflight_while_hosts_try_each_other_is_told_to_the_others(th
 def wait_until_trying(launcher: subprocess.Popen[str]) -> None:
     """Until this launcher, not the leader's, tries other hosts: it has a thread for each, beside three of its own."""
     deadline = time.monotonic() + 30
-    while len(os.listdir(f"/proc/{launcher.pid}/task")) < 4:
+    while len(list(Path(f"/proc/{launcher.pid}/task").iterdir())) < 4:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -33,7 +33,8 @@ def test_ranks_of_two_hosts_learn_together_and_agree_on_the_loss(image: Image, t
         assert not list((job.opt_ml("algo-2") / "model").glob("*")), "only rank 0 writes the model"
 
 
-@pytest.mark.when(framework="tensorflow")
+# Not 2.6: a process of it has been seen to abort at its own end, as in tensorflow/tensorflow#55250.
+@pytest.mark.when(framework="tensorflow", python=">=3.10")
 @pytest.mark.parametrize("last", [0, 1])
 def test_hosts_of_tensorflow_that_are_done_at_different_times_all_end_well(
     image: Image, tmp_path: Path, last: int

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dlc.core.process import tail
+from dlc.core.process import run, tail
 from harness.engine import RUN_LABEL, docker
 from harness.images import Image
 from harness.opt_ml import GROUP, lay_out
@@ -105,6 +105,13 @@ class Job(Removed):
         parts = [f"--- {host} ---\n{tail(self.log(host), 120)}\nfailure: {self.failure(host)!r}" for host in self.hosts]
         return "\n".join(parts)
 
+    def address(self, host: str) -> str:
+        """The running container's address on the job's network."""
+        networks = json.loads(
+            docker("inspect", "--format", "{{json .NetworkSettings.Networks}}", self.container(host)).stdout
+        )
+        return str(networks[self.network]["IPAddress"])
+
     def is_running(self, host: str = "algo-1") -> bool:
         """Whether the host's container runs."""
         return bool(self._state(host)["Running"])
@@ -149,6 +156,11 @@ class Job(Removed):
     def cut_network(self, host: str) -> None:
         """Unplug the host: packets vanish, connections are never closed."""
         docker("network", "disconnect", "--force", self.network, self.container(host))
+
+    def firewall(self, host: str, *arguments: str) -> None:
+        """iptables inside the host's own network: `firewall("algo-2", "-A", "OUTPUT", "-j", "DROP")`."""
+        network = f"--net=/proc/{self._state(host)['Pid']}/ns/net"
+        run(["nsenter", network, "iptables", "--wait", *arguments])
 
     def ask(self, host: str, *argv: str, seconds: int = 30) -> str:
         """The output of a command run in the host's container, bounded inside it as well."""

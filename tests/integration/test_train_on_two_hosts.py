@@ -31,3 +31,17 @@ def test_ranks_of_two_hosts_learn_together_and_agree_on_the_loss(image: Image, t
         assert min(first["accuracy"], second["accuracy"]) >= 0.95, job.report()
         assert len(list((job.opt_ml("algo-1") / "model").iterdir())) == 1
         assert not list((job.opt_ml("algo-2") / "model").glob("*")), "only rank 0 writes the model"
+
+
+# Not 2.6: a process of it has been seen to abort at its own end, as in tensorflow/tensorflow#55250.
+@pytest.mark.when(framework="tensorflow", python=">=3.10")
+@pytest.mark.parametrize("last", [0, 1])
+def test_hosts_of_tensorflow_that_are_done_at_different_times_all_end_well(
+    image: Image, tmp_path: Path, last: int
+) -> None:
+    script = Path(__file__).parent / "scripts" / "multi_worker_fit.py"
+    hyperparameters = {STRATEGY["tensorflow"]: True, "last": last}
+    with Job(image, tmp_path, script, hosts=2, hyperparameters=hyperparameters) as job:
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        for number, host in enumerate(job.hosts):
+            assert f"task {number} of 2 has trained" in job.log(host), job.report()

@@ -27,6 +27,7 @@ class Hosts:
         self.names = [f"127.0.0.{number + 1}" for number in range(count)]
         self.jobs = [JobFolder(folder / name).env(TRAINING_JOB_NAME=str(folder)) for name in self.names]
         self.processes: list[subprocess.Popen[str]] = []
+        self.below: tuple[str, ...] = ()  # what to put before the launchers' commands
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
         (folder / "venv/bin").mkdir(parents=True)
@@ -51,7 +52,7 @@ class Hosts:
     def start(self, verb: str = "train") -> None:
         self.processes = []
         for job in self.jobs:
-            command = [sys.executable, "-I", "-S", LAUNCHER, verb]
+            command = [*self.below, sys.executable, "-I", "-S", LAUNCHER, verb]
             self.processes.append(
                 subprocess.Popen(
                     command, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=job.base

@@ -62,7 +62,7 @@ SWITCHES = (
     Switch(
         "DLC_HANG_TIMEOUT", "0", "seconds without output and CPU use after which the job ends with all stacks; 0: never"
     ),
-    Switch("DLC_PREFLIGHT", "", "`warn`: start although the hosts do not fit together"),
+    Switch("DLC_PREFLIGHT", "", "`warn`: start although the hosts do not fit together or reach each other"),
     Switch("DLC_CONTENT_KEY", "set in the image", "content key of the image, compared between the hosts"),
     Switch("DLC_PEER_TIMEOUT", "900", "seconds to wait for the job's other hosts"),
     Switch("DLC_HEARTBEAT_TIMEOUT", "60", "seconds of silence after which another host counts as vanished"),

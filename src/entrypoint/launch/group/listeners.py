@@ -25,7 +25,7 @@ def listen(addresses: Sequence[str], port: int) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for address in addresses or [""]:
-            opened.append(_open(address, port))
+            opened.append(open_one(address, port))
     except OSError as error:
         for sock in opened:
             sock.close()
@@ -38,7 +38,8 @@ def listen(addresses: Sequence[str], port: int) -> list[socket.socket]:
     return opened
 
 
-def _open(address: str, port: int) -> socket.socket:
+def open_one(address: str, port: int) -> socket.socket:
+    """A listening socket; on every address of this machine where it is empty. Raises OSError."""
     if not address and socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -78,6 +78,8 @@ def wait_until_ready(group: Group) -> Outcome | None:
     while not group.may_start:
         verdict = group.verdict()
         if verdict:
+            if verdict.outcome.cause:
+                _say(verdict.outcome.cause)  # nothing runs here that could be seen to end
             return verdict.outcome
         if group.remote_stop():
             cause = f"stopped before any process was started: {group.remote_stop()} was asked to stop"
@@ -86,6 +88,7 @@ def wait_until_ready(group: Group) -> Outcome | None:
         if reports.are_due():
             _say(f"ready; waiting for {_missing(group)} to install what the job needs")
         signals.sleep(LOOK)
+    group.shut_door()
     return None
 
 

@@ -16,6 +16,7 @@ from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verd
 from launch.discovery import names
 from launch.group.absence import GONE_AFTER, LifeSign, Refusals
 from launch.group.channel import Channel, NotOfThisJobError, unpack
+from launch.group.door import Door, open_door
 from launch.group.hub import Hub, beat_interval
 from launch.group.ledger import End, Ledger, Rules, end_of
 from launch.group.listeners import listen
@@ -40,6 +41,7 @@ class Place(NamedTuple):
     port: int
     heartbeat: float
     interface: str = ""
+    door: int | None = None  # the port at which other hosts try whether they reach this one, 0 for any
 
     @property
     def leads(self) -> bool:
@@ -57,6 +59,7 @@ class Group:
         self.missing_count = 0
         self.reach = Reach(place.rules.leader, place.port)
         self.own_addresses: tuple[str, ...] = ()  # where this host listens, on the leader
+        self.door: Door | None = None  # open until all hosts are ready
         self.end: End | None = None
         self.generation = 0  # of the processes that run here
         self._state: dict[str, Any] = {}  # the last that the hub told
@@ -197,10 +200,19 @@ class Group:
             listeners = listen(self.own_addresses, self.place.port)
             self._hub = Hub(listeners, self.place.key, Ledger(self.place.rules), self.place.heartbeat)
             self._hub.start()
+        if facts is not None and self.place.door is not None:
+            self._open_door(facts, self.place.door)
         self._thread.start()
+
+    def _open_door(self, facts: dict[str, Any], port: int) -> None:
+        place = self.place
+        addresses = self.own_addresses or names.own_addresses(place.host, place.interface)
+        self.door = open_door(place.host, addresses, port, place.key, len(place.rules.hosts))
+        self._own_facts = {**facts, "door": self.door.port if self.door else 0}
 
     def close(self, linger: float | None = None) -> None:
         """Leave. On the leader this first waits (for seconds at most) until every host has heard the end."""
+        self.shut_door()
         self._leave_at = time.monotonic() + (0 if self.reach.hopeless else CONNECT_BOUND)
         self._wake()
         self._thread.join(2 * CONNECT_BOUND + 1)
@@ -210,6 +222,11 @@ class Group:
             self._life_sign.close()
             for fd in (self._news_read, self._news_write, self._wake_read, self._wake_write):
                 os.close(fd)
+
+    def shut_door(self) -> None:
+        """No host needs to try this one any more."""
+        if self.door:
+            self.door.close()
 
     def _say(self, message: dict[str, Any]) -> None:
         self._said.append(message)
@@ -338,7 +355,9 @@ class Group:
             self.facts = self._with_leaders_address(unpack(message["packed"]), channel)
         elif message["kind"] == "state":
             self._hub_id = message["hub"]
-            self._is_lost = False
+            if self._is_lost:
+                self._is_lost = False
+                _print(f"the connection to {self.place.rules.leader} works again")
             self.missing, self.missing_count = message["missing"], message["missing count"]
             news = bool(message["stopped"]) and not self._stop_host
             self._stop_host = self._stop_host or message["stopped"]

@@ -89,11 +89,14 @@ def check(request: Request, known: Mapping[str, Mapping[str, Any]]) -> None:
     _say("preflight", (str(finding).rstrip("; ") for finding in findings))
 
 
-def report(known: Mapping[str, Mapping[str, Any]], seconds: float) -> tuple[str, bool]:
+def report(
+    known: Mapping[str, Mapping[str, Any]], seconds: float, unreached: Sequence[Finding] = ()
+) -> tuple[str, bool]:
     """The text of `--preflight`, which took `seconds`, and whether the job could start: all differences and traps."""
-    differences = compare(known)
+    differences = [*compare(known), *(finding for finding in unreached if finding.is_error)]
     lines = [f"preflight: {len(known)} host(s) answered in {seconds:.2f} s"]
-    lines += [f"error: {finding}" for finding in differences]
+    lines += [f"error: {finding}".rstrip("; ") for finding in differences]
+    lines += [f"warning: {finding}" for finding in unreached if not finding.is_error]
     for text in sorted({text for facts in known.values() for text in facts["traps"]}):
         hosts = [host for host, facts in known.items() if text in facts["traps"]]
         lines.append(f"warning: {_hosts(hosts, len(known))}: {text}")

@@ -13,6 +13,11 @@ SURE_AFTER = 5.0  # seconds of a wrong answer, after which its end changes nothi
 HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not mend it
 
 
+def source(own: str) -> tuple[str, int] | None:
+    """A host that is known by an address also comes from it, so that the others can tell it from others."""
+    return (own, 0) if names.is_address(own) and names.is_own(own) else None
+
+
 class Reach:
     """How the leader is reached. It may come minutes later; a name that went away or a wrong answer is final."""
 
@@ -32,9 +37,7 @@ class Reach:
     def connect(self, own: str, timeout: float) -> socket.socket:
         """A connection to the leader's port. Raises OSError."""
         address = self._address or self._resolve()
-        # A host that is known by an address also comes from it, so that the hub can tell it from others.
-        source = (own, 0) if names.is_address(own) and names.is_own(own) else None
-        return socket.create_connection((address, self.port), timeout, source_address=source)
+        return socket.create_connection((address, self.port), timeout, source_address=source(own))
 
     def _resolve(self) -> str:
         found = names.addresses(self.leader)

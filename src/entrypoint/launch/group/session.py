@@ -12,9 +12,10 @@ from launch.base.errors import CONFIG, LaunchError
 from launch.base.outcome import Outcome
 from launch.base.switches import count, seconds
 from launch.discovery import names
-from launch.group import meeting, preflight, token
+from launch.group import meeting, pairs, preflight, token
 from launch.group.ledger import Rules, named
 from launch.group.member import Group, Place
+from launch.group.traps import Finding
 from launch.plan.interpretation import Request
 from launch.plan.network import Network
 from launch.plan.strategies import mpi_keys, torchrun
@@ -46,6 +47,7 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     group = meeting.join(_place(request, rules), facts, _timeout(request))
     try:
         preflight.check(request, group.facts)
+        pairs.check(request, group)
         request = request._replace(network=_network(request, group))
         if request.needs_ssh:
             _install_keys(request, group)
@@ -68,13 +70,18 @@ def preflight_only(request: Request) -> int:
     """`--preflight`: every host of the job meets the others and prints what does not fit; 0, or 78 for an error."""
     started = time.monotonic()
     known = {request.cluster.current_host: preflight.facts(request)}
+    unreached: list[Finding] = []
     hosts = request.group_hosts or request.cluster.hosts
     if len(hosts) > 1:
         group = meeting.join(_place(request, Rules(hosts, hosts)), preflight.facts(request), _timeout(request))
         known = group.facts
-        group.report(None)
+        try:
+            unreached = pairs.exchange(group, pairs.find(request, group))
+        except signals.StopRequested as stop:
+            meeting.leave(group, stop)
+            raise
         group.close()
-    text, is_well = preflight.report(known, time.monotonic() - started)
+    text, is_well = preflight.report(known, time.monotonic() - started, unreached)
     print(text)
     return 0 if is_well else CONFIG
 
@@ -98,6 +105,7 @@ def _place(request: Request, rules: Rules) -> Place:
         ports.of(environ, ports.GROUP),
         seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
         cluster.network_interface,
+        pairs.door_port(request, rules),
     )
 
 

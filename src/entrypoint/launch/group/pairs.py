@@ -1,0 +1,183 @@
+"""Whether the job's hosts reach each other, and not the leader alone: each tries some of the others' doors.
+
+All others in a small job. In a large one those at distance 1, 2, 4, ... in the list of hosts: each host is tried by as
+many others as the number of hosts has binary digits, so that a host, a rack or a zone that is cut off is noticed.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+import threading
+import time
+
+from launch import signals
+from launch.base import ports
+from launch.base.errors import CONFIG, one_line
+from launch.base.outcome import Failure
+from launch.discovery import names
+from launch.group import traps
+from launch.group.channel import Channel, NotOfThisJobError
+from launch.group.door import door_key
+from launch.group.reach import source
+from launch.group.traps import Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from launch.group.ledger import Rules
+    from launch.group.member import Group
+    from launch.plan.interpretation import Request
+
+ALL_PAIRS = 16  # hosts; up to so many try all others
+BOUND = 10.0  # seconds of trying: a network that is being set up, or lost packets, are not the job's end
+ATTEMPT = 3.0  # seconds for one connection
+PAUSE = 0.2  # seconds between two attempts
+SLACK = 5.0  # seconds for a resolver that hangs
+LOOK = 0.005  # seconds
+MOST_NAMED = 4  # hosts that a message names, each with its address
+REMEDY = "check the security group, network policy or firewall: the job's hosts need every port between them"
+# Strategies whose processes listen at one port that is known; what is let through may be no more than that.
+PORTS = {"tf_multi_worker": ports.TF_MULTI_WORKER, "tf_parameter_server": ports.TF_WORKER}
+
+
+def door_port(request: Request, rules: Rules) -> int | None:
+    """The port of this host's door, 0 for any; None where there is nobody to try it.
+
+    Hosts of an elastic job come and go: one that comes late finds the doors closed.
+    """
+    hosts = _hosts(request)
+    if rules.least or len(hosts) < 2 or request.cluster.current_host not in hosts:
+        return None
+    strategy = request.strategy.strategy if request.strategy else ""
+    return ports.of(request.environ, PORTS[strategy]) if strategy in PORTS else 0
+
+
+def targets(hosts: Sequence[str], own: str) -> tuple[str, ...]:
+    """The hosts that this one tries."""
+    at, count = hosts.index(own), len(hosts)
+    if count <= ALL_PAIRS:
+        distances: Sequence[int] = range(1, count)
+    else:
+        distances = [1 << power for power in range((count - 1).bit_length())]
+    return tuple(hosts[(at + distance) % count] for distance in distances)
+
+
+def check(request: Request, group: Group) -> None:
+    """Try them; raise LaunchError (CONFIG) where the strategy needs a host that cannot be reached, else say it.
+
+    Raises StopRequested. With DLC_PREFLIGHT=warn nothing is an error.
+    """
+    findings = find(request, group)
+    traps.refuse(findings, request.environ)
+    for finding in findings:
+        print(f"dlc: preflight: {finding}", file=sys.stderr, flush=True)
+
+
+def find(request: Request, group: Group) -> list[Finding]:
+    """What this host cannot reach, in one finding: none if all is well, or if the job ends meanwhile."""
+    own, hosts = request.cluster.current_host, _hosts(request)
+    if group.door is None:
+        return []
+    known = ((host, group.facts.get(host, {})) for host in targets(hosts, own))
+    tries = [Try(own, host, facts, door_key(group.place.key)) for host, facts in known if facts.get("door")]
+    for each in tries:
+        each.start()
+    deadline = time.monotonic() + BOUND + SLACK
+    while any(each.is_alive() for each in tries) and time.monotonic() < deadline:
+        if group.end or group.remote_stop():
+            return []
+        signals.sleep(LOOK)
+    failed = [each for each in tries if not each.has_reached]
+    if not failed:
+        return []
+    more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
+    shown = ", ".join(map(str, failed[:MOST_NAMED]))
+    is_needed = request.strategy is not None and request.strategy.strategy != "single"
+    return [Finding(f"{own} cannot reach {shown}{more}", REMEDY, is_error=is_needed)]
+
+
+def exchange(group: Group, findings: list[Finding]) -> list[Finding]:
+    """For `--preflight`: tell the others; this host's findings and what another one told, when all have tried."""
+    own = group.place.host
+    errors = [Failure(str(finding), host=own, exit_code=CONFIG) for finding in findings if finding.is_error]
+    group.report(errors[0] if errors else None)
+    deadline = time.monotonic() + BOUND + 2 * SLACK
+    while group.end is None and time.monotonic() < deadline:
+        signals.sleep(LOOK)
+    if group.end is None or group.end.ok or group.end.host == own:
+        return findings
+    return [*findings, Finding(group.end.cause, "", is_error=True)]
+
+
+class Try(threading.Thread):
+    """One host tries another, until it answers or BOUND is over."""
+
+    def __init__(self, own: str, host: str, facts: dict[str, Any], key: bytes) -> None:
+        super().__init__(daemon=True, name=f"try {host}")
+        self.has_reached = False
+        self._own, self._host, self._key = own, host, key
+        self._came_from, self._port = str(facts.get("address") or ""), int(facts["door"])
+        self._address, self._trouble = "", "its name is still being looked up"
+
+    def __str__(self) -> str:
+        """The host, where it was looked for, and why it was not found."""
+        where = f"{self._address}, port {self._port}" if self._address else f"port {self._port}"
+        return one_line(f"{self._host} ({where}): {self._trouble}")
+
+    def run(self) -> None:
+        """The thread."""
+        deadline = time.monotonic() + BOUND
+        while True:
+            self.has_reached = any(self._answers(address, deadline) for address in self._addresses())
+            if self.has_reached or time.monotonic() + PAUSE >= deadline:
+                return
+            time.sleep(PAUSE)
+
+    def _addresses(self) -> Iterator[str]:
+        """By its name as the job's processes will, and where it came from, which is enough for some of them."""
+        found = names.addresses(self._host)
+        if not found:
+            self._trouble = "it does not resolve"
+        yield from found
+        if self._came_from and self._came_from not in found:
+            yield self._came_from
+
+    def _answers(self, address: str, deadline: float) -> bool:
+        timeout = min(ATTEMPT, deadline - time.monotonic())
+        if timeout <= 0:
+            return False
+        self._address = address
+        try:
+            answered = ask(address, self._port, self._key, self._own, timeout)
+        except NotOfThisJobError as error:
+            self._trouble = f"what answers is not this job's launcher: {error}"
+        except OSError as error:
+            self._trouble = error.strerror or str(error)
+        else:
+            self._trouble = f"{answered} answers in its place"
+            return answered == self._host
+        return False
+
+
+def ask(address: str, port: int, key: bytes, own: str, timeout: float) -> str:
+    """The host whose door this is. Raises OSError, NotOfThisJobError."""
+    deadline = time.monotonic() + timeout
+    with socket.create_connection((address, port), timeout, source_address=source(own)) as sock:
+        channel = Channel(sock, key, is_server=False)
+        poll = select.poll()
+        poll.register(channel, select.POLLIN)
+        channel.flush()
+        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            for message in channel.receive():
+                return str(message["host"])
+            channel.flush()
+    raise TimeoutError("it takes the connection and says nothing")
+
+
+def _hosts(request: Request) -> tuple[str, ...]:
+    """Those that connect to each other: of the strategy, of a plain job perhaps all."""
+    return request.hosts or request.group_hosts

@@ -1,0 +1,97 @@
+"""Hosts whose network is cut, for ever or for a while: a pair that is cut is named before, a break during is borne."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
+
+SCRIPTS = Path(__file__).parent / "scripts"
+TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
+GROUP_PORT = "7790"
+SAID_WITHIN = 30.0  # seconds from the moment on at which all hosts are there
+CUT_SECONDS = 20.0
+
+
+def let_only_through(job: Job, host: str, other: str) -> None:
+    """What this host sends to any other one, or gets from it, vanishes."""
+    for chain, side in (("INPUT", "-s"), ("OUTPUT", "-d")):
+        job.firewall(host, "-A", chain, side, job.address(other), "-j", "ACCEPT")
+        job.firewall(host, "-A", chain, "-i" if chain == "INPUT" else "-o", "eth0", "-j", "DROP")
+
+
+@contextmanager
+def training(image: Image, folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Job]:
+    """Two hosts, since they have begun to train together."""
+    script = SCRIPTS / "sum_until_told.py"
+    with Job(image, folder, script, hosts=2, hyperparameters=TORCHRUN, environment=environment) as job:
+        job.wait_for_line("step 10 of rank 0")
+        yield job
+
+
+def end(job: Job) -> dict[str, int]:
+    """Tell every rank that it is over; the hosts' exit codes."""
+    for host in job.hosts:
+        (job.opt_ml(host) / "input/end").touch()
+    return job.wait(seconds=120)
+
+
+def wait_for_count(job: Job, host: str, text: str, count: int) -> None:
+    """Until the host has said it so many times."""
+    deadline = time.monotonic() + 60
+    while job.log(host).count(text) < count:
+        assert time.monotonic() < deadline, job.report()
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("command", ["train", "--preflight"])
+def test_a_pair_of_hosts_that_is_cut_is_named_on_every_host(image: Image, tmp_path: Path, command: str) -> None:
+    script = SCRIPTS / "sum_until_told.py"
+    late = ("algo-3",)
+    with Job(image, tmp_path, script, hosts=3, hyperparameters=TORCHRUN, late=late, command=(command,)) as job:
+        let_only_through(job, "algo-2", "algo-1")
+        job.start("algo-3")
+        started = time.monotonic()
+        assert set(job.wait(seconds=60).values()) == {78}, job.report()
+        assert time.monotonic() - started < SAID_WITHIN
+        pair = re.compile(
+            r"algo-([23]) cannot reach algo-(?!\1)[23] \([0-9.]+, port [0-9]+\): timed out; check the sec"
+        )
+        for host in job.hosts:
+            assert pair.search(job.log(host)), job.report()
+            assert command == "--preflight" or pair.search(job.failure(host)), job.report()
+
+
+def test_a_connection_that_is_reset_again_and_again_is_made_again_and_the_job_goes_on(
+    image: Image, tmp_path: Path
+) -> None:
+    reset = ("OUTPUT", "-p", "tcp", "--dport", GROUP_PORT, "-j", "REJECT", "--reject-with", "tcp-reset")
+    environment = {"DLC_HEARTBEAT_TIMEOUT": "12"}
+    with training(image, tmp_path, environment) as job:
+        for number in (1, 2):
+            job.firewall("algo-2", "-A", *reset)
+            wait_for_count(job, "algo-2", "connecting again", number)
+            job.firewall("algo-2", "-D", *reset)
+            wait_for_count(job, "algo-2", "the connection to algo-1 works again", number)
+        assert end(job) == {"algo-1": 0, "algo-2": 0}, job.report()
+
+
+def test_a_network_that_is_cut_for_a_while_and_heals_does_not_end_the_job(image: Image, tmp_path: Path) -> None:
+    with training(image, tmp_path) as job:
+        for chain in ("INPUT", "OUTPUT"):
+            job.firewall("algo-2", "-A", chain, "-j", "DROP")
+        before = job.log("algo-1")
+        time.sleep(CUT_SECONDS)  # this is what is tested
+        assert job.log("algo-1").count("step") <= before.count("step") + 1, "the network was not cut"
+        for chain in ("INPUT", "OUTPUT"):
+            job.firewall("algo-2", "-F", chain)
+        assert end(job) == {"algo-1": 0, "algo-2": 0}, job.report()

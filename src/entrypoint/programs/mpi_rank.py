@@ -1,7 +1,8 @@
 """One MPI rank: runs the command as its child, with its own host's environment and the prefix [host:rank].
 
 mpirun carries variables from the leader to every rank, but SM_CURRENT_HOST and its like are each host's own.
-Usage: mpi_rank.py ENVIRONMENT.json COMMAND [ARGUMENT...]
+Usage: mpi_rank.py ENVIRONMENT.json [--as-is] COMMAND [ARGUMENT...]
+--as-is: mpirun itself writes the ranks' output somewhere, so it is to get text.
 """
 
 import json
@@ -26,11 +27,12 @@ def environment(brought: "dict[str, str]", host: "dict[str, str]") -> "dict[str,
 def main() -> None:
     """Run the command."""
     path, *command = sys.argv[1:]
+    as_is = command[0] == "--as-is"
     with open(path, encoding="utf-8") as file:
         env = environment(dict(os.environ), json.load(file))
     folder = os.path.join(os.path.dirname(path), RANK_FOLDER)
     rank = env.get("OMPI_COMM_WORLD_RANK") or env.get("PMIX_RANK", "0")
-    rank_parent.run(command, env, env["CURRENT_HOST"], rank, folder)
+    rank_parent.run(command[as_is:], env, env["CURRENT_HOST"], rank, folder, in_packets=not as_is)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from launch.plan.strategies import smdistributed
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")
 NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # exported with a value
+OWN_OUTPUT = re.compile(r"--?(output-filename|output|xml)")  # options by which mpirun itself writes the ranks' output
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
@@ -46,7 +47,7 @@ def plan(context: Context) -> Launch:
         *_transport(context),
         *_exported(context, nccl_debug),
         *custom,
-        *_rank(context),
+        *_rank(context, custom),
     )
     variables = {SITE_VARIABLE: site} if len(context.hosts) > 1 else {}
     process = context.process(argv, "mpirun", 0, variables, _mpirun_variables(context))
@@ -165,10 +166,11 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
     return (*pairs, *(part for name in EXPORTED for part in ("-x", name)))
 
 
-def _rank(context: Context) -> tuple[str, ...]:
+def _rank(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
     """One rank: our program puts the host's own environment in place, then becomes the user's."""
     own_host = (*programs.SYSTEM_PYTHON, programs.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
-    return (*own_host, *_command(context))
+    as_is = ("--as-is",) if any(map(OWN_OUTPUT.fullmatch, custom)) else ()
+    return (*own_host, *as_is, *_command(context))
 
 
 def _command(context: Context) -> tuple[str, ...]:

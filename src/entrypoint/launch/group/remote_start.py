@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-DAEMONS = ("orted", "prted")  # Open MPI 4's and 5's
 LISTEN_BOUND = 60.0  # seconds that the leader waits until another host listens; all are ready when mpirun starts
 HELLO_BOUND = 30.0  # seconds for the other side to prove itself
 RETRY = 0.1  # seconds
@@ -39,6 +38,7 @@ LONGEST_COMMAND = (1 << 17) - 1  # what the kernel takes as one argument (MAX_AR
 READ_SIZE = 1 << 16
 # Variables of a run of Open MPI: those of this host's environment are not meant for the daemon of the leader's mpirun.
 _OPEN_MPI = re.compile(r"(OMPI|OPAL|ORTE|PMIX|PRTE)_")
+_DAEMON = re.compile(r"([\w.+/-]*/)?(orted|prted)")  # Open MPI 4's and 5's
 # What Open MPI puts around its command for a user whose shell is sh or ksh.
 _PROFILE = re.compile(r"\s*\(\s*test ! -r \./\.profile \|\| \. \./\.profile;(.*)\)\s*", re.DOTALL)
 
@@ -86,7 +86,7 @@ def why_refused(command: str) -> str:
         return "it runs other commands"
     try:
         lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
+        lexer.whitespace_split, lexer.commenters = True, ""
         words = list(lexer)
     except ValueError as error:
         return str(error)
@@ -95,8 +95,8 @@ def why_refused(command: str) -> str:
     before, program = _statements(words)
     if any(not _sets_variable(statement) for statement in before):
         return "it runs other commands"
-    if not program or os.path.basename(program[0]) not in DAEMONS:
-        return f"it does not start {' or '.join(DAEMONS)}"
+    if not program or not _DAEMON.fullmatch(program[0]):
+        return "it does not start Open MPI's daemon"
     return ""
 
 

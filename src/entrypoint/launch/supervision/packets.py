@@ -1,8 +1,8 @@
 """Lines of ranks on their way through mpirun, which cuts what it carries wherever its buffer of 4 KiB is full.
 
-A rank's parent writes packets to the pipe that mpirun gave it for stderr: mpirun reads each of them by itself (O_DIRECT,
-pipe(7)), whole lines of at most 4 KiB. For stdout mpirun gives it a terminal, which knows no packets; so lines of
-stdout go the same way, marked, and a longer line goes in marked parts. The launcher puts all of it together again.
+A rank's parent writes packets to the pipe that mpirun gave it for stderr: mpirun reads each of them by itself
+(O_DIRECT, pipe(7)), whole lines of at most 4 KiB. For stdout mpirun gives it a terminal, which knows no packets; so
+lines of stdout go the same way, marked, and a longer line goes in marked parts. The launcher puts all together again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MARK = b"\x1e"
 _STDOUT, _STDERR = b"1", b"2"
 _WHOLE, _PART, _LAST_PART = b".", b"+", b"="
-_MARKED = re.compile(rb"((?:[^\x1e\n]*<std[a-z]*>: ?)?)\x1e([12])([.+=])([^ \n]*) (.*\n?)")
+_MARKED = re.compile(rb"((?:[^\x1e\n]*<std[a-z]*>: ?)?)\x1e([12])([.+=])([^ \n]*) (.*\n)")
 _LONGEST_RANK = 300  # bytes
 _LONGEST_HELD = 4 * LONGEST_LINE  # of a line that is put together
 
@@ -65,10 +65,8 @@ class PacketSink(Sink):
         lines = data[:-1].split(b"\n")
         room = PIPE_BUF - len(self._mark) - 1
         if max(map(len, lines)) > room:
-            lines = [
-                part for line in lines for part in (self._parts(line) if len(line) > room else [self._mark + line])
-            ]
-            super().write(b"\n".join(lines) + b"\n")
+            fitting = [self._parts(line) if len(line) > room else [self._mark + line] for line in lines]
+            super().write(b"".join(part + b"\n" for parts in fitting for part in parts))
         elif self._mark:
             super().write(self._mark + (b"\n" + self._mark).join(lines) + b"\n")
         else:
@@ -105,12 +103,12 @@ class PacketStream(Stream):
         whole, newline, self._held = (self._held + data).rpartition(b"\n")
         self._sort(whole + newline)
         if len(self._held) > _LONGEST_HELD:
-            self._sort(self._held)
+            self._sort(self._held + b"\n")
             self._held = b""
 
     def close(self) -> None:
         """End of the stream: what was not brought to its end is shown as it is."""
-        self._sort(self._held)
+        self._sort(self._held + b"\n" if self._held else b"")
         for (stream, _), line in self._parts.items():
             self._deliver(stream, line + b"\n")
         self._held, self._parts = b"", {}
@@ -128,8 +126,8 @@ class PacketStream(Stream):
 
     def _lines(self, lines: bytes) -> Iterator[tuple[bytes, bytes]]:
         """(stream, line) each, without marks; parts that are not the last are kept for later."""
-        for line in lines.splitlines(keepends=True):
-            yield from self._unmarked(line)
+        for line in lines.split(b"\n")[:-1]:  # splitlines() would split at a carriage return too
+            yield from self._unmarked(line + b"\n")
 
     def _unmarked(self, line: bytes) -> Iterator[tuple[bytes, bytes]]:
         match = _MARKED.fullmatch(line) if _MARK in line else None
@@ -144,4 +142,4 @@ class PacketStream(Stream):
         if kind == _LAST_PART or len(begun) > _LONGEST_HELD:
             yield stream, begun + text
         else:
-            self._parts[stream, rank] = (begun or tag) + text.rstrip(b"\n")
+            self._parts[stream, rank] = (begun or tag) + text[:-1]

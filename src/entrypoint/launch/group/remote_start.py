@@ -133,7 +133,7 @@ def start(site: Site, host: str, command: str) -> int:
             UNAVAILABLE, f"what answers there is not this job's launcher: {error}", where=where
         ) from error
     except OSError as error:
-        found = (error.strerror or str(error)).lower()
+        found = error.strerror or str(error)
         remedy = "see that host's log, let the hosts reach each other on every port, or set DLC_MPI_PORT"
         raise LaunchError(
             UNAVAILABLE, "Open MPI's daemon cannot be started", where=where, found=found, remedy=remedy

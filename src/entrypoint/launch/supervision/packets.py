@@ -34,11 +34,9 @@ _LONGEST_HELD = 4 * LONGEST_LINE  # of a line that is put together
 
 def use(console: Console, rank: str) -> None:
     """Have the console of a rank's parent below mpirun write packets, where its stderr is a pipe that can."""
-    if not _takes_packets(2):
-        return
-    is_alike = _takes_packets(1)
-    console.stdout = PacketSink(1 if is_alike else 2, rank, _STDOUT, is_marked=not is_alike)
-    console.stderr = PacketSink(2, rank, _STDERR)
+    if _takes_packets(2):
+        console.stdout = PacketSink(2, rank, _STDOUT)
+        console.stderr = PacketSink(2, rank, _STDERR)
 
 
 def _takes_packets(fd: int) -> bool:
@@ -54,11 +52,11 @@ def _takes_packets(fd: int) -> bool:
 class PacketSink(Sink):
     """Takes whole lines and writes as many at once as fit into a packet."""
 
-    def __init__(self, fd: int, rank: str, stream: bytes, is_marked: bool = False) -> None:
+    def __init__(self, fd: int, rank: str, stream: bytes) -> None:
         super().__init__(fd)
         self._rank = rank.encode("utf-8", "surrogateescape")[:_LONGEST_RANK]
         self._stream = stream
-        self._mark = _MARK + stream + _WHOLE + b" " if is_marked else b""
+        self._mark = _MARK + stream + _WHOLE + b" " if stream == _STDOUT else b""
 
     def write(self, data: bytes) -> None:
         """Queue whole lines."""
@@ -135,8 +133,9 @@ class PacketStream(Stream):
             yield _STDERR, line
             return
         tag, stream, kind, rank, text = match.groups()
+        tag = tag.replace(b"<stderr>", b"<stdout>") if stream == _STDOUT else tag
         if kind == _WHOLE:
-            yield stream, tag.replace(b"stderr", b"stdout") + text if stream == _STDOUT else tag + text
+            yield stream, tag + text
             return
         begun = self._parts.pop((stream, rank), b"")
         if kind == _LAST_PART or len(begun) > _LONGEST_HELD:

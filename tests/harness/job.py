@@ -24,7 +24,10 @@ from harness.images import Image
 from harness.opt_ml import GROUP, lay_out
 
 # Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
-CALM = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
+CALM = {
+    "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}  # fmt: skip
 POLL_SECONDS = 0.2
 
 
@@ -32,7 +35,7 @@ class Job:
     """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
 
     Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
-    of the job and start only with `start(host)`.
+    of the job and start only with `start(host)`. `user` is as for `docker run`; without it the image's own.
     """
 
     def __init__(
@@ -50,11 +53,13 @@ class Job:
         command: tuple[str, ...] = ("train",),
         entrypoint: str = "",
         late: tuple[str, ...] = (),
+        user: str = "",
     ) -> None:
         self.image = image
         self.command = command
         self.entrypoint = entrypoint  # empty: the image's own
         self.late = late
+        self.user = user
         self.groups = _name_hosts(groups or {GROUP: hosts})
         self.hosts = [host for members in self.groups.values() for host in members]
         self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
@@ -66,6 +71,8 @@ class Job:
                 self.opt_ml(host), script, program=program, host=host, groups=self.groups,
                 hyperparameters=hyperparameters, channels=channels,
             )  # fmt: skip
+            for path in (self.opt_ml(host), self.opt_ml(host) / "code") if user else ():
+                path.chmod(0o777)
 
     def __enter__(self) -> Job:
         docker("network", "create", "--label", RUN_LABEL, self.network)
@@ -169,6 +176,8 @@ class Job:
         words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
         for name, value in self.environment.items():
             words += ["--env", f"{name}={value}"]
+        if self.user:
+            words += ["--user", self.user]
         if self.entrypoint:
             words += ["--entrypoint", self.entrypoint]
         docker(*words, self.image.ref, *self.command)

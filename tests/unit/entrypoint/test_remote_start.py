@@ -17,7 +17,7 @@ from hosts import free_port
 from supervised import HANG_BOUND
 
 from launch.group.channel import Channel
-from launch.group.remote_start import LONGEST_COMMAND, Site, why_refused
+from launch.group.remote_start import LONGEST_COMMAND, Site, split, why_refused
 from launch.plan import programs
 
 OTHER = "127.0.0.1"  # as mpirun calls the other host
@@ -235,6 +235,18 @@ def test_a_host_that_is_none_of_the_jobs_is_named(pair: Pair) -> None:
     code, errors = pair.run("elsewhere", "orted")
     assert code == 78
     assert "a host that is not one of the job's; expected one of 127.0.0.1; found 'elsewhere orted'" in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("b-1.svc", "orted", "-x"), ("b-1.svc", "orted -x")),
+        (("-x", "-p", "22", "b-1", "orted"), ("b-1.svc", "orted")),
+        (("10.0.0.2", "orted", "10.0.0.3"), ("10.0.0.2", "orted 10.0.0.3")),
+    ],
+)
+def test_a_host_is_found_behind_options_and_without_its_domain(words: tuple[str, ...], found: tuple[str, str]) -> None:
+    assert split(words, ("a.svc", "b-1.svc", "10.0.0.2")) == found
 
 
 def test_a_port_in_use_is_said(pair: Pair) -> None:

@@ -7,7 +7,6 @@ comes from the leader's address; then it listens no more.
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import json
 import os
@@ -65,10 +64,14 @@ def read(path: str) -> Site:
 
 
 def split(words: Sequence[str], hosts: Sequence[str]) -> tuple[str, str]:
-    """(host, command) of an agent's command line, `[OPTION...] HOST COMMAND...`. Raises LaunchError without a host."""
+    """(host, command) of an agent's command line, `[OPTION...] HOST COMMAND...`. Raises LaunchError without a host.
+
+    Open MPI 4 takes the domain off a host's name.
+    """
+    short = {host.partition(".")[0]: host for host in hosts if not names.is_address(host)}
     for at, word in enumerate(words):
-        if word in hosts:
-            return word, " ".join(words[at + 1 :])
+        if word in hosts or word in short:
+            return (word if word in hosts else short[word]), " ".join(words[at + 1 :])
     raise LaunchError(
         CONFIG,
         "mpirun wants to start a host that is not one of the job's",
@@ -197,9 +200,18 @@ class Server:
                 other.socket.close()
         match = _PROFILE.fullmatch(command)
         argv = ["/bin/sh", "-c", match[1] if match else command]
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(argv, env=self._env, start_new_session=True, **streams) as process:  # type: ignore[call-overload]
-            self._carry(process.stdout.fileno(), channel)
+        read_end, write_end = os.pipe()
+        process = subprocess.Popen(
+            argv,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=write_end,
+            start_new_session=True,
+        )
+        os.close(write_end)
+        _carry(read_end, channel)
+        process.wait()
         _tell(channel, {"kind": "end", "code": process.returncode})
         channel.socket.close()
         return int(process.returncode)
@@ -258,10 +270,13 @@ class Server:
         self._channels.pop(channel.fileno(), None)
         channel.socket.close()
 
-    def _carry(self, output: int, channel: Channel) -> None:
-        """All that the command prints. A leader that is gone changes nothing here: the group knows of it."""
-        while data := os.read(output, READ_SIZE):
-            _tell(channel, {"kind": "output", "text": data.decode("latin-1")})
+
+def _carry(output: int, channel: Channel) -> None:
+    """All that the command prints. A leader that is gone changes nothing here: the group knows of it."""
+    is_heard = True
+    while data := os.read(output, READ_SIZE):
+        is_heard = is_heard and _tell(channel, {"kind": "output", "text": data.decode("latin-1")})
+    os.close(output)
 
 
 def _answer(channel: Channel, message: Mapping[str, Any]) -> str | None:
@@ -277,12 +292,15 @@ def _answer(channel: Channel, message: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _tell(channel: Channel, message: dict[str, Any]) -> None:
-    """Send, and wait until it is on its way."""
+def _tell(channel: Channel, message: dict[str, Any]) -> bool:
+    """Send, and wait until it is on its way; whether it is."""
     channel.send(message)
     channel.socket.setblocking(True)
-    with contextlib.suppress(OSError):
+    try:
         channel.flush()
+    except OSError:
+        return False
+    return True
 
 
 def _listen(site: Site) -> list[socket.socket]:

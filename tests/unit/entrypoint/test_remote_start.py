@@ -207,12 +207,12 @@ def test_a_command_of_100_kilobytes_passes(pair: Pair) -> None:
     assert pair.run(OTHER, "orted", "x" * 100_000) == (0, "100000\n")
 
 
-def test_the_daemon_gets_this_hosts_variables_but_none_of_another_run_of_open_mpi(pair: Pair) -> None:
+def test_the_daemon_gets_this_hosts_variables_but_none_of_another_run_of_open_mpi_or_of_slurm(pair: Pair) -> None:
     pair.daemon("env")
-    pair.serve(KEPT="yes", OMPI_MCA_plm="slurm", PMIX_RANK="3", PRTE_MCA_x="1")
+    pair.serve(KEPT="yes", OMPI_MCA_plm="slurm", PMIX_RANK="3", PRTE_MCA_x="1", SLURM_JOBID="5")
     names = {line.partition("=")[0] for line in pair.run()[1].splitlines()}
     assert "KEPT" in names
-    assert not {name for name in names if name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
+    assert not {name for name in names if name.startswith(("OMPI_", "PMIX_", "PRTE_", "SLURM_"))}
 
 
 def test_a_daemon_that_stays_in_the_foreground_is_carried_until_its_end_and_outlives_the_leader(pair: Pair) -> None:

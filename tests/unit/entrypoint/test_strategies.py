@@ -193,6 +193,15 @@ def test_the_hosts_of_an_mpi_job_know_where_to_start_each_other_and_from_where_t
         ]  # fmt: skip
 
 
+def test_mpirun_does_not_hear_of_slurm_whose_srun_no_image_has_and_its_ranks_do(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**MPI)
+    job.env(SLURM_JOBID="5", SLURM_JOB_ID="5", SLURM_NODELIST="algo-[1-2]")
+    launch = interpretation.decide(interpretation.read(job.environ)).launch
+    assert not [name for name in launch.processes[0].env if name.startswith("SLURM_")]
+    ranks = next(text for path, text in launch.files.items() if path.endswith("rank_environment.json"))
+    assert json.loads(ranks)["SLURM_JOBID"] == "5"
+
+
 def test_one_host_below_mpi_waits_for_nobody(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI)
     launch = interpretation.decide(interpretation.read(job.environ)).launch

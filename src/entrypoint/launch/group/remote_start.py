@@ -35,8 +35,8 @@ RETRY = 0.1  # seconds
 TICK = 1.0  # seconds between looks at connections that prove nothing
 LONGEST_COMMAND = (1 << 17) - 1  # what the kernel takes as one argument (MAX_ARG_STRLEN)
 READ_SIZE = 1 << 16
-# Variables of a run of Open MPI: those of this host's environment are not meant for the daemon of the leader's mpirun.
-_OPEN_MPI = re.compile(r"(OMPI|OPAL|ORTE|PMIX|PRTE)_")
+# Variables of another run of Open MPI, or of Slurm, which it would follow; here the leader's mpirun says what to do.
+_NOT_MEANT = re.compile(r"(OMPI|OPAL|ORTE|PMIX|PRTE|SLURM)_")
 _DAEMON = re.compile(r"([\w.+/-]*/)?(orted|prted)")  # Open MPI 4's and 5's
 # What Open MPI puts around its command for a user whose shell is sh or ksh.
 _PROFILE = re.compile(r"\s*\(\s*test ! -r \./\.profile \|\| \. \./\.profile;(.*)\)\s*", re.DOTALL)
@@ -185,7 +185,7 @@ class Server:
     def __init__(self, site: Site, environ: Mapping[str, str]) -> None:
         """Listen. Raises LaunchError where the port is taken."""
         self._site = site
-        self._env = {name: value for name, value in environ.items() if not _OPEN_MPI.match(name)}
+        self._env = {name: value for name, value in environ.items() if not _NOT_MEANT.match(name)}
         self._listeners = _listen(site)
         self._strangers = Strangers(1)
         self._channels: dict[int, Channel] = {}

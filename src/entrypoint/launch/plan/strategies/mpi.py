@@ -51,7 +51,10 @@ def plan(context: Context) -> Launch:
     )
     variables = {SITE_VARIABLE: site} if len(context.hosts) > 1 else {}
     process = context.process(argv, "mpirun", 0, variables, _mpirun_variables(context))
-    return Launch("mpi", (process,), _decisions(context), files=files)
+    # In a Slurm job mpirun would call srun, which the image does not hold, and count Slurm's tasks as slots. Ranks get
+    # these variables all the same, each its own host's.
+    env = {name: value for name, value in process.env.items() if not name.startswith("SLURM_")}
+    return Launch("mpi", (process._replace(env=env),), _decisions(context), files=files)
 
 
 def _check_names(context: Context) -> None:

@@ -14,13 +14,14 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from launch.base.paths import RANK_FOLDER
 from launch.supervision import rank_parent
 
+MPIRUNS = "DLC_MPI_SITE"  # for what it calls instead of ssh
 OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others what mpirun brought along
 
 
 def environment(brought: "dict[str, str]", host: "dict[str, str]") -> "dict[str, str]":
     """The rank's environment out of what mpirun brought and what this host's launcher wrote down."""
     own = {name: value for name, value in host.items() if name.startswith(OWN)}
-    others = {name: value for name, value in brought.items() if not name.startswith(OWN)}
+    others = {name: value for name, value in brought.items() if not name.startswith((*OWN, MPIRUNS))}
     return {**host, **others, **own}
 
 

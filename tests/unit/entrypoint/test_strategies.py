@@ -209,7 +209,10 @@ def test_one_host_below_mpi_waits_for_nobody(job: JobFolder) -> None:
     assert "DLC_MPI_SITE" not in launch.processes[0].env
 
 
-@pytest.mark.parametrize(("options", "as_is"), [("--output-filename log", True), ("-x OUTPUT=1", False)])
+@pytest.mark.parametrize(
+    ("options", "as_is"),
+    [("--output-filename log", True), ("--merge-stderr-to-stdout", True), ("-x OUTPUT=1 --tag-output", False)],
+)
 def test_where_mpirun_itself_writes_the_ranks_output_it_gets_text(job: JobFolder, options: str, as_is: bool) -> None:
     job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI, sagemaker_mpi_custom_mpi_options=options)
     assert ("--as-is" in job.process()["argv"]) == as_is

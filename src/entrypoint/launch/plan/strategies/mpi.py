@@ -17,7 +17,8 @@ from launch.plan.strategies import smdistributed
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")
 NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # exported with a value
-OWN_OUTPUT = re.compile(r"--?(output-filename|output|xml)")  # options by which mpirun itself writes the ranks' output
+# Options by which mpirun itself writes the ranks' output, or makes one stream of two.
+OWN_OUTPUT = re.compile(r"--?(output-filename|output|xml|merge-stderr-to-stdout)")
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"

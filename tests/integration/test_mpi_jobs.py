@@ -24,12 +24,14 @@ LINE = re.compile(r"\[algo-\d:(\d+)\] (\d+) (\d+) (\d*)")
 
 @pytest.mark.parametrize("user", [NAMELESS, "1000710000:0", "nobody"], ids=["nameless", "openshift", "nobody"])
 def test_an_mpi_job_of_two_hosts_runs_as_another_user_than_root(image: Image, tmp_path: Path, user: str) -> None:
-    script = SCRIPTS / "horovod_fit.py"
-    with Job(image, tmp_path, script, hosts=2, hyperparameters=MPI, user=user) as job:
+    with Job(image, tmp_path, SCRIPTS / "mpi_sum.py", hosts=2, hyperparameters=TWO_RANKS, user=user) as job:
         assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
         ranks = job.metrics()
-        assert [(rank["rank"], rank["host"]) for rank in ranks] == [(0, "algo-1"), (1, "algo-2")]
-        assert {rank["sum"] for rank in ranks} == {0 + 1}
+        assert [(rank["rank"], rank["host"]) for rank in ranks] == [
+            (0, "algo-1"), (1, "algo-1"), (2, "algo-2"), (3, "algo-2"),
+        ]  # fmt: skip
+        assert {(rank["size"], rank["sum"]) for rank in ranks} == {(4, 0 + 1 + 2 + 3)}
+        assert 0 not in {rank["uid"] for rank in ranks}
 
 
 @pytest.mark.when(framework="pytorch")

@@ -24,7 +24,10 @@ from harness.opt_ml import GROUP, lay_out
 from harness.removed import Removed
 
 # Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
-CALM = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
+CALM = {
+    "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}  # fmt: skip
 POLL_SECONDS = 0.2
 
 
@@ -33,6 +36,7 @@ class Job(Removed):
 
     Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
     of the job and start only with `start(host)`. With `pods` a host's network outlives its container, as a pod's does.
+    `user` is as for `docker run`; without it the image's own.
     """
 
     def __init__(
@@ -51,12 +55,14 @@ class Job(Removed):
         entrypoint: str = "",
         late: tuple[str, ...] = (),
         pods: bool = False,
+        user: str = "",
     ) -> None:
         self.image = image
         self.command = command
         self.entrypoint = entrypoint  # empty: the image's own
         self.late = late
         self.pods = pods
+        self.user = user
         self.groups = _name_hosts(groups or {GROUP: hosts})
         self.hosts = [host for members in self.groups.values() for host in members]
         self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
@@ -68,6 +74,8 @@ class Job(Removed):
                 self.opt_ml(host), script, program=program, host=host, groups=self.groups,
                 hyperparameters=hyperparameters, channels=channels,
             )  # fmt: skip
+            for path in (self.opt_ml(host), self.opt_ml(host) / "code") if user else ():
+                path.chmod(0o777)
 
     def _set_up(self) -> None:
         docker("network", "create", "--label", RUN_LABEL, self.network)
@@ -177,6 +185,8 @@ class Job(Removed):
         words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
         for name, value in self.environment.items():
             words += ["--env", f"{name}={value}"]
+        if self.user:
+            words += ["--user", self.user]
         if self.entrypoint:
             words += ["--entrypoint", self.entrypoint]
         docker(*words, self.image.ref, *self.command)

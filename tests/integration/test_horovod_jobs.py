@@ -1,4 +1,4 @@
-"""Horovod on two hosts with two ranks each: over gloo without any ssh, and over MPI with ssh keys made for the job."""
+"""Horovod on two hosts with two ranks each: over gloo without any ssh, and over MPI."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One MPI rank: runs the command as its child, with its own host's environment and the prefix [host:rank].
 
 mpirun carries variables from the leader to every rank, but SM_CURRENT_HOST and its like are each host's own.
-Usage: mpi_rank.py ENVIRONMENT.json COMMAND [ARGUMENT...]
+Usage: mpi_rank.py ENVIRONMENT.json [--as-is] COMMAND [ARGUMENT...]
+--as-is: mpirun itself writes the ranks' output somewhere, so it is to get text.
 """
 
 import json
@@ -13,24 +14,26 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from launch.base.paths import RANK_FOLDER
 from launch.supervision import rank_parent
 
+MPIRUNS = "DLC_MPI_SITE"  # for what it calls instead of ssh
 OWN = ("SM_", "CURRENT_HOST")  # of these the host's value wins, of all others what mpirun brought along
 
 
 def environment(brought: "dict[str, str]", host: "dict[str, str]") -> "dict[str, str]":
     """The rank's environment out of what mpirun brought and what this host's launcher wrote down."""
     own = {name: value for name, value in host.items() if name.startswith(OWN)}
-    others = {name: value for name, value in brought.items() if not name.startswith(OWN)}
+    others = {name: value for name, value in brought.items() if not name.startswith((*OWN, MPIRUNS))}
     return {**host, **others, **own}
 
 
 def main() -> None:
     """Run the command."""
     path, *command = sys.argv[1:]
+    as_is = command[0] == "--as-is"
     with open(path, encoding="utf-8") as file:
         env = environment(dict(os.environ), json.load(file))
     folder = os.path.join(os.path.dirname(path), RANK_FOLDER)
     rank = env.get("OMPI_COMM_WORLD_RANK") or env.get("PMIX_RANK", "0")
-    rank_parent.run(command, env, env["CURRENT_HOST"], rank, folder)
+    rank_parent.run(command[as_is:], env, env["CURRENT_HOST"], rank, folder, in_packets=not as_is)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Waits until servers listen, then becomes the command that follows, if any.
 
-With a GREETING the line is said to each server and its own greeting is read, so that it does not log a stranger.
-Usage: when_listening.py SECONDS GREETING HOST PORT [HOST PORT...] -- [COMMAND [ARGUMENT...]]
+Usage: when_listening.py SECONDS HOST PORT [HOST PORT...] -- [COMMAND [ARGUMENT...]]
 """
 
 import os
@@ -13,14 +12,11 @@ PAUSE = 0.1  # seconds between two attempts
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
 
 
-def wait(host: str, port: int, greeting: str, end: float) -> bool:
+def wait(host: str, port: int, end: float) -> bool:
     """Whether somebody listens on the port before `end`, a time of the monotonic clock."""
     while time.monotonic() < end:
         try:
-            with socket.create_connection((host, port), timeout=5) as connection:
-                if greeting:
-                    connection.sendall(f"{greeting}\r\n".encode())
-                    connection.recv(256)
+            socket.create_connection((host, port), timeout=5).close()
         except OSError:
             time.sleep(PAUSE)
         else:
@@ -31,11 +27,11 @@ def wait(host: str, port: int, greeting: str, end: float) -> bool:
 def main() -> int:
     """Become the command, or say who does not answer."""
     divider = sys.argv.index("--")
-    seconds, greeting, *addresses = sys.argv[1:divider]
+    seconds, *addresses = sys.argv[1:divider]
     command = sys.argv[divider + 1 :]
     end = time.monotonic() + float(seconds)
     for host, port in zip(addresses[::2], addresses[1::2]):
-        if not wait(host, int(port), greeting, end):
+        if not wait(host, int(port), end):
             print(f"dlc: nobody listens on {host}, port {port}, after {seconds} s", file=sys.stderr)
             return UNAVAILABLE
     if command:

@@ -204,7 +204,7 @@ def check_runner(data: dict[str, Any], _key: str, expected: str) -> None:
         "ProcessRunner": "worker",
         "MasterRunner": "mpirun",
         "MPI": "mpirun",
-        "WorkerRunner": "sshd",
+        "WorkerRunner": "mpi host",
         "TorchDistributedRunner": "torchrun",
     }[expected.rpartition(".")[2]]
     assert data["processes"][-1]["role"] == role
@@ -223,7 +223,7 @@ def comparable_mpirun(argv: list[str]) -> list[str]:
     for pattern in (
         r"\0-x\0(SM_[A-Z_]+|PYTHONPATH|LD_PRELOAD=[^\0]*)",  # each rank gets its own host's variables
         r"\0-x\0(FI_PROVIDER|FI_EFA_USE_DEVICE_RDMA)=[^\0]*",  # they are in each host's own variables
-        r"\0-mca\0plm_rsh_args\0[^\0]*",  # the job's own keys
+        r"\0-mca\0plm_rsh_agent\0[^\0]*",  # no ssh
         r"\0--display-map|\0--tag-output",
         r"\0/usr/bin/python3\0-I\0-S\0[^\0]*mpi_rank.py\0[^\0]*",
     ):

@@ -173,16 +173,49 @@ def test_horovod_runs_below_mpirun_where_it_is_asked_to(job: JobFolder) -> None:
 
 def test_below_mpi_only_the_leader_works_and_the_others_serve_it(job: JobFolder) -> None:
     job.hyperparameters(**MPI)
-    assert roles(job) == [("sshd", 1, False)]
+    assert roles(job) == [("mpi host", 1, False)]
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
-    data = job.explain()
-    assert data["before"][0]["argv"][-3:] == ["algo-2", "7791", "--"]
-    assert not any(item.startswith("SM_") for item in data["processes"][0]["argv"])
+    process = job.process()
+    assert "/programs/mpi_agent.py" in process["argv"][process["argv"].index("plm_rsh_agent") + 1]
+    assert process["env"]["DLC_MPI_SITE"] == "/run/dlc/mpi_site.json"
+    assert not any(item.startswith("SM_") for item in process["argv"])
+
+
+def test_the_hosts_of_an_mpi_job_know_where_to_start_each_other_and_from_where_the_leader_comes(job: JobFolder) -> None:
+    network = Network({"algo-2": "10.0.0.2"}, {"algo-1": "10.0.0.1"}, ("10.0.0.9",), "secret")
+    job.hyperparameters(**MPI).env(DLC_MPI_PORT="7000", DLC_RUN_DIR="/private")
+    for host in ("algo-1", "algo-2"):
+        job.config("resourceconfig", hosts("algo-1", "algo-2", current=host))
+        request = interpretation.read(job.environ)._replace(network=network)
+        launch = interpretation.decide(request).launch
+        assert json.loads(launch.files["/private/mpi_site.json"]) == [
+            "secret", 7000, ["10.0.0.2"], ["10.0.0.9"], "10.0.0.1",
+        ]  # fmt: skip
+
+
+def test_mpirun_does_not_hear_of_slurm_whose_srun_no_image_has_and_its_ranks_do(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**MPI)
+    job.env(SLURM_JOBID="5", SLURM_JOB_ID="5", SLURM_NODELIST="algo-[1-2]")
+    launch = interpretation.decide(interpretation.read(job.environ)).launch
+    assert not [name for name in launch.processes[0].env if name.startswith("SLURM_")]
+    ranks = next(text for path, text in launch.files.items() if path.endswith("rank_environment.json"))
+    assert json.loads(ranks)["SLURM_JOBID"] == "5"
 
 
 def test_one_host_below_mpi_waits_for_nobody(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI)
-    assert job.explain()["before"] == []
+    launch = interpretation.decide(interpretation.read(job.environ)).launch
+    assert [path.rpartition("/")[2] for path in launch.files] == ["rank_environment.json"]
+    assert "DLC_MPI_SITE" not in launch.processes[0].env
+
+
+@pytest.mark.parametrize(
+    ("options", "as_is"),
+    [("--output-filename log", True), ("--merge-stderr-to-stdout", True), ("-x OUTPUT=1 --tag-output", False)],
+)
+def test_where_mpirun_itself_writes_the_ranks_output_it_gets_text(job: JobFolder, options: str, as_is: bool) -> None:
+    job.config("resourceconfig", hosts("algo-1")).hyperparameters(**MPI, sagemaker_mpi_custom_mpi_options=options)
+    assert ("--as-is" in job.process()["argv"]) == as_is
 
 
 def test_mpi_takes_custom_options_with_quotes_and_any_entry_point(job: JobFolder) -> None:

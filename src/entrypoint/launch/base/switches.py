@@ -70,7 +70,7 @@ SWITCHES = (
     Switch(
         "DLC_GROUP_PORT", "7790", "port of the leader at which hosts meet; under Slurm all ports follow the job's id"
     ),
-    Switch("DLC_SSH_PORT", "7791", "port of the job's own ssh servers, below mpirun"),
+    Switch("DLC_MPI_PORT", "7791", "port at which the leader's mpirun starts the other hosts"),
     Switch("DLC_HOROVOD_PORT", "7778", "port of the leader at which Horovod's ranks meet"),
     Switch("DLC_MASTER_PORT", "7777", "port of the leader at which torchrun's hosts and PyTorch's ranks meet"),
     Switch("DLC_TF_WORKER_PORT", "2222", "port of TensorFlow's workers beside parameter servers"),

@@ -18,10 +18,9 @@ from launch.group.member import Group, Place
 from launch.group.traps import Finding
 from launch.plan.interpretation import Request
 from launch.plan.network import Network
-from launch.plan.strategies import mpi_keys, torchrun
+from launch.plan.strategies import torchrun
 from launch.supervision.settings import Settings
 
-SSH_KEY = "ssh key"  # the fact that holds a host's public key
 HEARTBEAT = 60.0  # seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
 JOIN_TIMEOUT = 900.0  # seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
 ELASTIC = ("torchrun", "xla")  # strategies below torchrun, whose rendezvous can be elastic
@@ -39,9 +38,8 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     if rules is None:  # the only host of a group that is a job of its own
         raise ValueError("a host alone has no group")
     facts = preflight.facts(request)
-    if request.needs_ssh:
+    if request.starts_remotely:
         token.require(request.environ)
-        facts[SSH_KEY] = mpi_keys.make(request.run_dir, leads=request.cluster.current_host == request.hosts[0])
     elif token.is_guessable(request.environ):
         _say(f"the hosts know each other by their names alone, which is no secret; {token.REMEDY}")
     group = meeting.join(_place(request, rules), facts, _timeout(request))
@@ -49,8 +47,6 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
         preflight.check(request, group.facts)
         pairs.check(request, group)
         request = request._replace(network=_network(request, group))
-        if request.needs_ssh:
-            _install_keys(request, group)
         joined = settings._replace(group=group)
         outcome = run(request, joined, group)
     except (LaunchError, signals.StopRequested) as error:
@@ -59,9 +55,6 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     except BaseException:
         group.close()
         raise
-    finally:
-        if request.needs_ssh:
-            mpi_keys.remove(request.run_dir)
     group.close()
     return outcome
 
@@ -122,16 +115,8 @@ def _network(request: Request, group: Group) -> Network:
         addresses={host: known[host] for host in nameless if host in known},
         sources=known,
         listen=listen,
-        secret=token.for_purpose(group.place.key, "horovod"),
+        secret=token.for_purpose(group.place.key, "ranks"),
     )
-
-
-def _install_keys(request: Request, group: Group) -> None:
-    keys = {name: known.get(SSH_KEY) for name, known in group.facts.items()}
-    site = mpi_keys.Site(
-        request.run_dir, request.hosts, request.cluster.current_host, ports.of(request.environ, ports.SSH)
-    )
-    mpi_keys.install(site, keys, request.network)
 
 
 def _timeout(request: Request) -> float:

@@ -39,7 +39,8 @@ def require(environ: Mapping[str, str]) -> None:
     if is_guessable(environ):
         raise LaunchError(
             CONFIG,
-            "MPI over several hosts opens ssh servers, and nothing secret tells this job's hosts from others",
+            "MPI over several hosts lets one start programs on the others, and nothing secret tells this job's hosts"
+            " from others",
             where=JOB_TOKEN,
             expected="a token, or the platform's own job name (TRAINING_JOB_NAME)",
             found="neither",

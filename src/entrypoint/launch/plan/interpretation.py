@@ -71,7 +71,7 @@ class Request(NamedTuple):
         return self.strategy is not None and self.devices.num_gpus > 0 and "torch" in self.installed
 
     @property
-    def needs_ssh(self) -> bool:
+    def starts_remotely(self) -> bool:
         """Whether this host is one of several that mpirun's ranks run on."""
         below_mpi = self.strategy is not None and self.strategy.strategy == "mpi"
         return below_mpi and len(self.hosts) > 1 and self.cluster.current_host in self.hosts

@@ -17,7 +17,7 @@ class Network(NamedTuple):
     addresses: Mapping[str, str] = {}  # hosts whose names do not resolve here -> the address to use instead
     sources: Mapping[str, str] = {}  # host -> the address that its connections come from
     listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
-    secret: str = ""  # hexadecimal; the ranks' meeting point is closed to who does not hold it
+    secret: str = ""  # hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:

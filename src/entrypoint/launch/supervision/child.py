@@ -33,7 +33,12 @@ class Child:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         self.stdout = Stream(out_read, console.stdout, prefix, log)
-        self.stderr = Stream(err_read, console.stderr, prefix, log)
+        if spec.role == "mpirun":
+            from launch.supervision.packets import PacketStream
+
+            self.stderr: Stream = PacketStream(err_read, console.stderr, prefix, log, self.stdout)
+        else:
+            self.stderr = Stream(err_read, console.stderr, prefix, log)
         console.add(self.stdout)
         console.add(self.stderr)
         try:

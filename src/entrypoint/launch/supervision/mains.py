@@ -24,14 +24,16 @@ STARTERS = SHELLS | {
     "accelerate.commands.accelerate_cli", "deepspeed", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
     "runner.py", "launch.py", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "orterun", "orted",
     "prterun", "prte", "prted", "smddprun", "smddpmprun", "horovodrun", "horovod.runner",
-    "horovod.runner.launch", "sshd", "sshd-session", "torch_rank.py", "mpi_rank.py", "neuron_parallel_compile",
+    "horovod.runner.launch", "sshd", "sshd-session", "torch_rank.py", "mpi_rank.py", "mpi_host.py",
+    "neuron_parallel_compile",
     "env", "timeout", "sudo", "su", "tini", "dumb-init", "catatonit", "conda", "micromamba", "mamba", "uv",
     "poetry", "pipenv", "nsys", "ncu", "strace", "time"
 }  # fmt: skip
 # They carry somebody's output or connection, or only wait: ending them first takes something from a main process.
 CARRIERS = frozenset((
     "tee", "cat", "grep", "egrep", "sed", "awk", "gawk", "mawk", "tr", "cut", "ts", "head", "tail", "logger",
-    "stdbuf", "unbuffer", "pv", "rotatelogs", "multilog", "svlogd", "systemd-cat", "ssh", "sleep", "inotifywait"
+    "stdbuf", "unbuffer", "pv", "rotatelogs", "multilog", "svlogd", "systemd-cat", "ssh", "sleep", "inotifywait",
+    "mpi_agent.py",
 ))  # fmt: skip
 _HELPER = re.compile(r"from multiprocessing\.(resource_tracker|forkserver|semaphore_tracker) import")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")

@@ -107,6 +107,16 @@ class Stream:
             return 0
         if not data:
             return -1
+        self.take(data)
+        return len(data)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the reader of what comes here is so far behind that nothing more is to be read."""
+        return len(self.sink.pending) >= BACKLOG
+
+    def take(self, data: bytes) -> None:
+        """Keep, and pass on, what was read."""
         self.tail = (self.tail + data)[-TAIL_SIZE:]
         if self._log:
             self._log.write(data)
@@ -116,7 +126,6 @@ class Stream:
             self._feed(data)
         else:
             self.sink.write(data)
-        return len(data)
 
     def last_lines(self, number: int) -> tuple[str, ...]:
         """The last lines that say something, at most `number`."""
@@ -197,7 +206,7 @@ class Console:
         """Wait up to `timeout` seconds for output or a wake-up, and carry what there is one step further."""
         if self._trickling:
             _poll(self._wake_fds, [], min(timeout, PAUSE))
-        readable = [fd for fd, stream in self._streams.items() if len(stream.sink.pending) < BACKLOG]
+        readable = [fd for fd, stream in self._streams.items() if not stream.is_stalled]
         writable = [sink.fd for sink in (self.stdout, self.stderr) if sink.pending]
         largest = 0
         for fd in _poll(readable + self._wake_fds, writable, timeout):

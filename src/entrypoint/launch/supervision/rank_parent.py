@@ -32,14 +32,23 @@ LAST_LINES = 20
 MOST_LINES = 1000
 
 
-def run(command: Sequence[str], env: Mapping[str, str], host: str, rank: str, folder: str) -> NoReturn:
-    """Run the command as a child and end as it ended. `folder` is the launcher's for its ranks, "" for none."""
+def run(
+    command: Sequence[str], env: Mapping[str, str], host: str, rank: str, folder: str, in_packets: bool = False
+) -> NoReturn:
+    """Run the command as a child and end as it ended. `folder` is the launcher's for its ranks, "" for none.
+
+    `in_packets`: mpirun carries what is written here, and the launcher knows how to put it together (packets.py).
+    """
     signals.arm()
     ranks = RankFolder(folder)
     if ranks.is_stopping:  # torchrun starts ranks anew when some end, also after a stop
         os._exit(0)
     running = ranks.join()
     console = Console([signals.fileno()], ranks.open_lock(OUTPUT_LOCK))
+    if in_packets:
+        from launch.supervision import packets  # torchrun's ranks share a pipe, and a lock
+
+        packets.use(console, f"{host}:{rank}")
     prefix = f"[{host}:{rank}] ".encode()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from launch.base.errors import UNAVAILABLE
 from launch.base.outcome import Failure
 from launch.supervision.child import signal_name
 
@@ -27,7 +28,11 @@ _STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
 # The first line that torchrun itself writes about an end: before it are the words of the ranks.
 _TORCHRUN_OWN = re.compile(r"^[EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)
 _ENDED_BY_OTHERS = (-15, -9)  # SIGTERM, SIGKILL: what a starter ends the remaining ranks with
-_MPIRUN_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
+_MPIRUN_EXIT = re.compile(  # Open MPI 4 and 5
+    r"Process name: \[(\[\d+,\d+\]|[^\s\]]+@\d+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
+)
+# What mpirun's agent says of a host that could not be started, before 30 lines in which mpirun guesses at the reason.
+_MPI_AGENT = re.compile(r"^dlc: mpirun: (?P<why>.*)$", re.MULTILINE)
 _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
 
 
@@ -60,11 +65,21 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     match = _TORCHRUN.search(output) or _MPIRUN_EXIT.search(output) or _MPIRUN_SIGNAL.search(output)
     if match is None:  # it was killed, or says it in words that we do not know
         first = next((rank for rank in ranks if rank.code and rank.code not in _ENDED_BY_OTHERS), None)
-        return _of_file(first) if first else failure
+        return _of_file(first) if first else _not_started(failure, output)
     found = match.groupdict()
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
     named = _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
     return next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
+
+
+def _not_started(failure: Failure, output: str) -> Failure:
+    """The failure with the reason why mpirun could not start another host, where that was it."""
+    agent = _MPI_AGENT.search(output) if failure.role == "mpirun" else None
+    return (
+        failure._replace(cause=f"{failure.cause}: {agent['why']}", exit_code=UNAVAILABLE, last_lines=())
+        if agent
+        else failure
+    )
 
 
 def _of_file(rank: RankEnd) -> Failure:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def tell_mains(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
     """Tell the main processes below the planned ones; the pids of those that were told.
 
-    `serving` processes stay (an ssh server holds the connection of mpirun's ranks), those below them are told.
+    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
     """
     found = mains(snapshot.take(), [*planned, *serving], os.getpid())
     return [pid for pid in found if pid not in serving and descendants.send(pid, _as_heard(pid, signum))]

@@ -1,4 +1,4 @@
-"""mpirun over ssh: the leader's mpirun starts every rank; the other hosts run an sshd that only this job can enter."""
+"""mpirun on the leader starts every rank; each other host waits for its start, which only this job can ask for."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from launch.base.process_spec import Decision, Launch
 from launch.discovery import mpijob
 from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.strategies import mpi_keys, smdistributed
+from launch.plan.strategies import smdistributed
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
-EXPORTED = ("LD_LIBRARY_PATH", "PATH")  # a shell that sshd starts would have others
+EXPORTED = ("LD_LIBRARY_PATH", "PATH")
 NCCL = ("NCCL_MIN_NRINGS", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_PROTO")  # exported with a value
+# Options by which mpirun itself writes the ranks' output, or makes one stream of two.
+OWN_OUTPUT = re.compile(r"--?(output-filename|output|xml|merge-stderr-to-stdout)")
 PROCESSES = "sagemaker_mpi_num_processes"
 # In the run directory of each host, which only its user can read: what this host's ranks find in their environment.
 RANK_ENVIRONMENT = "rank_environment.json"
-WAIT = 60  # seconds that the leader waits for the other hosts' ssh servers, which start when it does
+SITE, SITE_VARIABLE = "mpi_site.json", "DLC_MPI_SITE"  # there too: how the hosts start each other (remote_start.py)
 
 
 def plan(context: Context) -> Launch:
-    """mpirun on the group's first host, an ssh server on the others.
+    """mpirun on the group's first host; on the others what starts Open MPI's daemon for it.
 
     Raises LaunchError for custom options that are no text or have an unclosed quote, and for IPv6 literals as hosts.
     """
     if context.cluster.source == mpijob.SOURCE:
         return _of_the_operator(context)
     _check_names(context)
+    site = f"{context.run_dir}/{SITE}"
     files = {f"{context.run_dir}/{RANK_ENVIRONMENT}": json.dumps(dict(context.env))}
+    if len(context.hosts) > 1:
+        files[site] = json.dumps(_site(context))
     if context.host_rank:
-        server = context.process(
-            mpi_keys.server(context.run_dir), "sshd", context.host_rank * context.processes_per_host, essential=False
-        )
-        return Launch("mpi", (server,), files=files)
+        host = (*programs.SYSTEM_PYTHON, programs.path("mpi_host"), site)
+        rank = context.host_rank * context.processes_per_host
+        return Launch("mpi", (context.process(host, "mpi host", rank, essential=False),), files=files)
     nccl_debug, custom = _custom(context)
     argv = (
         "mpirun",
@@ -44,19 +48,14 @@ def plan(context: Context) -> Launch:
         *_transport(context),
         *_exported(context, nccl_debug),
         *custom,
-        *_rank(context),
+        *_rank(context, custom),
     )
-    launch = Launch(
-        "mpi",
-        (context.process(argv, "mpirun", 0, defaults=_mpirun_variables(context)),),
-        _decisions(context),
-        files=files,
-    )
-    if len(context.hosts) == 1:
-        return launch
-    # ssh gives up at once where no server listens yet.
-    waiting = programs.when_listening(WAIT, _servers(context), greeting="SSH-2.0-dlc")
-    return launch._replace(before=(context.process(waiting, "wait for ssh", 0),))
+    variables = {SITE_VARIABLE: site} if len(context.hosts) > 1 else {}
+    process = context.process(argv, "mpirun", 0, variables, _mpirun_variables(context))
+    # In a Slurm job mpirun would call srun, which the image does not hold, and count Slurm's tasks as slots. Ranks get
+    # these variables all the same, each its own host's.
+    env = {name: value for name, value in process.env.items() if not name.startswith("SLURM_")}
+    return Launch("mpi", (process._replace(env=env),), _decisions(context), files=files)
 
 
 def _check_names(context: Context) -> None:
@@ -85,9 +84,12 @@ def _of_the_operator(context: Context) -> Launch:
     return Launch("mpi", (process,), (Decision("hosts of the operator's host file", "MPIJob"), *_decisions(context)))
 
 
-def _servers(context: Context) -> list[tuple[str, int]]:
-    port = ports.of(context.environ, ports.SSH)
-    return [(context.address(host), port) for host in context.hosts[1:]]
+def _site(context: Context) -> tuple[object, ...]:
+    """The fields of remote_start.Site."""
+    network = context.network
+    others = tuple(context.address(host) for host in context.hosts[1:])
+    leader = network.sources.get(context.hosts[0], "")
+    return (network.secret, ports.of(context.environ, ports.MPI), others, network.listen, leader)
 
 
 def _placement(context: Context) -> tuple[str, ...]:
@@ -106,7 +108,7 @@ def _transport(context: Context) -> tuple[str, ...]:
         *("-mca", "btl_tcp_if_include", interface),
         *("-mca", "oob_tcp_if_include", interface),
         *("-mca", "plm_rsh_no_tree_spawn", "1"),
-        *("-mca", "plm_rsh_args", _ssh_options(context)),
+        *("-mca", "plm_rsh_agent", _agent()),
         *("-bind-to", "none", "-map-by", "slot"),
         *("-mca", "pml", "ob1"),
         *("-mca", "btl", "^openib"),
@@ -119,14 +121,16 @@ def _mpirun_variables(context: Context) -> dict[str, str]:
     """Open MPI 5 starts hosts by PRRTE, which has these options under names of its own."""
     return {
         "LD_LIBRARY_PATH": "",
-        "PRTE_MCA_plm_ssh_args": _ssh_options(context),
+        "SHELL": "/bin/bash",  # without an entry in /etc/passwd it is asked which shell the other hosts have
+        "PRTE_MCA_plm_ssh_agent": _agent(),
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_if_include": context.cluster.network_interface,
     }
 
 
-def _ssh_options(context: Context) -> str:
-    return f"-F {shlex.quote(f'{context.run_dir}/{mpi_keys.CLIENT_CONFIG}')}"
+def _agent() -> str:
+    """What mpirun calls instead of ssh. It splits this at blanks and colons, so the site's file is in a variable."""
+    return " ".join((*programs.SYSTEM_PYTHON, programs.path("mpi_agent")))
 
 
 def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
@@ -166,10 +170,11 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
     return (*pairs, *(part for name in EXPORTED for part in ("-x", name)))
 
 
-def _rank(context: Context) -> tuple[str, ...]:
+def _rank(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
     """One rank: our program puts the host's own environment in place, then becomes the user's."""
     own_host = (*programs.SYSTEM_PYTHON, programs.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
-    return (*own_host, *_command(context))
+    as_is = ("--as-is",) if any(map(OWN_OUTPUT.fullmatch, custom)) else ()
+    return (*own_host, *as_is, *_command(context))
 
 
 def _command(context: Context) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from job_folder import hosts as resourceconfig
 from test_group_run import MULTI_WORKER, Hosts
 
+from launch.base import ports
 from launch.group import door, pairs
 from launch.group.door import Door, open_door
 from launch.group.ledger import Rules
@@ -223,7 +224,7 @@ import os, sys
 own = {os.readlink(f"/proc/{os.getppid()}/fd/{fd}") for fd in os.listdir(f"/proc/{os.getppid()}/fd")
        if os.path.islink(f"/proc/{os.getppid()}/fd/{fd}")}
 rows = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}").readlines()[1:]]
-print({int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own})
+print(*{int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own})
 """
 CUT = " && ".join(
     (
@@ -257,12 +258,18 @@ def three(tmp_path: Path) -> Iterator[Hosts]:
                 process.wait()
 
 
-def test_no_launcher_but_the_leader_listens_when_the_users_code_starts(tmp_path: Path) -> None:
+def test_doors_are_shut_when_the_users_code_starts(tmp_path: Path) -> None:
+    """What is left: the hub, and on the other hosts a port that shows that the launcher lives."""
     hosts = Hosts(tmp_path, 3)
     hosts.configure(LISTENING, **MULTI_WORKER)
-    port = hosts.jobs[0].environ["DLC_GROUP_PORT"]
+    environ = hosts.jobs[0].environ
     hosts.start()
-    assert [(code, out) for code, out, _ in hosts.ends()] == [(0, f"{{{port}}}\n"), (0, "set()\n"), (0, "set()\n")]
+    ends = hosts.ends()
+    assert [code for code, _, _ in ends] == [0, 0, 0]
+    listening = [out.split() for _, out, _ in ends]
+    assert listening[0] == [environ["DLC_GROUP_PORT"]]
+    assert [len(opened) for opened in listening[1:]] == [1, 1]
+    assert all(str(ports.of(environ, ports.TF_MULTI_WORKER)) not in opened for opened in listening)
 
 
 def test_a_pair_that_is_cut_is_named_on_every_host_and_nothing_starts(three: Hosts) -> None:

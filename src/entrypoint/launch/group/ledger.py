@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launch.base.errors import UNAVAILABLE
 from launch.base.named_tuple import NamedTuple
-from launch.base.outcome import FAILED, STOPPED, Failure
+from launch.base.outcome import FAILED, STOPPED, Failure, Outcome, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,6 +184,21 @@ class Ledger:
             failure = self._first_failure if self.stopped_host else None
             good = End(True, kind=STOPPED if self.stopped_host else FAILED)
             self.end = failure._replace(kind=STOPPED) if failure else good
+
+
+def verdict_of(end: End) -> Verdict:
+    """What the group's end means for a host."""
+    if end.ok:
+        was_stopped = end.kind == STOPPED
+        return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "")
+    where = "" if end.cause.startswith(end.host) else f" on {end.host}"
+    failure = Failure(
+        cause=f"the job failed{where}: {end.cause}",
+        host=end.host,
+        exit_code=end.exit_code or 1,
+        last_lines=end.last_lines,
+    )
+    return Verdict(Outcome(failure.exit_code, failure), end.kind)
 
 
 def named(hosts: list[str]) -> str:

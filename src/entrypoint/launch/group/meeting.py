@@ -9,8 +9,8 @@ from launch import signals
 from launch.base.errors import UNAVAILABLE, LaunchError
 from launch.base.outcome import STOPPED, Failure, Outcome
 from launch.discovery import names
-from launch.group.ledger import named
-from launch.group.member import Group, Place, verdict_of
+from launch.group.ledger import named, verdict_of
+from launch.group.member import Group, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from launch.group.absence import GONE_AFTER, LifeSign, Refusals
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.door import Door, open_door
 from launch.group.hub import Hub, beat_interval
-from launch.group.ledger import End, Ledger, Rules, end_of
+from launch.group.ledger import End, Ledger, Rules, end_of, verdict_of
 from launch.group.listeners import listen
 from launch.group.reach import Reach
 
@@ -381,21 +381,6 @@ class Group:
     def _announce(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._news_write, b"x")
-
-
-def verdict_of(end: End) -> Verdict:
-    """What the group's end means for a host."""
-    if end.ok:
-        was_stopped = end.kind == STOPPED
-        return Verdict(Outcome(0, stopped=was_stopped), STOPPED if was_stopped else "")
-    where = "" if end.cause.startswith(end.host) else f" on {end.host}"
-    failure = Failure(
-        cause=f"the job failed{where}: {end.cause}",
-        host=end.host,
-        exit_code=end.exit_code or 1,
-        last_lines=end.last_lines,
-    )
-    return Verdict(Outcome(failure.exit_code, failure), end.kind)
 
 
 def _print(text: str) -> None:

@@ -17,9 +17,9 @@ import socket
 import subprocess
 import sys
 import time
-from typing import NamedTuple
 
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
 from launch.discovery import names
 from launch.group.channel import Channel, NotOfThisJobError
 from launch.group.strangers import Strangers

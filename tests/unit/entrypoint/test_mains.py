@@ -10,6 +10,7 @@ PYTHON = ("/opt/venv/bin/python", "train.py")
 WORKER = ("/opt/venv/bin/python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(5)")
 TRACKER = ("/opt/venv/bin/python", "-c", "from multiprocessing.resource_tracker import main;main(7)")
 WRAPPER = ("/usr/bin/python3", "-IS", "/opt/dlc/entrypoint/programs/torch_rank.py", "train.py")
+MPI_HOST = ("/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/programs/mpi_host.py", "site.json")
 MPI_WRAPPER = ("/usr/bin/python3", "-I", "-S", "/opt/dlc/entrypoint/programs/mpi_rank.py", "env.json", "python")
 TORCHRUN = ("/opt/venv/bin/python3.11", "/opt/venv/bin/torchrun", "--nnodes", "1", "train.py")
 
@@ -66,10 +67,11 @@ def test_names_that_only_look_like_a_starters_are_none(words: tuple[str, ...]) -
     assert not is_starter(words)
 
 
-def test_mpiruns_ssh_to_other_hosts_is_left_alone() -> None:
+@pytest.mark.parametrize("agent", [("/usr/bin/ssh", "-x"), ("/usr/bin/python3", "-I", "-S", "/opt/mpi_agent.py")])
+def test_what_mpirun_starts_other_hosts_with_is_left_alone(agent: tuple[str, ...]) -> None:
     tree = [
         Process(10, 1, ("mpirun", "--host", "a,b")),
-        Process(11, 10, ("/usr/bin/ssh", "-x", "b", "orted")),
+        Process(11, 10, (*agent, "b", "orted")),
         Process(12, 10, MPI_WRAPPER),
         Process(13, 12, PYTHON),
     ]
@@ -88,9 +90,20 @@ def test_remote_ranks_are_found_below_sshd_and_orted() -> None:
     assert found(*tree) == {15}
 
 
+def test_remote_ranks_are_found_below_an_orted_that_stays_in_the_foreground() -> None:
+    tree = [
+        Process(10, 1, MPI_HOST),
+        Process(12, 10, ("/bin/sh", "-c", "orted")),
+        Process(13, 12, ("orted", "-mca", "x", "y")),
+        Process(14, 13, MPI_WRAPPER),
+        Process(15, 14, PYTHON),
+    ]
+    assert found(*tree) == {15}
+
+
 def test_remote_ranks_are_found_below_an_orted_that_made_itself_a_daemon() -> None:
     tree = [
-        Process(10, 1, ("/usr/sbin/sshd", "-D")),
+        Process(10, 1, MPI_HOST),
         Process(13, 1, ("orted", "-mca", "x", "y")),
         Process(14, 13, MPI_WRAPPER),
         Process(15, 14, PYTHON),

@@ -88,6 +88,19 @@ def test_mpiruns_report_names_the_rank_and_its_host() -> None:
     assert root_cause(MPIRUN, report)[:7] == expected
 
 
+def test_the_report_of_open_mpi_5_names_the_rank_and_its_host() -> None:
+    report = "[algo-2:3] no data\n   Process name: [prterun-algo-1-12@1,3]\n   Exit code:    5\n-----\n"
+    expected = ("worker rank 3 on algo-2 exited with code 5", "worker", 3, "algo-2", 5, "", ("no data",))
+    assert root_cause(MPIRUN, report)[:7] == expected
+
+
+def test_why_mpirun_could_not_start_a_host_is_the_cause_and_not_what_mpirun_guesses_at() -> None:
+    report = "dlc: mpirun: algo-2, port 7791: no answer\n----\nThis usually is caused by:\n* not finding libraries\n"
+    failure = root_cause(MPIRUN, report)
+    assert failure.cause == f"{MPIRUN.cause}: algo-2, port 7791: no answer"
+    assert (failure.exit_code, failure.last_lines) == (69, ())
+
+
 def test_mpiruns_report_names_the_signal_that_ended_a_rank() -> None:
     report = "mpirun noticed that process rank 1 with PID 0 on node algo-2 exited on signal 9 (Killed)."
     failure = root_cause(MPIRUN._replace(exit_code=137), report)

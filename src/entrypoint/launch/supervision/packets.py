@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MARK = b"\x1e"
 _STDOUT, _STDERR = b"1", b"2"
 _WHOLE, _PART, _LAST_PART = b".", b"+", b"="
+_STDOUT_LINE = _MARK + _STDOUT + _WHOLE + b" "
 _MARKED = re.compile(rb"((?:[^\x1e\n]*<std[a-z]*>: ?)?)\x1e([12])([.+=])([^ \n]*) (.*\n)")
 _LONGEST_RANK = 300  # bytes
 _LONGEST_HELD = 4 * LONGEST_LINE  # of a line that is put together
@@ -56,7 +57,7 @@ class PacketSink(Sink):
         super().__init__(fd)
         self._rank = rank.encode("utf-8", "surrogateescape")[:_LONGEST_RANK]
         self._stream = stream
-        self._mark = _MARK + stream + _WHOLE + b" " if stream == _STDOUT else b""
+        self._mark = _STDOUT_LINE if stream == _STDOUT else b""
 
     def write(self, data: bytes) -> None:
         """Queue whole lines."""
@@ -113,6 +114,10 @@ class PacketStream(Stream):
         super().close()
 
     def _sort(self, lines: bytes) -> None:
+        marks, begun = lines.count(_MARK), lines.count(b"\n" + _STDOUT_LINE) + lines.startswith(_STDOUT_LINE)
+        if marks == begun == lines.count(b"\n"):  # nothing but whole lines of stdout: no need to look at each
+            self._deliver(_STDOUT, lines.replace(b"\n" + _STDOUT_LINE, b"\n")[len(_STDOUT_LINE) :])
+            return
         for stream, group in groupby(self._lines(lines), key=lambda line: line[0]):
             self._deliver(stream, b"".join(text for _, text in group))
 

@@ -193,6 +193,11 @@ def test_only_the_leaders_address_is_let_in(pair: Pair) -> None:
         assert leader.recv(100).startswith(b"dlc-group/1 ")
 
 
+def test_a_leader_that_met_the_group_over_ipv6_may_come_over_ipv4(pair: Pair) -> None:
+    pair.serve(leader="fd00::1")
+    assert pair.run() == (0, "")
+
+
 def test_many_who_prove_nothing_keep_the_leader_out_of_nothing(pair: Pair) -> None:
     pair.serve()
     with contextlib.ExitStack() as stack:

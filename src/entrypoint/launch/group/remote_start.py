@@ -241,7 +241,7 @@ class Server:
         except OSError:
             return
         address = names.plain_address(str(source[0]))
-        if self._site.leader and address != self._site.leader:
+        if not _may_be(self._site.leader, address):
             sock.close()
             return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -269,6 +269,11 @@ class Server:
         self._strangers.discard(channel)
         self._channels.pop(channel.fileno(), None)
         channel.socket.close()
+
+
+def _may_be(leader: str, address: str) -> bool:
+    """Whether the leader, which the group knows by one address, may come from this one: it may have IPv6 as well."""
+    return not leader or address == leader or (":" in address) != (":" in leader)
 
 
 def _carry(output: int, channel: Channel) -> None:

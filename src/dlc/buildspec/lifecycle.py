@@ -1,21 +1,25 @@
-"""Warnings about images whose end of patch is near or past."""
+"""Warnings about images whose end of patch is near or past, or that nobody supports any more."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
 
+from dlc.buildspec.models import Header
 from dlc.buildspec.variant import Variant
 
 NOTICE = timedelta(days=90)
 
 
 def warnings(variants: Sequence[Variant], today: date) -> list[str]:
-    """One line for each image whose end of patch is less than NOTICE away, or past; images without one have none."""
-    return [f"{variant.id}: {text}" for variant in variants if (text := _warning(variant.header.eop, today))]
+    """One line for each image that is unsupported, or whose end of patch is less than NOTICE away, or past."""
+    return [f"{variant.id}: {text}" for variant in variants if (text := _warning(variant.header, today))]
 
 
-def _warning(eop: str, today: date) -> str:
+def _warning(header: Header, today: date) -> str:
+    eop = header.eop
+    if header.unsupported:
+        return f"unsupported: {header.unsupported}: move to a newer version"
     if not eop:
         return ""
     left = (date.fromisoformat(eop) - today).days

@@ -74,12 +74,12 @@ def versioned(asked: Sequence[Asked], pins: Pins | None, problems: list[Problem]
 def unknown_provider(settings: Settings, node: Node) -> list[Problem]:
     """A problem for each name of `packages.provides` whose provider has no exact version among the framework's."""
     exact = {normal_name(each) for each in settings.packages.framework if "==" in each}
-    mark = (node.at(("packages", "provides")) or node).mark
     return [
-        Problem(mark, f"packages.provides.{name}", "NAME==VERSION of packages.framework", repr(provider))
+        Problem((node.at(("packages", "provides", name)) or node).mark, f"packages.provides.{name}",
+                "a package that packages.framework asks for as NAME==VERSION", repr(provider))
         for name, provider in settings.packages.provides.items()
         if normal_name(provider) not in exact
-    ]
+    ]  # fmt: skip
 
 
 def _of_lists(

@@ -131,7 +131,8 @@ class Variant:
     def lock_input(self) -> str:
         """All that a lock is resolved from, as canonical text: equal text, equal lock.
 
-        It has the packages of each index, not the address: an index may move, the hashes stay.
+        It has the packages of each index, not the address: an index may move, the hashes stay. It has no constraints:
+        a lock that keeps to a new one need not be made again.
         """
         values: dict[str, object] = {
             "framework": self.framework_requirements,
@@ -144,8 +145,6 @@ class Variant:
         }
         if self.settings.indexes:
             values["indexes"] = {name: _names(index.packages) for name, index in self.settings.indexes.items()}
-        if self.constraints:
-            values["constraints"] = self.constraints
         if self.provided:
             values["provided"] = self.provided
         return json.dumps(values, sort_keys=True, separators=(",", ":"))

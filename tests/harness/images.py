@@ -14,7 +14,7 @@ from dlc.buildspec.compat import fulfils
 from dlc.buildspec.locked import locked_versions
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Conditions
-from dlc.buildspec.variant import Variant
+from dlc.buildspec.variant import Variant, normal_name
 from dlc.core import labels
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.plan.plan import make_plan
@@ -42,8 +42,9 @@ class Image:
 
     @property
     def python_packages(self) -> dict[str, str]:
-        """Every Python package that belongs in it: those of its lock, and that of docker/scripts/xla-cuda."""
+        """Every Python package that belongs in it: those of its lock, and what docker/scripts/ adds."""
         locked = dict(locked_versions(repository(), self.variant))
+        locked |= {name: locked[normal_name(provider)] for name, provider in self.variant.provided.items()}
         return locked | ({"dlc-xla-cuda": "1"} if "jax-cuda12-pjrt" in locked else {})
 
 

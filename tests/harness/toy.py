@@ -17,7 +17,8 @@ SPEC = """\
 framework: toy
 version: "1.17"
 job: training
-packages: {{framework: [{framework}], training: [{training}], source: [], compiled: []}}
+packages: {{framework: [{framework}], lists: [], training: [{training}], source: [], compiled: []}}
+os_packages: []
 repository: {repository}
 {settings}
 variants:

@@ -8,12 +8,14 @@ from dlc.buildspec.locked import locked_versions, staleness
 from dlc.buildspec.models import Compat, Conditions
 from dlc.buildspec.problems import Problem
 from dlc.buildspec.variant import Variant, normal_name
-from dlc.buildspec.versions import debian_satisfies, satisfies
+from dlc.buildspec.versions import debian_satisfies, is_range, satisfies
 from dlc.buildspec.yaml_marks import Node
 from dlc.core.checkout import Tree
 from dlc.debian import recorded as debian
 
-HEADER_FACTS = ("framework", "version", "job")
+HEADER_FACTS = ("framework", "version", "job", "eop", "unsupported")
+
+PACKAGES = "packages."  # the facts about what the buildspec asks for begin so
 
 
 def broken_rules(
@@ -28,21 +30,28 @@ def broken_rules(
     for index, rule in enumerate(compat.rules):
         if not _fulfilled(facts, rule.when):
             continue
+        rule_node = compat_node and compat_node.at(("rules", index))
+        why = f"because {rule.why}" + (f" ({rule_node.mark})" if rule_node else "")
         for name, condition in _conditions(rule.then):
-            if name in facts and not _holds(name, facts[name], condition):
-                rule_node = compat_node and compat_node.at(("rules", index))
-                where = f" ({rule_node.mark})" if rule_node else ""
-                place = _place(variant, file_node, name)
-                problems.append(
-                    Problem(
-                        place.mark,
-                        name,
-                        f"{condition} because {rule.why}{where}",
-                        repr(facts[name]),
-                        f"in {variant.id}",
-                    )
-                )
+            if name in facts and not _left_open(name, facts) and not _holds(name, facts[name], condition):
+                mark = _place(variant, file_node, name).mark
+                problems.append(Problem(mark, name, f"{condition} {why}", repr(facts[name]), f"in {variant.id}"))
+        for name in _absent(facts, rule.then):
+            mark = (variant.node.at(("packages",)) or variant.node).mark
+            problems.append(Problem(mark, "packages", f"{name} {why}", "none", f"in {variant.id}"))
     return problems
+
+
+def constraints(variant: Variant, compat: Compat) -> tuple[str, ...]:
+    """What the rules ask of the packages whose version `dlc lock` chooses, as in `transformers<5`."""
+    facts = _facts(variant)
+    asked = [_conditions(rule.then) for rule in compat.rules if _fulfilled(facts, rule.when)]
+    found = {
+        name.removeprefix(PACKAGES) + condition.replace(" ", "")
+        for conditions in asked for name, condition in conditions
+        if _left_open(name, facts) and is_range(condition)
+    }  # fmt: skip
+    return tuple(sorted(found))
 
 
 def fulfils(variant: Variant, conditions: Conditions) -> bool:
@@ -51,10 +60,23 @@ def fulfils(variant: Variant, conditions: Conditions) -> bool:
 
 
 def _fulfilled(facts: Mapping[str, str], conditions: Conditions) -> bool:
-    return all(name in facts and _holds(name, facts[name], condition) for name, condition in _conditions(conditions))
+    holds = all(name in facts and _holds(name, facts[name], condition) for name, condition in _conditions(conditions))
+    return holds and not _absent(facts, conditions)
+
+
+def _absent(facts: Mapping[str, str], conditions: Conditions) -> list[str]:
+    """The packages that the conditions want and the image does not ask for."""
+    return [name for name in conditions.has if PACKAGES + normal_name(name) not in facts]
+
+
+def _left_open(name: str, facts: Mapping[str, str]) -> bool:
+    """Whether a fact is a package that the image asks for without a version."""
+    return name.startswith(PACKAGES) and facts.get(name) == ""
 
 
 def _holds(name: str, found: str, condition: str) -> bool:
+    if name == "eop":
+        return found <= condition.removeprefix("<=")
     return (debian_satisfies if name.startswith("debian.") else satisfies)(found, condition)
 
 
@@ -64,6 +86,7 @@ def _facts(variant: Variant) -> Mapping[str, str]:
         "framework": header.framework,
         "version": header.version,
         "job": header.job,
+        "unsupported": header.unsupported,
         "device": settings.device,
         "python": settings.python,
         "suite": variant.suite,
@@ -71,8 +94,8 @@ def _facts(variant: Variant) -> Mapping[str, str]:
         "efa.version": settings.efa.version,
     }
     for requirement in (*variant.framework_requirements, *variant.training_requirements):
-        facts[f"packages.{normal_name(requirement)}"] = requirement.partition("==")[2]
-    return facts
+        facts[PACKAGES + normal_name(requirement)] = requirement.partition("==")[2]
+    return facts | ({"eop": header.eop} if header.eop else {})
 
 
 def _recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
@@ -86,7 +109,7 @@ def _recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
 
 
 def _conditions(conditions: Conditions) -> Iterator[tuple[str, str]]:
-    for name, condition in conditions.model_dump().items():
+    for name, condition in conditions.model_dump(exclude={"has"}).items():
         if isinstance(condition, dict):
             yield from ((f"{name}.{_fact_name(name, key)}", value) for key, value in condition.items())
         elif condition is not None:
@@ -106,11 +129,12 @@ def _place(variant: Variant, file_node: Node, name: str) -> Node:
         return variant.node.at(("suites", variant.settings.python)) or variant.node
     if name.startswith("efa."):
         return variant.node.at(tuple(name.split("."))) or variant.node
-    if not name.startswith("packages."):
+    if not name.startswith(PACKAGES):
         return variant.node.at((name,)) or variant.node
-    for group in ("framework", "training"):
-        listed = variant.node.at(("packages", group))
+    lists = [("packages", group) for group in ("training", "framework")]
+    for steps in (*lists, *(("lists", each) for each in variant.settings.lists)):
+        listed = variant.node.at(steps)
         for item in listed.value if listed and isinstance(listed.value, tuple) else ():
-            if isinstance(item.value, str) and normal_name(item.value) == name.removeprefix("packages."):
+            if isinstance(item.value, str) and normal_name(item.value) == name.removeprefix(PACKAGES):
                 return item
     return variant.node

@@ -20,6 +20,8 @@ FRAMEWORKS = {
 # From CUDA 13 on NVIDIA's wheels have no suffix; of these the version begins with CUDA's major.
 VERSIONED = re.compile(r"(nvidia-(cublas|cuda-[a-z-]+|nvjitlink|nvtx)|cuda-(toolkit|bindings|python))$")
 SUFFIXED = re.compile(r"^nvidia-.*-cu(\d+)$|-cuda(\d\d)")
+# What CUDA's runtime is called; its version is CUDA's.
+RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?$")
 LOCAL = re.compile(r"\+cu(\d+)\d$")
 # A line of `uv pip compile --annotation-style line`.
 REQUIRED_BY = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==\S+(?: ;[^#]*)?\s+# via (.*)$", re.MULTILINE)
@@ -44,6 +46,26 @@ def cuda_major(name: str, version: str) -> str:
     if match := LOCAL.search(version):
         return match[1]
     return version.partition(".")[0] if VERSIONED.match(name) else ""
+
+
+def cuda_version(versions: Mapping[str, str]) -> tuple[str, str]:
+    """CUDA's version in these packages, as a device is written (`cu128`), and the package that says so; or nothing."""
+    for name in sorted(versions):
+        if RUNTIME.match(name):
+            major, minor = [*versions[name].split("."), "0"][:2]
+            return f"cu{major}{minor}", name
+    for name in sorted(versions):
+        if match := re.search(r"\+(cu\d+|cpu)$", versions[name]):
+            return match[1], name
+    return "", ""
+
+
+def other_cuda(device: str, versions: Mapping[str, str]) -> str:
+    """What is wrong where the packages are for another CUDA version than the device; empty where nothing is known."""
+    found, name = cuda_version(versions)
+    if not device or not found or found == device:
+        return ""
+    return f"expected packages for device {device}, found {name}=={versions[name]}, which is for {found}"
 
 
 def chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
@@ -79,6 +101,9 @@ def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:
     broken: dict[str, None] = {}
     for variant in variants:
         versions = locked_versions(tree, variant)
+        if wrong := other_cuda(variant.settings.device, versions):
+            lines.append(f"{variant.lock_folder}: {wrong}")
+            broken[variant.id] = None
         for expected, packages in conflicts(versions):
             found = " and ".join(f"{name}=={versions[name]}{_kind(name, what)}" for name, what in packages.items())
             lines.append(f"{variant.lock_folder}: expected {expected}, found {found}")

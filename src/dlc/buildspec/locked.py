@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from dlc.buildspec.variant import Variant, normal_name
+from dlc.buildspec.versions import satisfies
 from dlc.core.checkout import Tree, below
 from dlc.core.environment import PLATFORM
 from dlc.core.errors import LockError
@@ -87,6 +88,18 @@ def staleness(tree: Tree, variant: Variant) -> str:
         if found != expected:
             what = f"{folder}/{name}:3: changed by hand, or written by two runs of dlc lock"
             return f"{what}: expected {expected!r}, found {found[:100]!r}"
+    return _outside(variant, texts)
+
+
+def _outside(variant: Variant, texts: Mapping[str, str]) -> str:
+    """The first version in these lock files that a rule of compat.yml does not allow; the file was made before it."""
+    limits = {limit: normal_name(limit) for limit in variant.constraints}
+    for file in FILES:
+        found = versions(texts[file])
+        for limit, name in limits.items():
+            if name in found and not satisfies(found[name], limit.removeprefix(name)):
+                place = f"{variant.lock_folder}/{file}"
+                return f"{place}: stale: expected {limit} (buildspec/compat.yml), found {name}=={found[name]}"
     return ""
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dlc.buildspec import efa
+from dlc.buildspec import efa, requirements
 from dlc.buildspec.cascade import merge_all, override
-from dlc.buildspec.compat import broken_rules
+from dlc.buildspec.compat import broken_rules, constraints
 from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
-from dlc.buildspec.models import Pins, Settings
-from dlc.buildspec.problems import Mark, Problem, did_you_mean, raise_report
+from dlc.buildspec.models import Settings
+from dlc.buildspec.problems import Mark, Problem, raise_report
 from dlc.buildspec.selector import select
 from dlc.buildspec.validate import validate
-from dlc.buildspec.variant import Variant, normal_name
+from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import starts_with
 from dlc.buildspec.yaml_marks import Node
 from dlc.core.checkout import Tree
@@ -92,14 +92,15 @@ def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Var
         return None, problems
     problems = [
         *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
-        *efa.missing(settings.efa, node),
+        *efa.missing(settings.efa, node), *requirements.unknown_provider(settings, node),
     ]  # fmt: skip
-    framework = _pinned(settings.packages.framework, "framework", node, buildspec.pins, problems)
-    training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)
+    framework = requirements.versioned(requirements.framework(settings, node), buildspec.pins, problems)
+    training = requirements.versioned(requirements.training(settings, node, problems), buildspec.pins, problems)
     if problems or image.header is None:
         return None, problems
     variant = Variant(image.header, settings, node, framework, training, candidate.plain)
     if buildspec.compat:
+        variant = replace(variant, constraints=constraints(variant, buildspec.compat))
         problems = broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
     return variant, problems
 
@@ -131,25 +132,3 @@ def _unlike_header(image: ImageFile, settings: Settings, node: Node) -> list[Pro
     mark = (node.at(("packages", "framework", 0)) or node).mark
     found = repr(settings.packages.framework[0])
     return [Problem(mark, "packages.framework[0]", f"{name}=={image.header.version}.*, the file's version", found)]
-
-
-def _pinned(
-    requirements: Sequence[str], group: str, node: Node, pins: Pins | None, problems: list[Problem]
-) -> tuple[str, ...]:
-    """Requirements with the versions of pins.yml where they name none; nothing can be said without pins."""
-    if pins is None:
-        return ()
-    known = {normal_name(name): version for name, version in pins.packages.items()}
-    exact = []
-    for index, requirement in enumerate(requirements):
-        name = normal_name(requirement)
-        if "==" in requirement:
-            exact.append(requirement)
-        elif name in known:
-            exact.append(f"{requirement}=={known[name]}")
-        else:
-            mark = (node.at(("packages", group, index)) or node).mark
-            path = f"packages.{group}[{index}]"
-            expected = "==VERSION here or a version in buildspec/pins.yml"
-            problems.append(Problem(mark, path, expected, repr(requirement), did_you_mean(name, known)))
-    return tuple(exact)

@@ -21,7 +21,7 @@ MEANINGS = {
     r"^(cpu|cu[0-9]+)$": "cpu, or CUDA such as cu128",
     r"^[a-z]+$": "lower-case letters",
     r"^[0-9]+(\.[0-9]+)+$": "a version series such as 2.13",
-    r"^[A-Za-z0-9][A-Za-z0-9.+!]*$": "an exact version",
+    r"^(\*|[A-Za-z0-9][A-Za-z0-9.+!]*)$": "an exact version, or * for the newest that fits",
     r"^[a-z0-9]+([._/:\-]+[a-z0-9]+)*$": "a repository name in lower case",
     r"^([A-Za-z0-9][A-Za-z0-9._/:@\-]*)?$": "an image reference, or nothing",
     r"^[^\s]+$": "text without spaces",
@@ -34,12 +34,19 @@ MEANINGS = {
     r"^[a-z0-9]+(-[a-z0-9]+)*$": "a name in lower case, digits and dashes",
     r"^([0-9a-f]{64})?$": "64 hexadecimal digits, or nothing",
     r"^linux/amd64$": "linux/amd64, the one platform that images are made for",
+    r"^([a-z]+)?$": "lower-case letters, or nothing",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable",
+    r"^[^\x00-\x1f\x7f]*$": "text of one line",
+    r"^<=[0-9]{4}-[0-9]{2}-[0-9]{2}$": "a last day such as <=2027-10-31",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
     DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
-    PLATFORM_NAME,
+    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT,
 ) = MEANINGS  # fmt: skip
+
+
+NEWEST = "*"  # instead of a version: the newest that goes with all else, which `dlc lock` finds
 
 
 def _real_day(text: str) -> str:
@@ -61,9 +68,14 @@ def _real_requirement(text: str) -> str:
 
 def _real_version(text: str) -> str:
     try:
-        ParsedVersion(text)
+        ParsedVersion("0" if text == NEWEST else text)
     except InvalidVersion:
         raise ValueError("a version that Python packages may have (PEP 440)") from None
+    return text
+
+
+def _real_limit(text: str) -> str:
+    _real_day(text[2:])
     return text
 
 
@@ -90,6 +102,10 @@ DebianCondition = Annotated[str, AfterValidator(_real_debian_condition)]
 IndexName = Annotated[str, Field(pattern=INDEX)]
 EfaFact = Literal["source", "version"]
 Day = Annotated[str, Field(pattern=DATE), AfterValidator(_real_day)]
+DayLimit = Annotated[str, Field(pattern=DAY_LIMIT), AfterValidator(_real_limit)]
+ListName = Annotated[str, Field(pattern=INDEX)]
+Variable = Annotated[str, Field(pattern=VARIABLE)]
+Line = Annotated[str, Field(pattern=LINE)]
 
 
 class Model(BaseModel):
@@ -113,7 +129,16 @@ class Packages(Model):
     framework: tuple[Requirement, ...] = Field(
         description="the framework itself first, then packages that must match it"
     )
-    training: tuple[Requirement, ...] = Field(description="what training scripts import besides the framework")
+    lists: tuple[ListName, ...] = Field(default=(), description="names of the lists that this image has")
+    training: tuple[Requirement, ...] = Field(
+        description="what training scripts import besides the framework and its lists; replaces a list's NAME"
+    )
+    missing: dict[Name, str] = Field(
+        default={}, description="name of a list -> why this image cannot have it; an empty reason: it has it"
+    )
+    provides: dict[Name, Name] = Field(
+        default={}, description="name -> the framework's package that is it too: neither is installed over the other"
+    )
     source: tuple[Requirement, ...] = Field(
         description="names of those that have no wheel and are compiled in a stage of their own"
     )
@@ -164,11 +189,19 @@ class Settings(Model):
     )
     python: PythonVersion = Field(description="Python of the image, as the suite packages it")
     device: Annotated[str, Field(pattern=DEVICE)] = Field(description="what the framework computes on")
+    flavor: Annotated[str, Field(pattern=FLAVOR)] = Field(
+        default="", description="last part of the image's name, where it is another one than the plain image"
+    )
     suites: dict[PythonVersion, Letters] = Field(description="Debian suite that packages each Python")
     base: Base
     os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of this image, on top of the base's")
     build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling from source needs")
     packages: Packages
+    lists: dict[ListName, tuple[Requirement, ...]] = Field(
+        default={}, description="name -> Python packages; `packages.lists` and `extras` name those of an image"
+    )
+    extras: tuple[ListName, ...] = Field(default=(), description="names of lists that an image has on top, for --set")
+    env: dict[Variable, Line] = Field(default={}, description="environment variables of the image")
     indexes: dict[IndexName, Index] = Field(
         default={},
         description="name -> address and packages: an index for these packages only; the user's own indexes come first",
@@ -186,6 +219,7 @@ class Header(Model):
     job: Letters = Field(description="what the image is for")
     ga: Day = Field(default="", description="general availability: day of the first release")
     eop: Day = Field(default="", description="end of patch: last day on which fixes are released")
+    unsupported: str = Field(default="", description="why nobody mends it any more; `dlc push` then needs a flag")
     unavailable: dict[Name, str] = Field(default={}, description="what this version cannot have, and why")
     variants: tuple[dict[str, object], ...] = Field(min_length=1, description="settings of each image")
 
@@ -220,9 +254,12 @@ class Conditions(Model):
     job: Condition | None = None
     device: Condition | None = None
     python: Condition | None = None
+    eop: DayLimit | None = None
+    unsupported: Condition | None = Field(default=None, description="of the reason; ?* where there must be one")
     suite: Condition | None = None
     efa: dict[EfaFact, Condition] = Field(default={}, description="of the EFA software's source and version")
     packages: dict[Name, Condition] = Field(default={}, description="of the versions required of these packages")
+    has: tuple[Name, ...] = Field(default=(), description="packages that the buildspec must ask for")
     locked: dict[Name, Condition] = Field(default={}, description="of the versions of these packages in the lock")
     debian: dict[Name, DebianCondition] = Field(
         default={}, description="of the recorded versions of these Debian packages"

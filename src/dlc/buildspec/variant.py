@@ -32,8 +32,9 @@ class IndexedPackages:
 
 @dataclass(frozen=True)
 class Variant:
-    """An image of the matrix. Requirements are exact (`torch==2.13.0+cpu`), the framework's own first.
+    """An image of the matrix. Requirements are exact (`torch==2.13.0+cpu`) or names, the framework's own first.
 
+    Those that name no version are for `dlc lock` to choose, within `constraints` (`transformers<5`).
     `plain` is the image of the buildspec's files that --set made this one from; None for those images themselves.
     """
 
@@ -43,6 +44,7 @@ class Variant:
     framework_requirements: tuple[str, ...]
     training_requirements: tuple[str, ...]
     plain: Variant | None = None
+    constraints: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -71,7 +73,8 @@ class Variant:
     @property
     def _rest(self) -> str:
         header, settings = self.header, self.settings
-        return f"{header.version}-{header.job}-{settings.device}-py{settings.python.replace('.', '')}"
+        flavor = f"-{settings.flavor}" if settings.flavor else ""
+        return f"{header.version}-{header.job}-{settings.device}-py{settings.python.replace('.', '')}{flavor}"
 
     @property
     def suite(self) -> str:
@@ -87,6 +90,18 @@ class Variant:
     def compiled(self) -> tuple[str, ...]:
         """Names of the packages that are compiled against the framework."""
         return _names(self.settings.packages.compiled)
+
+    @property
+    def provided(self) -> dict[str, str]:
+        """What the image has under another name: package -> requirement that is it, as in `tensorflow-cpu==2.21.0`."""
+        exact = {normal_name(requirement): requirement for requirement in self.framework_requirements}
+        provides = self.settings.packages.provides
+        return {normal_name(name): exact[normal_name(provider)] for name, provider in provides.items()}
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """What its lists have and the image has not -> why."""
+        return {name: why for name, why in self.settings.packages.missing.items() if why}
 
     @property
     def dockerfile(self) -> str:
@@ -116,7 +131,8 @@ class Variant:
     def lock_input(self) -> str:
         """All that a lock is resolved from, as canonical text: equal text, equal lock.
 
-        It has the packages of each index, not the address: an index may move, the hashes stay.
+        It has the packages of each index, not the address: an index may move, the hashes stay. It has no constraints:
+        a lock that keeps to a new one need not be made again.
         """
         values: dict[str, object] = {
             "framework": self.framework_requirements,
@@ -129,6 +145,8 @@ class Variant:
         }
         if self.settings.indexes:
             values["indexes"] = {name: _names(index.packages) for name, index in self.settings.indexes.items()}
+        if self.provided:
+            values["provided"] = self.provided
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     def lock_digest(self) -> str:

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     rows = [planned(variant, tree) for variant in variants]
     if built is not None:
         rows = [{**row, **cells(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
-    print("\n".join([table(rows), *unavailable(variants)]))
+    print("\n".join([table(rows), *unavailable(variants), *missing(variants), *unsupported(variants)]))
     return 0
 
 
@@ -77,7 +77,9 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
     """The same for programs: size in bytes, the whole digest, null for what no running engine has."""
     size, digest, created = (image.size, image.digest, image.created) if image else (None, None, None)
     built = {"size": size, "digest": digest, "created": created}
-    return {**row, **built, "unavailable": dict(variant.header.unavailable)}
+    header = variant.header
+    absent = {"unavailable": dict(header.unavailable), "missing": variant.missing, "unsupported": header.unsupported}
+    return {**row, **built, **absent}
 
 
 def _built(refs: Sequence[str]) -> dict[str, Image] | None:
@@ -97,6 +99,21 @@ def unavailable(variants: Sequence[Variant]) -> list[str]:
     """One line for each thing that a version cannot have, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unavailable for v in variants}
     return [f"no {what} for {name}: {why}" for name, absent in headers.items() for what, why in absent.items()]
+
+
+def missing(variants: Sequence[Variant]) -> list[str]:
+    """One line for each package that images lack which others of their framework have, with the reason."""
+    lacking: dict[tuple[str, str], list[str]] = {}
+    for variant in variants:
+        for lack in variant.missing.items():
+            lacking.setdefault(lack, []).append(variant.id)
+    return [f"no {name} in {', '.join(ids)}: {why}" for (name, why), ids in lacking.items()]
+
+
+def unsupported(variants: Sequence[Variant]) -> list[str]:
+    """One line for each framework version that gets no fixes any more, with the reason."""
+    headers = {f"{v.header.framework} {v.header.version}": v.header.unsupported for v in variants}
+    return [f"{name} is unsupported: {why}" for name, why in headers.items() if why]
 
 
 def table(rows: list[dict[str, str]]) -> str:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 
 from dlc.build import base_images
+from dlc.buildspec import lifecycle
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
 from dlc.core import environment
@@ -26,7 +27,7 @@ EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --to, --compression, --dry-run, --set, --json."""
+    """GLOB, --to, --compression, --unsupported, --dry-run, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compression", choices=COMPRESSIONS, default="gzip", help="compression of layers (default: %(default)s)"
     )
+    parser.add_argument("--unsupported", action="store_true", help="push images too that get no fixes any more")
     parser.add_argument("--dry-run", action="store_true", help="show what would be pushed, and push nothing")
     add_set(parser)
     add_json(parser)
@@ -44,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     """Push one image after the other. The first error ends the run; images pushed before it stay."""
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
+    if not args.unsupported:
+        lifecycle.require_supported(variants)
     plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
     engine = connect()

@@ -107,7 +107,7 @@ class ImageTestError(DlcError):
 
 
 class ImageError(DlcError):
-    """An image is missing, over its budget, not reproducible, or vulnerable."""
+    """An image is missing, over its budget, not reproducible, vulnerable, or no longer supported."""
 
     exit_code = 32
 

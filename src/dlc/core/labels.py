@@ -9,6 +9,8 @@ FRAMEWORK_VERSION = "org.dlc.framework.version"
 PYTHON = "org.dlc.python"
 DEVICE = "org.dlc.device"
 OS = "org.dlc.os"
+FLAVOR = "org.dlc.flavor"
+UNSUPPORTED = "org.dlc.unsupported"
 PLATFORM = "org.dlc.platform"
 
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md

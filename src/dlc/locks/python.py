@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from uv import find_uv_bin
@@ -18,7 +18,7 @@ from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError, PackageIndexError
 from dlc.core.process import Completed, run
 from dlc.debian.suites import suite
-from dlc.locks import indexes
+from dlc.locks import indexes, stand_in
 
 NO_ANSWER = "error sending request"
 RESOLVE_SECONDS = 900.0
@@ -36,6 +36,9 @@ class LockRequest:
     glibc: str  # as in 2.36: the newest wheels that the base's C library can load
     digest: str  # of what the lock is made from, as the first line of each file records it
     indexed: tuple[IndexedPackages, ...] = ()  # which packages come from an index of the buildspec
+    constraints: tuple[str, ...] = ()  # on packages that are asked for without a version
+    provided: Mapping[str, str] = field(default_factory=dict)  # package -> requirement that contains it
+    device: str = ""  # as in cu128; empty: of any CUDA
 
 
 def request_of(variant: Variant) -> LockRequest:
@@ -49,6 +52,9 @@ def request_of(variant: Variant) -> LockRequest:
         glibc=suite(variant.suite).glibc,
         digest=variant.lock_digest(),
         indexed=variant.indexed,
+        constraints=variant.constraints,
+        provided=variant.provided,
+        device=variant.settings.device,
     )
 
 
@@ -89,6 +95,8 @@ def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 def _require_sound(request: LockRequest, lock: str) -> None:
     """Raise LockError, with the chains of requirements, for packages that no image may hold together."""
+    if wrong := lock_check.other_cuda(request.device, versions(lock)):
+        raise LockError(wrong, "set `device` to the CUDA version of these packages, or ask for other packages")
     if not lock_check.conflicts(versions(lock)):
         return
     annotated = _answer(request, ["--annotation-style", "line"], [*request.framework, *request.training], _pins(lock))
@@ -120,7 +128,7 @@ def _answer(
 ) -> str:
     argv = _arguments(request)
     asked = indexes.needed(request.indexed, requirements, argv)
-    done = _compile([*argv, *options], asked, requirements, constraints)
+    done = _compile([*argv, *options], asked, requirements, [*request.constraints, *constraints], request.provided)
     if done.returncode:
         message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
         error = PackageIndexError if NO_ANSWER in done.stderr else LockError
@@ -136,12 +144,17 @@ def _pins(lock: str) -> list[str]:
 
 
 def _compile(
-    argv: Sequence[str], asked: Sequence[IndexedPackages], requirements: Sequence[str], constraints: Sequence[str]
+    argv: Sequence[str],
+    asked: Sequence[IndexedPackages],
+    requirements: Sequence[str],
+    constraints: Sequence[str],
+    provided: Mapping[str, str],
 ) -> Completed:
     """Requirements and constraints travel through files that live as long as the call."""
     with tempfile.TemporaryDirectory() as folder:
         project, limits = Path(folder, "pyproject.toml"), Path(folder, "constraints.txt")
-        project.write_text(indexes.project(asked, requirements, os.environ))
+        stand_ins = stand_in.write(provided, Path(folder))
+        project.write_text(indexes.project(asked, [*requirements, *stand_ins], os.environ))
         limits.write_text("\n".join(constraints))
         return run(
             [*argv, str(project), *(["--constraint", str(limits)] if constraints else [])],

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
+from dlc.buildspec import requirements
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
 from dlc.buildspec.locked import versions
-from dlc.buildspec.models import Compat
+from dlc.buildspec.models import NEWEST, Compat
 from dlc.buildspec.problems import Mark, did_you_mean
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import is_range, newer
@@ -81,9 +82,11 @@ def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
     own = variant.node.at(("packages", "framework", 0))
     first = variant.framework_requirements[0]
     pins = [Pin(own.mark, normal_name(first), first.partition("==")[2])] if own else []
-    asked = (*variant.settings.packages.framework[1:], *variant.settings.packages.training)
-    for name in (normal_name(requirement) for requirement in asked if "==" not in requirement):
-        pins.append(Pin(shared[name].mark, name, str(shared[name].value)))
+    asked = [*requirements.framework(variant.settings, variant.node)[1:],
+             *requirements.training(variant.settings, variant.node, [])]  # fmt: skip
+    for name in (each.name for each in asked if "==" not in each.requirement):
+        if shared[name].value != NEWEST:
+            pins.append(Pin(shared[name].mark, name, str(shared[name].value)))
     return pins
 
 
@@ -91,7 +94,7 @@ def newest_versions(variant: Variant, movable: Sequence[str], compat: Compat | N
     """Package -> version of one resolution in which these packages may be newer. Raises LockError."""
     request = lock.request_of(variant)
     asked = [loose(variant, requirement, movable) for requirement in (*request.framework, *request.training)]
-    limits = constraints(variant, compat, movable)
+    limits = [*request.constraints, *constraints(variant, compat, movable)]
     own = normal_name(request.framework[0])
     build = request.framework[0].partition("+")[2]
     for _ in range(ATTEMPTS):

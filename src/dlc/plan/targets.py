@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -66,7 +67,8 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
     below: Context = TargetRef(rootfs[0].id) if rootfs else images.get(reference, Image(reference))
     offered = [_shared(variant, below, stage, takes) for stage, takes in OFFERED.items()]
     framework = _framework(variant, offered)
-    return (*rootfs, *offered, framework, _image(variant, tree, below, framework))
+    settings = _settings(variant, framework)
+    return (*rootfs, *offered, framework, *settings, _image(variant, tree, below, [framework, *settings][-1]))
 
 
 def _rootfs(suite: str, tree: Tree) -> Target:
@@ -98,9 +100,30 @@ def _framework(variant: Variant, offered: list[Target]) -> Target:
     )
 
 
-def _image(variant: Variant, tree: Tree, rootfs: Context, framework: Target) -> Target:
+def _settings(variant: Variant, framework: Target) -> tuple[Target, ...]:
+    """What the buildspec says that is no package: environment variables, and names of packages that others contain."""
+    lines = ["FROM training\n"]
+    if variant.provided:
+        words = " ".join(f"{name} {provider}" for name, provider in variant.provided.items())
+        mount = "--mount=type=bind,from=scripts,source=stand-ins,target=/stand-ins"
+        lines.append(f"RUN {mount} /stand-ins/install.sh {words}\n")
+    lines += [f"ENV {name}={_quoted(value)}\n" for name, value in sorted(variant.settings.env.items())]
+    if len(lines) == 1:
+        return ()
+    contexts: dict[str, Context] = {"training": TargetRef(framework.id)}
+    if variant.provided:
+        contexts["scripts"] = SCRIPTS
+    return (Target(f"{variant.id}/settings", "".join(lines), Host("nothing"), contexts=contexts, inline=True),)
+
+
+def _quoted(value: str) -> str:
+    """A value as a Dockerfile takes it literally: nothing in it is a variable or ends it."""
+    return '"' + re.sub(r'(["\\$])', r"\\\1", value) + '"'
+
+
+def _image(variant: Variant, tree: Tree, rootfs: Context, below: Target) -> Target:
     stage = _shared(variant, rootfs, "image", IMAGE)
-    contexts = {**stage.contexts, "training": TargetRef(framework.id)}
+    contexts = {**stage.contexts, "training": TargetRef(below.id)}
     return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
                    indexed=variant.indexed)  # fmt: skip
 
@@ -137,6 +160,7 @@ def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"
+    own = {labels.FLAVOR: settings.flavor, labels.UNSUPPORTED: header.unsupported}
     return {
         **settings.labels,
         labels.TITLE: title,
@@ -148,4 +172,5 @@ def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
         labels.DEVICE: settings.device,
         labels.OS: settings.base.image or f"debian-{variant.suite}",
         labels.PLATFORM: PLATFORM,
+        **{name: value for name, value in own.items() if value},
     }

@@ -24,12 +24,12 @@ def tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
 
     `ref` and `labels` are the image's. Raises ImageError when one is missing that dlc sets.
     """
-    _framework, _series, job, device, python = _label(ref, labels, ID).split("-")
+    _framework, _series, job, device, python, *flavor = _label(ref, labels, ID).split("-")
     version = _label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]  # `+cpu`: the device has it
     system = _system(_label(ref, labels, OS))
     day = datetime.fromisoformat(_label(ref, labels, CREATED)).strftime("%Y%m%d")
     key = _label(ref, labels, KEY)[:KEY_DIGITS]
-    stem = f"{version}-{job}-{device}-{python}-{system}"
+    stem = "-".join([version, job, device, python, *flavor, system])
     suffix = found[0] if (found := OF_SET.search(ref)) else ""
     stem = stem[: LONGEST - 1 - KEY_DIGITS - len(suffix)].rstrip("-.") + suffix
     return f"{stem}-{key}", f"{stem}-{day}", stem

@@ -21,9 +21,11 @@ packages:
   training: [transformers, numpy]
   source: []
   compiled: []
+  provides: {}
 efa: {source: none, version: "", url: "", sha256: "", os_packages: [libfabric1]}
 budget: {gigabytes: "4", why: enough for a specimen}
 labels: {org.opencontainers.image.licenses: Apache-2.0}
+env: {}
 """
 PINS = """\
 packages:

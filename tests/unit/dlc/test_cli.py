@@ -162,7 +162,12 @@ def test_a_reader_that_had_enough_is_no_error() -> None:
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_warnings(done.stderr)) == (0, "")
+
+
+def without_warnings(stderr: str) -> str:
+    """What a plan says besides that images are unsupported, or soon will be."""
+    return "".join(line for line in stderr.splitlines(keepends=True) if not line.startswith("dlc: warning: "))
 
 
 def test_a_full_disk_is_an_error_with_its_own_code() -> None:
@@ -176,7 +181,8 @@ def test_a_full_disk_is_an_error_with_its_own_code() -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert (done.returncode, done.stderr) == (DiskError.exit_code, "dlc: output: No space left on device\n")
+    expected = (DiskError.exit_code, "dlc: output: No space left on device\n")
+    assert (done.returncode, without_warnings(done.stderr)) == expected
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-"])

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from specimen import TENSORFLOW_ID, TORCH_ID, pinned, specimen
+from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, pinned, specimen, unlocked
 
-from dlc.buildspec.lock_check import BUILDSPEC, chain, conflicts, cuda_major, refusal, requirers
+from dlc.buildspec.lock_check import (
+    BUILDSPEC,
+    chain,
+    conflicts,
+    cuda_major,
+    cuda_version,
+    other_cuda,
+    refusal,
+    requirers,
+)
 from dlc.buildspec.locked import versions
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree
@@ -117,3 +126,36 @@ def test_a_committed_lock_with_two_cuda_majors_is_no_plan_of_that_image_only() -
     with pytest.raises(LockError, match=r"found nvidia-cublas-cu12==12\.8\.4\.1 \(CUDA 12\) and nvidia-nccl-cu13"):
         make_plan(tree, [TORCH_ID])
     assert make_plan(tree, [TENSORFLOW_ID]).selected == (TENSORFLOW_ID,)
+
+
+@pytest.mark.parametrize(
+    ("versions", "device"),
+    [
+        ({"torch": "2.6.0", "nvidia-cuda-runtime-cu12": "12.4.127"}, "cu124"),
+        ({"torch": "2.15.0", "nvidia-cuda-runtime": "13.2.86"}, "cu132"),
+        ({"torch": "1.13.1+cu117"}, "cu117"),
+        ({"torch": "2.13.0+cpu"}, "cpu"),
+        ({"torch": "1.10.2"}, ""),
+        ({"somebody": "1.0+local"}, ""),
+    ],
+)
+def test_the_cuda_version_is_that_of_its_runtime_or_of_a_local_version(versions: dict[str, str], device: str) -> None:
+    assert cuda_version(versions)[0] == device
+    assert other_cuda(device or "cu102", versions) == ""
+    assert bool(other_cuda("cu118", versions)) is bool(device)
+
+
+@pytest.mark.parametrize(("device", "refused"), [("cu124", False), ("cu128", True), ("cpu", True)])
+def test_a_device_with_another_cuda_than_the_lock_s_is_refused_by_the_plan(device: str, refused: bool) -> None:
+    """Major and minor: torch for CUDA 12.4 is none for 12.8, and none for an image without CUDA."""
+    text = PYTORCH.replace("2.13.0+cpu", "2.13.0").replace("variants:", f"device: {device}\nvariants:")
+    tree = locked(changed(unlocked(), PYTORCH_PATH, text))
+    (variant,) = load_variants(tree, ["pytorch-*"])
+    tree = pinned(tree, variant.lock_folder, "framework.txt", "torch==2.13.0\nnvidia-cuda-runtime-cu12==12.4.127\n")
+    if not refused:
+        assert make_plan(tree, [variant.id])
+        return
+    with pytest.raises(LockError) as caught:
+        make_plan(tree, [variant.id])
+    expected = f"expected packages for device {device}, found nvidia-cuda-runtime-cu12==12.4.127, which is for cu124"
+    assert caught.value.message == f"{variant.lock_folder}: {expected}"

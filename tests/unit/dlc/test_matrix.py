@@ -154,3 +154,13 @@ def test_a_path_below_an_image_s_own_mapping_is_split_there() -> None:
     tree = changed(unlocked(), PYTORCH_PATH, PYTORCH + index)
     (variant,) = load_variants(tree, ["pytorch-*"], ["indexes.special.packages=[torch, numpy]"])
     assert variant.indexed[0].packages == ("torch", "numpy")
+
+
+def test_a_flavor_is_another_image_that_is_asked_for_by_its_name() -> None:
+    text = PYTORCH + "  - flavor: xla\n    packages: {framework: [torch==2.13.0+cpu, torch_xla==2.9.0]}\n"
+    tree = changed(unlocked(), PYTORCH_PATH, text)
+    assert [v.id for v in load_variants(tree, ["pytorch-*"])] == [TORCH_ID, f"{TORCH_ID}-xla"]
+    assert [v.id for v in load_variants(tree, [TORCH_ID])] == [TORCH_ID]
+    (xla,) = load_variants(tree, ["*-xla"])
+    assert xla.ref == f"{torch().ref}-xla"
+    assert xla.lock_folder == f"{torch().lock_folder}-xla"

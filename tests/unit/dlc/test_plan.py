@@ -8,16 +8,16 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specimen import PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
+from specimen import PYTORCH_PATH, TENSORFLOW, TENSORFLOW_ID, TORCH_ID, changed, locked, specimen, unlocked
 
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree
-from dlc.core.errors import LockError, SelectorError
+from dlc.core.errors import LockError, SelectorError, UsageError
 from dlc.debian import mmdebstrap
 from dlc.plan import targets
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, identity
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import ENTRYPOINT, SCRIPTS, UV, WHEELS
+from dlc.plan.targets import ENTRYPOINT, SCRIPTS, UV, WHEELS, Target
 
 ROOTFS = "rootfs-bookworm"
 
@@ -211,3 +211,39 @@ def test_only_the_locks_of_selected_images_must_be_fresh() -> None:
 def test_asking_a_plan_for_what_it_lacks_is_a_selector_error() -> None:
     with pytest.raises(SelectorError):
         make_plan(specimen(), ["pytorch-*"]).target(TENSORFLOW_ID)
+
+
+def settings_of(*texts: str) -> Target:
+    return make_plan(specimen(), [TENSORFLOW_ID], texts).target(f"{TENSORFLOW_ID}/settings")
+
+
+LEGACY = "env.TF_USE_LEGACY_KERAS=1"
+
+
+def test_environment_variables_of_the_buildspec_are_the_image_s_and_in_its_key() -> None:
+    target = settings_of(LEGACY)
+    assert target.dockerfile == 'FROM training\nENV TF_USE_LEGACY_KERAS="1"\n'
+    plan = make_plan(specimen(), [TENSORFLOW_ID], [LEGACY])
+    assert plan.target(TENSORFLOW_ID).contexts["training"] == TargetRef(target.id)
+    assert target.contexts == {"training": TargetRef(f"{TENSORFLOW_ID}/training")}
+    assert plan.target(TENSORFLOW_ID).key != make_plan(specimen()).target(TENSORFLOW_ID).key
+
+
+def test_a_value_is_taken_literally() -> None:
+    """A Dockerfile would expand `$HOME`, and end the value at a quotation mark."""
+    assert settings_of(r"""env.A='say "$HOME" \'""").dockerfile == 'FROM training\nENV A="say \\"\\$HOME\\" \\\\"\n'
+
+
+@pytest.mark.parametrize("text", ["env.A B=1", "env.1A=1", 'env.A="b\\nRUN evil"', "env.A=[b]"])
+def test_what_is_no_variable_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"expected (the name of an environment variable|text)"):
+        settings_of(text)
+
+
+def test_a_package_that_another_contains_is_said_to_the_installers() -> None:
+    path = "buildspec/tensorflow/2.21-training.yml"
+    text = TENSORFLOW.replace("{framework:", "{provides: {tensorflow: tensorflow-cpu}, framework:")
+    plan = make_plan(locked(changed(unlocked(), path, text)))
+    target = plan.target(f"{TENSORFLOW_ID}/settings")
+    assert target.dockerfile.endswith("/stand-ins/install.sh tensorflow tensorflow-cpu==2.21.0\n")
+    assert target.contexts["scripts"] == SCRIPTS

@@ -51,6 +51,11 @@ def test_tags_name_key_then_day_then_what_moves() -> None:
     assert tags("dlc/pytorch:x", LABELS) == (f"{stem}-0123456789ab", f"{stem}-20261120", stem)
 
 
+def test_tags_of_a_flavor_are_its_own() -> None:
+    flavored = tags("dlc/pytorch:x-xla", {**LABELS, "org.dlc.id": f"{TORCH_ID}-xla"})
+    assert flavored[2] == "2.13.0-training-cpu-py311-xla-bookworm"
+
+
 def test_an_image_of_set_never_takes_the_tags_of_the_plain_image() -> None:
     """Its labels may be the same: labels, Debian packages and the EFA software are in no tag."""
     plain, changed, other = (

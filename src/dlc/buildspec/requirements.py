@@ -1,0 +1,101 @@
+"""What an image asks for: its lists, extras and own packages, each with its version where one is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dlc.buildspec.models import NEWEST, Pins, Settings
+from dlc.buildspec.problems import Mark, Problem, did_you_mean
+from dlc.buildspec.variant import normal_name
+from dlc.buildspec.yaml_marks import Node
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One requirement as it is written, and where."""
+
+    requirement: str
+    path: str
+    mark: Mark
+
+    @property
+    def name(self) -> str:
+        """Its normal name."""
+        return normal_name(self.requirement)
+
+
+def framework(settings: Settings, node: Node) -> list[Asked]:
+    """The framework and what must match it."""
+    return list(_listed(settings.packages.framework, ("packages", "framework"), node))
+
+
+def training(settings: Settings, node: Node, problems: list[Problem]) -> list[Asked]:
+    """The packages of the image's lists, of its extras, and its own, each once; of two with one name the later.
+
+    Without those that the image cannot have. An extra that it cannot have is a problem.
+    """
+    missing = {normal_name(name): why for name, why in settings.packages.missing.items() if why}
+    found: dict[str, Asked] = {}
+    for asked in _of_lists(settings.packages.lists, ("packages", "lists"), settings, node, problems):
+        found[asked.name] = asked
+    for asked in _of_lists(settings.extras, ("extras",), settings, node, problems):
+        if asked.name in missing:
+            mark = (node.at(("extras",)) or node).mark
+            problems.append(Problem(mark, "extras", "packages that this image can have", repr(asked.requirement),
+                                    f"{missing[asked.name]}; packages.missing.{asked.name}= asks for it"))  # fmt: skip
+        found[asked.name] = asked
+    for asked in _listed(settings.packages.training, ("packages", "training"), node):
+        found[asked.name] = asked
+    return [asked for asked in found.values() if asked.name not in missing]
+
+
+def versioned(asked: Sequence[Asked], pins: Pins | None, problems: list[Problem]) -> tuple[str, ...]:
+    """Requirements with the versions of pins.yml where they name none; nothing can be said without pins.
+
+    One that pins.yml leaves to `dlc lock` stays a bare name.
+    """
+    if pins is None:
+        return ()
+    known = {normal_name(name): version for name, version in pins.packages.items()}
+    exact = []
+    for each in asked:
+        if "==" in each.requirement or known.get(each.name) == NEWEST:
+            exact.append(each.requirement)
+        elif each.name in known:
+            exact.append(f"{each.requirement}=={known[each.name]}")
+        else:
+            expected = "==VERSION here or a version in buildspec/pins.yml"
+            hint = did_you_mean(each.name, known)
+            problems.append(Problem(each.mark, each.path, expected, repr(each.requirement), hint))
+    return tuple(exact)
+
+
+def unknown_provider(settings: Settings, node: Node) -> list[Problem]:
+    """A problem for each name of `packages.provides` whose provider has no exact version among the framework's."""
+    exact = {normal_name(each) for each in settings.packages.framework if "==" in each}
+    return [
+        Problem((node.at(("packages", "provides", name)) or node).mark, f"packages.provides.{name}",
+                "a package that packages.framework asks for as NAME==VERSION", repr(provider))
+        for name, provider in settings.packages.provides.items()
+        if normal_name(provider) not in exact
+    ]  # fmt: skip
+
+
+def _of_lists(
+    names: Sequence[str], steps: tuple[str, ...], settings: Settings, node: Node, problems: list[Problem]
+) -> Iterator[Asked]:
+    for index, name in enumerate(names):
+        if name in settings.lists:
+            yield from _listed(settings.lists[name], ("lists", name), node)
+        else:
+            mark = (node.at((*steps, index)) or node).mark
+            expected = f"one of the lists ({', '.join(settings.lists) or 'there is none'})"
+            hint = did_you_mean(name, settings.lists)
+            problems.append(Problem(mark, f"{'.'.join(steps)}[{index}]", expected, repr(name), hint))
+
+
+def _listed(requirements: Sequence[str], steps: tuple[str, ...], node: Node) -> Iterator[Asked]:
+    for index, requirement in enumerate(requirements):
+        mark = (node.at((*steps, index)) or node).mark
+        yield Asked(requirement, f"{'.'.join(steps)}[{index}]", mark)

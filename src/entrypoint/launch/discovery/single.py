@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launch.base.paths import Paths
-from launch.discovery.cluster import Cluster, plain
+from launch.discovery.cluster import SINGLE_HOST, Cluster, plain
 
 HOST = "algo-1"  # what scripts written for one host expect; a container's own host name is a random number
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster:
     """One host; it never has to be resolved, because a job of one host talks to nobody."""
-    return plain("single host", [HOST], HOST, "single host", environ)
+    return plain(SINGLE_HOST, [HOST], HOST, SINGLE_HOST, environ)

@@ -59,15 +59,16 @@ def estimator_job(
     return job
 
 
-def ends_as_one(job: Job, seconds: float = 300.0) -> list[dict[str, Any]]:
+def ends_as_one(job: Job, per_host: int = 1, seconds: float = 300.0) -> list[dict[str, Any]]:
     """Wait for a job's end and return what its ranks wrote: one world, one set of weights, one model.
 
-    There is one rank per host; its loss is of its own weights, on data that all ranks have.
+    `per_host` ranks are on each host. A rank's loss is of its own weights, on data that all ranks have.
     """
     assert job.wait(seconds) == dict.fromkeys(job.hosts, 0), job.report()
     ranks = job.metrics()
-    size = len(job.hosts)
-    assert [(rank["rank"], rank["host"]) for rank in ranks] == list(enumerate(job.hosts)), job.report()
+    size = len(job.hosts) * per_host
+    hosts = [host for host in job.hosts for _ in range(per_host)]
+    assert [(rank["rank"], rank["host"]) for rank in ranks] == list(enumerate(hosts)), job.report()
     assert {rank["world_size"] for rank in ranks} == {size}
     assert [rank["loss"] for rank in ranks] == [pytest.approx(ranks[0]["loss"], rel=1e-4)] * size, job.report()
     assert files(job, "model")

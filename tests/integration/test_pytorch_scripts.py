@@ -112,6 +112,14 @@ def test_a_loop_under_accelerate_learns_digits(image: Image, tmp_path: Path, hos
         assert files(job, "model") == {"model.pt"}
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_script_that_spawns_its_own_ranks_finds_the_first_host(image: Image, tmp_path: Path, hosts: int) -> None:
+    nothing = {"sagemaker_torch_distributed_enabled": False}
+    with script_job(image, tmp_path, "own_ranks.py", hosts, hyperparameters=nothing) as job:
+        ends_as_one(job, per_host=2)
+        assert "no distribution was asked for" in job.log()
+
+
 def test_tables_of_two_channels_are_read_and_curves_are_written(image: Image, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     tables.mkdir()

@@ -13,6 +13,7 @@ from launch.job import advice
 
 LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 IMPORT = "ImportError: cannot import name 'AdamW' from 'transformers' (/opt/venv/lib/python3.11/site-packages/transform"
+RENDEZVOUS = "ValueError: Error initializing torch.distributed using env:// rendezvous"
 SHM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_10_3626783630_0>: No space left on device"
 BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
 
@@ -36,6 +37,7 @@ BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
         (BUS, "--shm-size=8g"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
+        (f"{RENDEZVOUS}: environment variable RANK expected, but not set", "sagemaker_torch_distributed_enabled"),
         ("train.py: error: unrecognized arguments: True", "DLC_ARGV_DIALECT"),
     ],
 )

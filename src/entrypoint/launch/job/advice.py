@@ -14,6 +14,7 @@ _VERSIONS = (
 _KERAS_2 = "the script is written for Keras 2, which TF_USE_LEGACY_KERAS=1 turns on where tf-keras is installed"
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
 _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
+_NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them with torchrun"
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"
 
 # The first whose words one of the lines has.
@@ -26,6 +27,7 @@ _ADVICE = (
     (r"\bPerReplica\b", _KERAS_2),
     (r"^ValueError: Invalid filepath extension for saving", _KERAS_2),
     (r"insufficient shared memory \(shm\)|unable to allocate shared memory|DataLoader worker .* Bus error", _MEMORY),
+    (r"environment variable (RANK|WORLD_SIZE) expected, but not set", _NO_RANKS),
     (r"ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL", _NO_GPU),
 )
 

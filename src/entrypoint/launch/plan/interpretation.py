@@ -13,7 +13,7 @@ from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.base.switches import JOB_TOKEN
 from launch.discovery import cluster as cluster_module
 from launch.discovery import devices as devices_module
-from launch.discovery.cluster import SINGLE_HOST, Cluster
+from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job import entry_point
 from launch.job import parameters as job_module
@@ -24,7 +24,7 @@ from launch.plan.context import Context
 from launch.plan.environment import AGGREGATES, sm_variables
 from launch.plan.frameworks import accelerate_variables, flight_recorder_variables, framework_variables, installed
 from launch.plan.install import installation
-from launch.plan.network import Network, network_variables
+from launch.plan.network import Network, network_variables, reached_at
 
 # torchrun reads these too, where its flags, which hold what they say, leave it a choice.
 READ_FOR_TORCHRUN = frozenset(
@@ -232,19 +232,12 @@ def _is_withheld(name: str) -> bool:
     return (name.startswith("SM_") and name not in USERS_SM) or name in READ_FOR_TORCHRUN or name == JOB_TOKEN
 
 
-def _first_address(request: Request) -> str:
-    """Where the first host is reached. Nobody gave a host alone its name, so nothing resolves it."""
-    if request.cluster.source == SINGLE_HOST:
-        return "localhost"
-    first = (request.hosts or request.cluster.hosts)[0]
-    return request.network.addresses.get(first, first)
-
-
 def _defaults(request: Request) -> dict[str, str]:
+    first = (request.hosts or request.cluster.hosts)[0]
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
-        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or _first_address(request),
+        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or reached_at(first, request.cluster, request.network),
         "MASTER_PORT": request.environ.get("PET_MASTER_PORT") or str(ports.of(request.environ, ports.MASTER)),
         **network_variables(request.cluster, request.devices),
         **compiler_variables(request.job, request.installed, request.paths),

@@ -35,7 +35,7 @@ def test_trainer_learns_to_classify_texts(image: Image, tmp_path: Path, hosts: i
         ranks = ends_as_one(job)
         assert ranks[0]["steps"] == 4 * 400 // 16 // hosts, "the hosts share the batches"
         assert ranks[0]["accuracy"] > 0.9, job.report()
-        assert {rank["device"] for rank in ranks} == {"cpu"}
+        assert {rank["device"].partition(":")[0] for rank in ranks} == {"cpu"}
         assert ranks[0]["model_name"] == settings["model_name"]
         assert {"config.json", "model.safetensors", "tokenizer.json", "training_args.bin"} <= files(job, "model")
         assert any(name.startswith("events.out.tfevents") for name in files(job, "model/runs"))
@@ -74,9 +74,8 @@ def test_a_language_model_trains_from_settings_that_hfargumentparser_reads(
     channels = {"train": texts}
     with script_job(image, tmp_path / "job", "run_clm.py", hosts, hyperparameters=settings, channels=channels) as job:
         ranks = ends_as_one(job)
-        assert {(rank["steps"], rank["device"], rank["run_name"]) for rank in ranks} == {
-            (20, "cpu", "a name with spaces")
-        }
+        assert {(rank["steps"], rank["run_name"]) for rank in ranks} == {(20, "a name with spaces")}
+        assert {rank["device"].partition(":")[0] for rank in ranks} == {"cpu"}
         assert ranks[0]["perplexity"] < 20, job.report()
         assert {"model.safetensors", "train_results.json", "eval_results.json"} <= files(job, "model")
 

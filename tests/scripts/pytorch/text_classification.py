@@ -76,8 +76,6 @@ if __name__ == "__main__":
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=1,
-        load_best_model_at_end=True,
-        metric_for_best_model="accuracy",
         report_to="tensorboard",
         logging_steps=5,
         learning_rate=float(args.learning_rate),

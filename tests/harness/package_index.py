@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import re
+import shutil
 import threading
 import zipfile
 from pathlib import Path
@@ -61,11 +63,21 @@ class PackageIndex:
         with zipfile.ZipFile(wheel, "w") as archive:
             for path, text in files.items():
                 archive.writestr(zipfile.ZipInfo(path), text)  # without the time of day: equal content, equal file
-        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        page = self.folder / "simple" / name / "index.html"
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(f'<a href="/files/{wheel.name}#sha256={digest}">{wheel.name}</a>\n')
+        self._list(name, wheel)
         return wheel
+
+    def hold(self, *files: Path) -> None:
+        """Wheels and archives of sources that exist already, each the only one of its project."""
+        (self.folder / "files").mkdir(exist_ok=True)
+        for file in files:
+            project = re.sub(r"[-_.]+", "-", re.split(r"-(?=\d)", file.name)[0]).lower()
+            self._list(project, Path(shutil.copy(file, self.folder / "files")))
+
+    def _list(self, project: str, file: Path) -> None:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        page = self.folder / "simple" / project / "index.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(f'<a href="/files/{file.name}#sha256={digest}">{file.name}</a>\n')
 
     def start(self, last: str = "") -> None:
         """Answer, on the same port as before; stop by itself once the file of the package `last` was fetched."""

@@ -36,6 +36,11 @@ if ! grep -qE '^(torch==1|tensorflow(-cpu)?==2\.[0-9]\.)' "$framework_lock"; the
     sed -i 's/CMAKE_CXX_STANDARD 1[47]/CMAKE_CXX_STANDARD 20/' CMakeLists.txt horovod/torch/CMakeLists.txt \
         horovod/tensorflow/CMakeLists.txt
 fi
+# With TF_USE_LEGACY_KERAS the Keras of TensorFlow is another than the package of that name, whose backend it would take.
+if grep -qE '^tensorflow(-cpu)?==2\.(1[6-9]|[2-9][0-9])\.' "$framework_lock"; then
+    sed -i 's/^    from keras import backend as K$/    K = keras.backend/' horovod/tensorflow/keras/__init__.py \
+        horovod/tensorflow/keras/callbacks.py
+fi
 # Its XLA kernels include headers that TensorFlow's wheel no longer has; everything else works without them.
 sed -i '/xla_mpi_ops\.cc/d' horovod/tensorflow/CMakeLists.txt
 # An assignment to a constant, in a function that nobody calls, is an error from GCC 14 on.

@@ -14,7 +14,7 @@ from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.switches import count, exit_code, seconds
 from launch.group import traps
-from launch.job import arguments, entry_point, source
+from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, programs
 from launch.plan.interpretation import Request
@@ -61,9 +61,13 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
 
 def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
-    """The outcome, which says what to do about it where the script did not take its arguments."""
-    advice = outcome.failure and arguments.refused(outcome.failure.last_lines, dialect)
-    if not outcome.failure or not advice:
+    """The outcome, which says what to do about it where many scripts fail like that."""
+    if not outcome.failure:
+        return outcome
+    from launch.job import advice as advisor  # compiles expressions, which a job that succeeds has no use for
+
+    advice = advisor.find(outcome.failure.last_lines, dialect)
+    if not advice:
         return outcome
     _say([advice])
     return outcome._replace(failure=outcome.failure._replace(cause=f"{outcome.failure.cause}: {advice}"))

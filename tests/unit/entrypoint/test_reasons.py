@@ -44,6 +44,19 @@ def test_an_error_behind_a_long_message_is_in_the_reason_with_its_frame(job: Job
     assert 'train.py", line 2, in load_batch' in said
 
 
+def test_an_error_is_the_reason_and_not_that_of_the_program_that_started_it() -> None:
+    head, torchrun = "Traceback (most recent call last):", '  File "/opt/venv/bin/torchrun", line 10, in <module>'
+    script = (head, '  File "/opt/ml/code/train.py", line 2, in <module>', "    fit()", "ValueError: no data")
+    starter = (
+        head,
+        torchrun,
+        "    sys.exit(main())",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+    )
+    assert reason.telling((*script, *starter))[-1] == "ValueError: no data"
+    assert "ChildFailedError" in reason.telling(starter)[-1]
+
+
 def test_an_error_before_a_librarys_last_words_is_in_the_reason(job: JobFolder) -> None:
     script = """
 import sys

@@ -338,6 +338,19 @@ def test_sixty_four_hosts_in_two_groups_are_all_counted(job: JobFolder) -> None:
     assert process["argv"][process["argv"].index("--master_addr") + 1] == names[32]
 
 
+def test_a_host_that_nobody_named_is_reached_as_localhost(tmp_path: Path) -> None:
+    alone = JobFolder(tmp_path / "ml").code().hyperparameters()
+    assert alone.explain()["env"]["MASTER_ADDR"] == "localhost"  # "algo-1" resolves nowhere
+    named = alone.config("resourceconfig", hosts("algo-1"))
+    assert named.explain()["env"]["MASTER_ADDR"] == "algo-1"
+
+
+def test_tensorflow_on_a_host_that_nobody_named_listens_on_localhost(tmp_path: Path) -> None:
+    alone = JobFolder(tmp_path / "ml").code()
+    alone.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True)
+    assert json.loads(alone.process()["env"]["TF_CONFIG"])["cluster"] == {"worker": ["localhost:8890"]}
+
+
 def test_a_users_own_master_reaches_torchruns_flags(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN).env(MASTER_ADDR="10.0.0.9", MASTER_PORT="29500")
     argv = " ".join(job.process()["argv"])

@@ -31,7 +31,11 @@ VARIABLES = (
     ),
     Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not when 8 KB have gathered"),
     Variable("PYTHONFAULTHANDLER", ALWAYS, "a crash in a library, or the watchdog, brings out every thread's stack"),
-    Variable("MASTER_ADDR", ALWAYS, "first host of the distributed group, for torch.distributed and torchrun's flags"),
+    Variable(
+        "MASTER_ADDR",
+        ALWAYS,
+        "first host of the distributed group, localhost where nobody names hosts; for torch.distributed and torchrun",
+    ),
     Variable("MASTER_PORT", ALWAYS, "7777, the same"),
     Variable("RANK", "several tasks on a node of Slurm", "SLURM_PROCID", False),
     Variable("WORLD_SIZE", "several tasks on a node of Slurm", "the step's tasks", False),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_GROUP = "homogeneousCluster"  # the platform's own name for the only group of an ordinary job
 DEFAULT_INTERFACE = "eth0"
 LOCAL_INSTANCE = "local"
+SINGLE_HOST = "single host"  # the discoverer of a host to which nobody said anything
 
 # In this order; each module has `discover(environ, paths) -> Cluster | None`, None meaning "not mine".
 DISCOVERERS = {
@@ -29,7 +30,7 @@ DISCOVERERS = {
     "TF_CONFIG": "launch.discovery.tf_config",
     "Kubernetes": "launch.discovery.kubernetes",
     "not wired": "launch.discovery.unwired",
-    "single host": "launch.discovery.single",
+    SINGLE_HOST: "launch.discovery.single",
 }
 
 # What has to be set, one at least, for a discoverer to be worth its import; those that are not here are always asked.

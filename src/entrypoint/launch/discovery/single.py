@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launch.base.paths import Paths
-from launch.discovery.cluster import Cluster, plain
+from launch.discovery.cluster import SINGLE_HOST, Cluster, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,4 +15,4 @@ HOST = "algo-1"  # what scripts written for one host expect; a container's own h
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster:
     """One host; it never has to be resolved, because a job of one host talks to nobody."""
-    return plain("single host", [HOST], HOST, "single host", environ)
+    return plain(SINGLE_HOST, [HOST], HOST, SINGLE_HOST, environ)

@@ -12,7 +12,7 @@ from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import EntryPoint
 from launch.job.parameters import Job
-from launch.plan.network import Network
+from launch.plan.network import Network, reached_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Context(NamedTuple):
         return self.hosts[0]
 
     def address(self, host: str) -> str:
-        """What reaches a host: its name, or its address where the name does not resolve."""
-        return self.network.addresses.get(host, host)
+        """What reaches a host."""
+        return reached_at(host, self.cluster, self.network)
 
     @property
     def processes_per_host(self) -> int:

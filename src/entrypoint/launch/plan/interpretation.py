@@ -22,7 +22,7 @@ from launch.plan.context import Context
 from launch.plan.environment import AGGREGATES, sm_variables
 from launch.plan.frameworks import accelerate_variables, flight_recorder_variables, framework_variables, installed
 from launch.plan.install import installation
-from launch.plan.network import Network, network_variables
+from launch.plan.network import Network, network_variables, reached_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -236,11 +236,11 @@ def _is_withheld(name: str) -> bool:
 
 
 def _defaults(request: Request) -> dict[str, str]:
-    hosts = request.hosts or request.cluster.hosts
+    first = (request.hosts or request.cluster.hosts)[0]
     return {
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
-        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or request.network.addresses.get(hosts[0], hosts[0]),
+        "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or reached_at(first, request.cluster, request.network),
         "MASTER_PORT": request.environ.get("PET_MASTER_PORT") or str(ports.of(request.environ, ports.MASTER)),
         **network_variables(request.cluster, request.devices),
         **compiler_variables(request.job, request.installed, request.paths),

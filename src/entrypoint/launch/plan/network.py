@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launch.base.named_tuple import NamedTuple
-from launch.discovery.cluster import Cluster
+from launch.discovery.cluster import SINGLE_HOST, Cluster
 from launch.discovery.devices import Devices
 
 TYPE_CHECKING = False
@@ -34,6 +34,11 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
     if devices.efa_rdma:
         variables["FI_EFA_USE_DEVICE_RDMA"] = "1"
     return variables
+
+
+def reached_at(host: str, cluster: Cluster, network: Network) -> str:
+    """A host's name, its address where the name does not resolve, localhost where nobody gave the only host a name."""
+    return "localhost" if cluster.source == SINGLE_HOST else network.addresses.get(host, host)
 
 
 def address(host: str, port: int | str) -> str:

@@ -17,15 +17,25 @@ _CHATTER = re.compile(
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "  # TensorFlow
     r"|WARNING: All log messages before absl::InitializeLog"
 )
+# Of a program that started the one that failed, whose own traceback is above.
+_STARTER = re.compile(r"torch\.distributed\.elastic\..*ChildFailedError|subprocess\.CalledProcessError")
 _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ")
 
 
 def telling(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The frame in the user's code and the error line of the last traceback; () where there is none."""
+    """The frame in the user's code and the error line of the last traceback; () where there is none.
+
+    That of a program that only started the one that failed counts where there is no other.
+    """
     starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
-    if not starts:
-        return ()
-    body = lines[starts[-1] + 1 :]
+    found = [_told(lines[start + 1 : end]) for start, end in zip(starts, [*starts[1:], len(lines)])]
+    told = [each for each in found if each]
+    own = [each for each in told if not _STARTER.match(each[-1])]
+    return (own or told or [()])[-1]
+
+
+def _told(body: tuple[str, ...]) -> tuple[str, ...]:
+    """The same of the lines below one traceback's head."""
     frames = [number for number, line in enumerate(body) if _FRAME.fullmatch(line)]
     own = [number for number in frames if not any(part in body[number] for part in _LIBRARY)]
     last_frame = frames[-1] if frames else -1

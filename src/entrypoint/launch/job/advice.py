@@ -1,0 +1,46 @@
+"""What to do about a failure that many scripts share, read in their last words. Imported only when a job has failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from launch.job.arguments import refused
+
+_VERSIONS = (
+    "the script is written for other versions than the image's; name those that it needs in requirements.txt,"
+    " such as transformers==4.57.6"
+)
+_KERAS_2 = "the script is written for Keras 2, which TF_USE_LEGACY_KERAS=1 turns on where tf-keras is installed"
+_MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
+_NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
+_NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them with torchrun"
+_PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"
+
+# The first whose words one of the lines has.
+_ADVICE = (
+    (r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'", _PACKAGE),
+    (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),
+    (r"^ValueError: Some specified arguments are not used by the HfArgumentParser", _VERSIONS),
+    (r"^ImportError: cannot import name '\w+' from '(transformers|datasets|accelerate)\b", _VERSIONS),
+    (r"'Variable' object has no attribute 'ref'", _KERAS_2),
+    (r"\bPerReplica\b", _KERAS_2),
+    (r"^ValueError: Invalid filepath extension for saving", _KERAS_2),
+    (r"insufficient shared memory \(shm\)|unable to allocate shared memory|DataLoader worker .* Bus error", _MEMORY),
+    (r"environment variable (RANK|WORLD_SIZE) expected, but not set", _NO_RANKS),
+    (r"ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL", _NO_GPU),
+)
+
+
+def find(lines: Iterable[str], dialect: str) -> str:
+    """The advice that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
+    words = tuple(re.sub(r"^(\[rank\d+\]: ?)", "", line) for line in lines)  # PyTorch says which rank, too
+    return refused(words, dialect) or next(
+        (
+            advice.format_map(match.groupdict())
+            for pattern, advice in _ADVICE
+            for match in map(re.compile(pattern).search, words)
+            if match
+        ),
+        "",
+    )

@@ -1,0 +1,40 @@
+"""Sentences made on the spot, and a tokenizer trained on them: what a script downloads from the Hub elsewhere."""
+
+import random
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+GOOD = ["great", "lovely", "brilliant", "moving", "funny", "superb"]
+BAD = ["dull", "awful", "tedious", "broken", "bland", "clumsy"]
+THINGS = ["film", "plot", "cast", "ending", "music", "camera", "script"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def reviews(number, seed):
+    """Lists of texts and of labels: 1 praises, 0 does not."""
+    dice = random.Random(seed)
+    texts, labels = [], []
+    for _ in range(number):
+        label = dice.randrange(2)
+        words = dice.choices(GOOD if label else BAD, k=2)
+        texts.append(f"The {dice.choice(THINGS)} was {words[0]} and the {dice.choice(THINGS)} {words[1]}.")
+        labels.append(label)
+    return texts, labels
+
+
+def train_tokenizer(texts):
+    """A WordPiece tokenizer as BERT has, of these texts."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=SPECIAL, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=64, pad_token="[PAD]", unk_token="[UNK]",
+        cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
+    )  # fmt: skip

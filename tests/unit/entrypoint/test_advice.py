@@ -1,0 +1,71 @@
+"""What many scripts fail with brings its remedy along; other failures are left as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job_folder import JobFolder
+
+from launch.job import advice
+
+LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
+IMPORT = "ImportError: cannot import name 'AdamW' from 'transformers' (/opt/venv/lib/python3.11/site-packages/transform"
+RENDEZVOUS = "ValueError: Error initializing torch.distributed using env:// rendezvous"
+SHM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_10_3626783630_0>: No space left on device"
+BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("ModuleNotFoundError: No module named 'smdebug'", "smdebug in a requirements.txt"),
+        ("[rank0]: ModuleNotFoundError: No module named 'einops.layers'", "einops.layers in a requirements.txt"),
+        (
+            "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'logging_dir'",
+            "requirements.txt",
+        ),
+        ("TypeError: Seq2SeqTrainer.__init__() got an unexpected keyword argument 'tokenizer'", "transformers==4"),
+        ("ValueError: Some specified arguments are not used by the HfArgumentParser: ['--no_cuda']", "transformers==4"),
+        (IMPORT, "transformers==4"),
+        ("AttributeError: 'Variable' object has no attribute 'ref'", "TF_USE_LEGACY_KERAS=1"),
+        ("ValueError: Attempt to convert a value (PerReplica:{", "TF_USE_LEGACY_KERAS=1"),
+        ("ValueError: Invalid filepath extension for saving. Please add either", "TF_USE_LEGACY_KERAS=1"),
+        (SHM, "--shm-size=8g"),
+        (BUS, "--shm-size=8g"),
+        ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),
+        ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
+        (f"{RENDEZVOUS}: environment variable RANK expected, but not set", "sagemaker_torch_distributed_enabled"),
+        ("train.py: error: unrecognized arguments: True", "DLC_ARGV_DIALECT"),
+    ],
+)
+def test_words_that_many_scripts_fail_with_bring_their_remedy(line: str, remedy: str) -> None:
+    assert remedy in advice.find(["Traceback (most recent call last):", line, "and then more"], "toolkit")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "TypeError: Net.__init__() got an unexpected keyword argument 'tokenizer'",
+        "ImportError: cannot import name 'helper' from 'mine' (/opt/ml/code/mine.py)",
+        "looked for: ModuleNotFoundError: No module named 'x', which is fine",
+        "CUDA error: out of memory",
+    ],
+)
+def test_other_failures_bring_nothing(line: str) -> None:
+    assert advice.find([line], "toolkit") == ""
+
+
+def test_the_log_and_the_failure_file_name_the_remedy(tmp_path: Path) -> None:
+    job = JobFolder(tmp_path / "ml").code(text="import no_such_package\n").hyperparameters()
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    job.env(DLC_VENV=str(tmp_path / "venv"))
+    command = [sys.executable, "-I", "-S", LAUNCHER, "train"]
+    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    remedy = "name the package that holds no_such_package in a requirements.txt beside the script"
+    assert remedy in done.stderr
+    assert remedy in (job.base / "output/failure").read_text()[:1024]

@@ -25,11 +25,10 @@ WHEELS = Host("wheels")
 # BuildKit looks at every context that it is given.
 BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
 OFFERED = {
-    "system": (*BASE, "OS_PACKAGES"),
-    "tools": (*BASE, "uv"),
+    "tools": ("tools-rootfs", "scripts", "ca", "uv"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
-IMAGE = (*BASE, "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
+IMAGE = (*BASE, "OS_PACKAGES", "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,15 @@ class Target:
 def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
     """All targets of one image, parents first. `images`: reference of a base image -> what it means now."""
     reference = variant.settings.base.image
-    rootfs = () if reference else (_rootfs(variant.suite, tree),)
-    below: Context = TargetRef(rootfs[0].id) if rootfs else images.get(reference, Image(reference))
+    rootfs = () if reference else (_rootfs(variant.suite, tree), _tools_rootfs(variant.suite))
+    named = images.get(reference, Image(reference))
+    below: dict[str, Context] = {
+        "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
+        "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
+    }
     offered = [_shared(variant, below, stage, takes) for stage, takes in OFFERED.items()]
     framework = _framework(variant, offered)
-    return (*rootfs, *offered, framework, _image(variant, tree, below, framework))
+    return (*rootfs, *offered, *framework, _image(variant, tree, below, framework[-1]))
 
 
 def _rootfs(suite: str, tree: Tree) -> Target:
@@ -75,40 +78,49 @@ def _rootfs(suite: str, tree: Tree) -> Target:
     return Target(f"rootfs-{suite}", dockerfile, Host(f"rootfs-{suite}"), inline=True)
 
 
-def _shared(variant: Variant, rootfs: Context, stage: str, takes: Collection[str]) -> Target:
+def _tools_rootfs(suite: str) -> Target:
+    """The same for what installs Python packages: whichever versions this host has, since none of it is in an image."""
+    dockerfile = f"# {' '.join(mmdebstrap.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    return Target(f"tools-rootfs-{suite}", dockerfile, Host(f"tools-rootfs-{suite}"), inline=True)
+
+
+def _shared(variant: Variant, below: Mapping[str, Context], stage: str, takes: Collection[str]) -> Target:
     """A stage of the Dockerfile that all images share."""
     return Target(
         id=f"{variant.id}/{stage}",
         dockerfile=SHARED,
         context=Repo(variant.lock_folder),
         stage=stage,
-        contexts={name: context for name, context in _contexts(variant, rootfs).items() if name in takes},
+        contexts={name: context for name, context in _contexts(variant, below).items() if name in takes},
         args={name: value for name, value in _arguments(variant).items() if name in takes},
     )
 
 
-def _framework(variant: Variant, offered: list[Target]) -> Target:
-    """The framework's own Dockerfile, to its last stage."""
+def _framework(variant: Variant, offered: list[Target]) -> tuple[Target, Target]:
+    """The framework's own Dockerfile: the framework, which is no later than its lock, and the packages above it."""
     stages = {target.stage: TargetRef(target.id) for target in offered}
-    return Target(
-        id=f"{variant.id}/training",
+    framework = Target(
+        id=f"{variant.id}/framework",
         dockerfile=variant.dockerfile,
         context=Repo(variant.lock_folder),
-        contexts={**stages, "scripts": SCRIPTS, "wheels": WHEELS},
+        stage="framework",
+        contexts={"tools": stages["tools"], "wheels": WHEELS},
     )
+    own: dict[str, Context] = {"framework": TargetRef(framework.id), "scripts": SCRIPTS, "wheels": WHEELS}
+    return framework, replace(framework, id=f"{variant.id}/training", stage="", contexts={**stages, **own})
 
 
-def _image(variant: Variant, tree: Tree, rootfs: Context, framework: Target) -> Target:
-    stage = _shared(variant, rootfs, "image", IMAGE)
+def _image(variant: Variant, tree: Tree, below: Mapping[str, Context], framework: Target) -> Target:
+    stage = _shared(variant, below, "image", IMAGE)
     contexts = {**stage.contexts, "training": TargetRef(framework.id)}
     return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
                    indexed=variant.indexed)  # fmt: skip
 
 
-def _contexts(variant: Variant, rootfs: Context) -> dict[str, Context]:
+def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Context]:
     software = variant.settings.efa
     return {
-        "rootfs": rootfs,
+        **below,
         "scripts": SCRIPTS,
         "debian": Repo(debian.folder(variant.suite)),
         "entrypoint": ENTRYPOINT,

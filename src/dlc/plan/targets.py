@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from dlc.buildspec import efa
-from dlc.buildspec.locked import framework_version
+from dlc.buildspec.locked import framework_version, locked_versions
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree
@@ -21,6 +21,8 @@ SCRIPTS = Repo("docker/scripts")
 ENTRYPOINT = Repo("src/entrypoint")
 UV = Host("uv", version("uv"))
 WHEELS = Host("wheels")
+# What wheels of NVIDIA say of their licence: it allows use and to hand on, and is no open one.
+NVIDIA, NVIDIA_LICENCE = "nvidia-", "LicenseRef-NVIDIA-Proprietary"
 # Stage of SHARED -> the named contexts and the arguments that it and the stages below it use. A target gets no others:
 # BuildKit looks at every context that it is given.
 BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
@@ -148,9 +150,13 @@ def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
     """The labels that are part of the content key. The bake file adds revision and date."""
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)
+    licences = settings.labels.get(labels.LICENSES, "")
+    if licences and any(name.startswith(NVIDIA) for name in locked_versions(tree, variant)):
+        licences += f" AND {NVIDIA_LICENCE}"
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"
     return {
         **settings.labels,
+        **({labels.LICENSES: licences} if licences else {}),
         labels.TITLE: title,
         labels.VERSION: found,
         labels.ID: variant.id,

@@ -82,9 +82,10 @@ class Registry:
         return self.folder / "data/docker/registry/v2/repositories" / name
 
     def tags(self, name: str) -> list[str]:
-        """Tags of a repository, as they lie on its disk."""
+        """Tags of images in a repository, as they lie on its disk; those of referrers begin with `sha256-`."""
         folder = self.repository(name) / "_manifests/tags"
-        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        found = [path.name for path in folder.iterdir()] if folder.exists() else []
+        return sorted(tag for tag in found if not tag.startswith("sha256-"))
 
     def blob(self, digest: str) -> Path:
         """The file of a blob."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -19,6 +20,7 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, BuildError, UsageError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
+from dlc.inspection.archive import WHITEOUT, read
 from harness import toy
 from harness.engine import connect, docker
 from harness.toy import command, dlc, environment, make_checkout
@@ -111,7 +113,8 @@ def test_secrets_and_proxies_reach_the_build_and_no_layer_log_or_label(built: Pa
     netrc.write_text("machine example.invalid login someone password correct-horse\n")
     recipe = built / "docker/toy/Dockerfile"
     text = recipe.read_text()
-    recipe.write_text(text + 'RUN --mount=type=secret,id=netrc test -s /run/secrets/netrc && test -n "$NO_PROXY"\n')
+    words = '--mount=type=secret,id=netrc test -s /run/secrets/netrc && test -n "$NO_PROXY"'
+    recipe.write_text(text + toy.step(words))
     done = dlc(built, "build", "toy-*", NETRC=str(netrc), NO_PROXY="battery.invalid")
     recipe.write_text(text)
     assert done.returncode == 0, done.stderr
@@ -124,6 +127,52 @@ def test_secrets_and_proxies_reach_the_build_and_no_layer_log_or_label(built: Pa
 
 def _newest_log() -> Path:
     return max((cache_folder() / "logs").glob("*-build.log"))
+
+
+def cached_steps(log: str) -> dict[str, bool]:
+    """Each step of a log by its stage and number, as in `framework 2/2`: whether BuildKit took it from its cache."""
+    names = dict(re.findall(r"^(#\d+) \[\S+ (\S+ \d+/\d+)\] RUN ", log, re.MULTILINE))
+    cached = set(re.findall(r"^(#\d+) CACHED", log, re.MULTILINE))
+    found: dict[str, bool] = {}
+    for number, name in names.items():
+        found[name] = found.get(name, True) and number in cached
+    return found
+
+
+def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(built: Path) -> None:
+    before = inspect()["RootFS"]["Layers"]
+    path = built / debian.path("bookworm")
+    recorded = path.read_text()
+    path.write_text(recorded + "no-such-package=1.0\n")
+    try:
+        done = dlc(built, "build", "toy-*")
+    finally:
+        path.write_text(recorded)
+    assert done.returncode == 0, done.stderr
+    steps = cached_steps(_newest_log().read_text())
+    assert steps["base 1/2"] is False, steps
+    of_python = {name: cached for name, cached in steps.items() if name.startswith(("framework", "training", "tools"))}
+    assert of_python, steps
+    assert all(of_python.values()), steps
+    assert inspect()["RootFS"]["Layers"] == before  # the same Debian packages, whatever the list says
+
+
+def test_a_build_without_any_cache_gives_the_same_layers(built: Path) -> None:
+    done = dlc(built, "verify-reproducible", "toy-*", "--once")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is not built from these sources" not in done.stderr
+    [line] = done.stdout.splitlines()
+    assert "identical" in line
+
+
+def test_no_layer_deletes_a_file_of_a_lower_one_and_no_time_is_that_of_the_build(built: Path, tmp_path: Path) -> None:
+    docker("save", "--output", str(tmp_path / "image.tar"), REF)
+    layers = read(tmp_path / "image.tar").layers
+    names = [path.rpartition("/")[2] for layer in layers for path in layer.entries]
+    assert [name for name in names if name.startswith(WHITEOUT)] == []
+    started = (built / debian.path("bookworm")).stat().st_ctime
+    late = [path for layer in layers for path, entry in layer.entries.items() if entry.modified >= started]
+    assert late == []
 
 
 def test_failing_step_is_reported_with_its_last_lines_and_the_log(built: Path) -> None:
@@ -144,7 +193,7 @@ def test_base_image_that_does_not_exist_is_named(built: Path) -> None:
 def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(number: signal.Signals, built: Path) -> None:
     recipe = built / "docker/toy/Dockerfile"
     sleep = f"sleep 8.{time.time_ns() % 10**6:06d}"  # no former run has it in the cache
-    recipe.write_text(recipe.read_text() + f"RUN {sleep}\n")
+    recipe.write_text(recipe.read_text() + toy.step(sleep))
     argv = command("build", "toy-*")
     child = subprocess.Popen(
         argv, cwd=built, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -197,7 +246,7 @@ def start(root: Path, *words: str, **more: str) -> subprocess.Popen[str]:
 def with_step(root: Path, seconds: int) -> None:
     """One more step of the image, which no former run has in its cache."""
     recipe = root / "docker/toy/Dockerfile"
-    recipe.write_text(recipe.read_text() + f"RUN sleep {seconds}.{time.time_ns() % 10**6:06d}\n")
+    recipe.write_text(recipe.read_text() + toy.step(f"sleep {seconds}.{time.time_ns() % 10**6:06d}"))
 
 
 def test_with_an_empty_cache_json_is_all_that_stdout_gets(built: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dlc.core.errors import ImageError, RegistryError
+from dlc.core.errors import ImageError, ProcessError, RegistryError
 from harness import toy
 from harness.authority import Authority
 from harness.engine import docker
@@ -54,7 +54,7 @@ def login(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Mappi
 
 def push(root: Path, registry: Registry, path: str, login: Mapping[str, str], *words: str) -> dict[str, Any]:
     """The one row of JSON that a push reports."""
-    done = dlc(root, "push", "toy-*", "--to", f"{registry.host}/{path}", "--json", *words, **login)
+    done = dlc(root, "push", "toy-*", "--no-scan", "--to", f"{registry.host}/{path}", "--json", *words, **login)
     assert done.returncode == 0, done.stderr
     [row] = json.loads(done.stdout)
     return dict(row)
@@ -168,7 +168,7 @@ def test_wrong_password_is_one_message_without_it(built: Path, tmp_path: Path) -
         registry.kill()
         registry.set_password("another")
         registry.start()
-        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
+        done = dlc(built, "push", "toy-*", "--no-scan", "--to", f"{registry.host}/team", **login)
     finally:
         registry.kill()
     assert done.returncode == RegistryError.exit_code
@@ -186,7 +186,7 @@ def test_registry_of_a_private_authority_takes_a_push_that_names_its_bundle(buil
     registry.start()
     try:
         login = registry.login(tmp_path / "docker")
-        refused = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
+        refused = dlc(built, "push", "toy-*", "--no-scan", "--to", f"{registry.host}/team", **login)
         row = push(built, registry, "team", {**login, "DLC_CA_BUNDLE": str(authority.bundle)})
     finally:
         registry.kill()
@@ -201,7 +201,7 @@ def test_registry_that_is_read_only_is_told_before_the_image_is_exported(built: 
     registry.start()
     try:
         login = registry.login(tmp_path / "docker")
-        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/team", **login)
+        done = dlc(built, "push", "toy-*", "--no-scan", "--to", f"{registry.host}/team", **login)
     finally:
         registry.kill()
     assert done.returncode == RegistryError.exit_code
@@ -212,7 +212,7 @@ def test_registry_that_is_read_only_is_told_before_the_image_is_exported(built: 
 def test_two_pushes_at_once_end_with_one_image(
     built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
 ) -> None:
-    argv = command("push", "toy-*", "--to", f"{registry.host}/twice", "--json")
+    argv = command("push", "toy-*", "--no-scan", "--to", f"{registry.host}/twice", "--json")
     outputs = [tmp_path / name for name in ("one", "two")]
     running = []
     for path in outputs:
@@ -236,7 +236,7 @@ def test_registry_that_goes_away_during_the_push_is_waited_for(
 ) -> None:
     uploads = registry.repository("killed/toy") / "_uploads"
     errors = tmp_path / "errors"
-    argv = command("push", "toy-*", "--to", f"{registry.host}/killed", "--json")
+    argv = command("push", "toy-*", "--no-scan", "--to", f"{registry.host}/killed", "--json")
     with errors.open("wb") as said, (tmp_path / "out").open("wb") as out:
         pusher = subprocess.Popen(argv, cwd=built, env=environment(**login), stdout=out, stderr=said)
     try:
@@ -259,7 +259,7 @@ def test_interrupted_push_leaves_no_tag_no_file_and_the_next_one_completes(
     uploads = registry.repository("interrupted/toy") / "_uploads"
     errors, temporary = tmp_path / "errors", tmp_path / "temporary"
     temporary.mkdir()
-    argv = command("push", "toy-*", "--to", f"{registry.host}/interrupted")
+    argv = command("push", "toy-*", "--no-scan", "--to", f"{registry.host}/interrupted")
     settings = environment(**login, TMPDIR=str(temporary))
     with errors.open("wb") as said:
         pusher = subprocess.Popen(argv, cwd=built, env=settings, stdout=said, stderr=said, start_new_session=True)
@@ -285,7 +285,7 @@ def test_no_tag_moves_to_what_the_registry_serves_wrong(
     right = config.read_bytes()
     config.write_bytes(right.replace(b'"linux"', b'"linus"'))
     try:
-        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/tampered", **login)
+        done = dlc(built, "push", "toy-*", "--no-scan", "--to", f"{registry.host}/tampered", **login)
     finally:
         config.write_bytes(right)
     assert done.returncode == RegistryError.exit_code
@@ -298,7 +298,7 @@ def test_image_older_than_its_sources_is_not_pushed(built: Path, registry: Regis
     before = launcher.read_text()
     launcher.write_text(before + "# one more line\n")
     try:
-        done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/stale", **login)
+        done = dlc(built, "push", "toy-*", "--no-scan", "--to", f"{registry.host}/stale", **login)
     finally:
         launcher.write_text(before)
     assert done.returncode == ImageError.exit_code
@@ -311,3 +311,28 @@ def test_nothing_is_left_in_the_temporary_folder(
 ) -> None:
     push(built, registry, "left", {**login, "TMPDIR": str(tmp_path)})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bill_of_materials_is_attached_once_and_describes_the_image(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    row = push(built, registry, "billed", login)
+    index = json.loads(registry.blob(tag_digest(registry, "billed/toy", f"sha256-{row['digest'][7:]}")).read_text())
+    [entry] = index["manifests"]
+    assert (entry["digest"], entry["artifactType"]) == (row["bill_of_materials"], "application/spdx+json")
+    referrer = manifest(registry, entry["digest"])
+    assert referrer["subject"]["digest"] == row["digest"]
+    document = json.loads(registry.blob(referrer["layers"][0]["digest"]).read_text())
+    assert {"six", "tini", "dlc-launcher"} <= {package["name"] for package in document["packages"]}
+    assert push(built, registry, "billed", login)["bill_of_materials"] == entry["digest"]
+
+
+def test_what_no_source_can_be_asked_about_is_not_pushed(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    nobody = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9")
+    done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/unasked", **login, **nobody, NO_PROXY="127.0.0.1")
+    assert done.returncode == ProcessError.exit_code, done.stderr
+    assert "could not be asked" in done.stderr
+    assert "DLC_OSV_DUMP" in done.stderr
+    assert not registry.repository("unasked/toy").exists()

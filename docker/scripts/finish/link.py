@@ -1,5 +1,9 @@
-"""Makes the links that links.txt, beside this file, lists. Standard library only."""
+"""Makes the links that a list names. Standard library only.
 
+Usage: link.py LIST   (links.txt, beside this file, says how one is written)
+"""
+
+import sys
 from os.path import relpath
 from pathlib import Path
 
@@ -14,6 +18,6 @@ def link(folders, targets, name=None):
 
 
 if __name__ == "__main__":
-    for line in Path(__file__).with_name("links.txt").read_text(encoding="utf-8").splitlines():
+    for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             link(*line.split())

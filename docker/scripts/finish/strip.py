@@ -1,17 +1,15 @@
 """Takes debug information and local symbols out of the libraries that strip.txt, beside this file, lists.
 
-Usage: strip.py FOLDER   (holds binutils' `strip` and its libraries). Standard library only.
+Needs binutils; otherwise the standard library only.
 """
 
 import subprocess
-import sys
 from pathlib import Path
 
 
-def strip(folder, libraries):
+def strip(libraries):
     """Run binutils on all libraries at once; what they export stays."""
-    environment = {"LD_LIBRARY_PATH": folder}
-    subprocess.run([f"{folder}/strip", "--strip-unneeded", *libraries], env=environment, check=True)
+    subprocess.run(["/usr/bin/strip", "--strip-unneeded", *libraries], check=True)
 
 
 if __name__ == "__main__":
@@ -21,5 +19,5 @@ if __name__ == "__main__":
     found = sorted(path for path in paths if not path.is_symlink())
     if found:
         before = sum(path.stat().st_size for path in found)
-        strip(sys.argv[1], found)
+        strip(found)
         print("stripped", (before - sum(path.stat().st_size for path in found)) // 1000000, "MB")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs Debian packages and leaves nothing but them: no lists, no logs, no caches.
-# Takes the versions that /scripts/debian/versions.txt records for this release while its mirror has them, and says what differs.
+# Takes the versions that /scripts/debian/versions.txt, where it is, records for this release while its mirror has them, and
+# says what differs.
 # usage: install.sh PACKAGE...
 set -eu
 [ $# -gt 0 ] || exit 0
@@ -15,7 +16,7 @@ work=$(mktemp -d)
 
 # The list is of Debian; a base that the user names may be another distribution.
 recorded() {
-    grep -q '^ID=debian$' /etc/os-release || return 0
+    grep -q '^ID=debian$' /etc/os-release && [ -e /scripts/debian/versions.txt ] || return 0
     sed -e '/^#/d' -e 's/=/ /' /scripts/debian/versions.txt
 }
 

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Sourced: points uv and pip at the user's index and credentials, which arrive as build secrets, and CA bundle.
-export UV_LINK_MODE=copy UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_HTTP_TIMEOUT=180 PIP_DISABLE_PIP_VERSION_CHECK=1
+export UV_CACHE_DIR=/root/.cache/uv UV_LINK_MODE=copy UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_HTTP_TIMEOUT=180 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # export_secret ID NAME...: put a secret, where there is one, into these variables.
 export_secret() {

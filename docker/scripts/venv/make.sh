@@ -1,10 +1,9 @@
 #!/bin/sh
 # Makes the empty virtual environment that all Python packages of an image go into.
-# usage: make.sh PYTHON_VERSION   (as in 3.11)
+# usage: make.sh [PYTHON_VERSION]   (as in 3.11: refuse another Python)
 set -eu
-version=$1
-
 found=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+version=${1:-$found}
 if [ "$found" != "$version" ]; then
     echo "the base image's Python is $found, the buildspec says $version: choose another base or another python" >&2
     exit 68

@@ -19,6 +19,7 @@ from dlc.core.drafts import draft_folder
 from dlc.core.environment import ca_bundle, proxies, secrets
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
+from dlc.debian.suites import SUITES
 from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan
 
@@ -47,9 +48,10 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
 
 def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
     """The folder of a `Host` context."""
-    if name.startswith("rootfs-"):
-        suite = name.removeprefix("rootfs-")
-        return rootfs.make(suite, debian.recorded(tree, suite), cache)
+    kind, _, suite = name.rpartition("rootfs-")
+    if suite and suite in SUITES:
+        made = rootfs.make(suite, debian.recorded(tree, suite), cache)
+        return rootfs.kept(made, suite, cache) if kind == "tools-" else made
     makers = {"uv": _uv, "ca": _authorities, "nothing": _nothing}
     return makers[name](cache) if name in makers else wheels.folder(plan, tree, cache)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from datetime import date
+from functools import cache, partial
 
 from dlc.build import base_images
 from dlc.buildspec import lifecycle
@@ -15,7 +18,9 @@ from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.inspection import facts
+from dlc.inspection import facts, sbom
+from dlc.inspection.scan import read_exceptions
+from dlc.inspection.verdict import require_clean, scan
 from dlc.plan.plan import plan_of
 from dlc.push import run as pushing
 from dlc.push.layout import COMPRESSIONS
@@ -27,7 +32,7 @@ EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --to, --compression, --unsupported, --dry-run, --set, --json."""
+    """GLOB, --to, --compression, --unsupported, --no-scan, --dry-run, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
@@ -37,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compression", choices=COMPRESSIONS, default="gzip", help="compression of layers (default: %(default)s)"
     )
     parser.add_argument("--unsupported", action="store_true", help="push images too that get no fixes any more")
+    parser.add_argument("--no-scan", action="store_true", help="push without asking what dlc scan would say")
     parser.add_argument("--dry-run", action="store_true", help="show what would be pushed, and push nothing")
     add_set(parser)
     add_json(parser)
@@ -56,9 +62,17 @@ def run(args: argparse.Namespace) -> int:
     keys = images.keys(engine, plan.refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
     destination = open_destination(args.to, environment.ca_bundle(os.environ))
+    exceptions = read_exceptions(tree)
     rows = []
     for order in orders:
-        row = _intended(order, destination) if args.dry_run else _push(order, destination, engine, args.compression)
+        captured = cache(partial(facts.capture, engine, order.ref))
+        if not (args.no_scan or args.dry_run):
+            _say(f"{order.id}: known vulnerabilities")
+            require_clean(scan(engine, captured(), exceptions, os.environ, date.today()))
+        if args.dry_run:
+            row = _intended(order, destination)
+        else:
+            row = _push(order, destination, engine, args.compression, captured)
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
@@ -67,15 +81,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _push(order: Order, destination: Destination, engine: Engine, compression: str) -> Pushed:
+def _push(
+    order: Order, destination: Destination, engine: Engine, compression: str, captured: Callable[[], facts.Facts]
+) -> Pushed:
     _say(f"{order.id} to {destination.reference(order.framework)}")
     repository = destination.repository(order.framework, _say)
-    return pushing.push(order, repository, engine, compression, _say)
+    return pushing.push(order, repository, engine, compression, _say, lambda: sbom.as_json(captured()).encode())
 
 
 def _intended(order: Order, destination: Destination) -> Pushed:
     """What the push would report; the digest is only known once the layers are compressed."""
-    return Pushed(order.id, destination.name(order.framework), "", order.tags, 0, 0.0)
+    return Pushed(order.id, destination.name(order.framework), "", "", order.tags, 0, 0.0)
 
 
 def _say(line: str) -> None:
@@ -89,4 +105,5 @@ def as_text(row: Pushed, registry: str) -> str:
     if not row.digest:
         return "\n".join([f"{row.id}  would be pushed", *tags])
     what = f"{row.uploaded / 1e6:.1f} MB sent in {row.seconds:.0f} s" if row.uploaded else "was there already"
-    return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", *tags])
+    bill = f"  {where}@{row.bill_of_materials}  bill of materials"
+    return "\n".join([f"{row.id}  {what}", f"  {where}@{row.digest}", bill, *tags])

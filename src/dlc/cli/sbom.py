@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from dlc.buildspec import image_name
@@ -25,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
     ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
-    text = json.dumps(sbom.document(facts.capture(connect(), ref)), indent=1)
+    text = sbom.as_json(facts.capture(connect(), ref))
     if args.output:
-        args.output.write_text(text + "\n")
+        args.output.write_text(text)
     else:
-        print(text)
+        print(text, end="")
     return 0

@@ -11,12 +11,11 @@ from datetime import date
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
-from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.errors import ImageError, ProcessError
 from dlc.engine.connection import connect
-from dlc.inspection import advisories, facts
-from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
+from dlc.inspection import facts
+from dlc.inspection.scan import Answer, Finding, Verdict, read_exceptions
+from dlc.inspection.verdict import require_clean, scan
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"
@@ -34,19 +33,12 @@ def run(args: argparse.Namespace) -> int:
     ref, _ = image_name.find(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
-    found = facts.capture(engine, ref)
-    ca = environment.ca_bundle(os.environ)
-    answers = [
-        advisories.of_python(found, ca),
-        advisories.of_debian(engine, found, environment.proxies(os.environ), ca),
-    ]
-    findings = [finding for answer in answers for finding in answer.findings]
-    verdict = judge(findings, exceptions, date.today())
+    found = scan(engine, facts.capture(engine, ref), exceptions, os.environ, date.today())
     if args.json:
-        print_json(as_dict(ref, answers, verdict))
+        print_json(as_dict(ref, found.answers, found.verdict))
     else:
-        print(as_text(ref, answers, verdict))
-    _require_clean(ref, answers, verdict)
+        print(as_text(ref, found.answers, found.verdict))
+    require_clean(found)
     return 0
 
 
@@ -82,17 +74,3 @@ def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
 def _line(finding: Finding) -> str:
     names = " ".join([finding.advisory, *finding.aliases])
     return f"{finding.package} {finding.version}  {names}  fixed in: {finding.fix or 'nothing yet'}"
-
-
-def _require_clean(ref: str, answers: Sequence[Answer], verdict: Verdict) -> None:
-    if verdict.open or verdict.expired:
-        raise ImageError(
-            f"{ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} whose "
-            "exception has expired",
-            f"dlc lock GLOB with newer pins, or an exception with reason, owner and expiry in {EXCEPTIONS}",
-        )
-    if unanswered := [answer for answer in answers if answer.unanswered]:
-        raise ProcessError(
-            "\n".join(f"{answer.source}: could not be asked: {answer.unanswered}" for answer in unanswered),
-            "scan where the package index and Debian's security archive can be reached",
-        )

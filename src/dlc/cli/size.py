@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     ref, variant = image_name.find(args.image, variants)
     engine = connect()
     found = facts.capture(engine, ref)
-    report = size.report(found, export.archive(engine, ref))
+    report = size.report(found, *export.measured(engine, ref))
     changes = _changes(engine, image_name.find(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))
@@ -41,10 +41,11 @@ def run(args: argparse.Namespace) -> int:
         if changes is not None:
             print(changes_as_text(*changes, args.top))
     if variant:
-        size.require_within(variant.settings.budget, report.bytes, ref, report.packages)
+        budget = variant.settings.budget
+        size.require_within(budget, report.bytes, ref, report.packages, report.compressed)
         if not args.json:
-            budget = variant.settings.budget
-            print(f"budget    {budget.gigabytes} GB, kept ({budget.why})")
+            limits = f"{budget.gigabytes} GB, {budget.compressed_bytes / 1e9:g} GB compressed"
+            print(f"budget    {limits}, kept ({budget.why})")
     return 0
 
 
@@ -60,7 +61,8 @@ def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dic
     """For JSON, each table cut at `top` rows."""
     tables = {name: [asdict(row) for row in getattr(report, name)[:top]] for name in ("packages", "files", "hidden")}
     layers = [asdict(step) for step in report.layers]
-    whole = {"ref": report.ref, "bytes": report.bytes, "hidden_bytes": report.hidden_bytes, "layers": layers, **tables}
+    sizes = {"bytes": report.bytes, "compressed": report.compressed, "hidden_bytes": report.hidden_bytes}
+    whole = {"ref": report.ref, **sizes, "layers": layers, **tables}
     if compared is None:
         return whole
     before, after, changes = compared
@@ -70,7 +72,8 @@ def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dic
 
 def as_text(report: size.SizeReport, top: int) -> str:
     """For people, in megabytes (10^6 bytes)."""
-    lines = [f"{report.ref}  {report.bytes / 1e9:.3f} GB unpacked", "", "layers"]
+    sizes = f"{report.bytes / 1e9:.3f} GB unpacked, {report.compressed / 1e9:.3f} GB compressed"
+    lines = [f"{report.ref}  {sizes}", "", "layers"]
     lines += [f"  {_mb(step.bytes)}  {step.command[:100]}" for step in report.layers]
     lines += ["", f"packages  ({len(report.packages)})"]
     lines += [f"  {_mb(share.bytes)}  {share.name}" for share in report.packages[:top]]

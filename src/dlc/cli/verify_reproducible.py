@@ -1,4 +1,4 @@
-"""`dlc verify-reproducible`: builds images twice without any cache and compares them bit for bit."""
+"""`dlc verify-reproducible`: builds images twice without any cache; compares them bit for bit, and the built image."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
+from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.inspection import reproducible
+from dlc.inspection import facts, reproducible
 from dlc.inspection.archive import Archive
 from dlc.plan.plan import Plan
 
-HELP = "build images twice without any cache and compare them"
+HELP = "build images twice without any cache and compare them, also with the image that is built"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
 
 SHOWN = 40  # differences of a layer
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         archives = [
             _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]
-        found = reproducible.differences(*archives)
+        found = reproducible.differences(*archives) or _from_built(plan, engine, archives[0])
         if not args.json:
             print(as_text(variant.id, archives[0], found), flush=True)
         rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
@@ -71,6 +72,16 @@ def _archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, 
     how = "with cached steps" if cached else "without cache"
     print(f"  {plan.selected[0]} built {how} in {time.monotonic() - start:.0f} s: {archive.digest}", file=sys.stderr)
     return archive
+
+
+def _from_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproducible.Difference, ...]:
+    """Against the image that `dlc build` left in the engine, if it is of these sources."""
+    [target] = [plan.target(identifier) for identifier in plan.selected]
+    ref = target.tags[0]
+    if images.keys(engine, [ref]).get(ref) != target.key:
+        print(f"  {ref} is not built from these sources: only the two builds are compared", file=sys.stderr)
+        return ()
+    return reproducible.differences_from_built(archive, facts.inspect(engine, ref)["RootFS"]["Layers"])
 
 
 def _show(step: Step) -> None:

@@ -7,6 +7,7 @@ there when it is complete.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -45,6 +46,21 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
         if not (target / "rootfs.tar").exists():  # another build may have made it meanwhile
             print(f"making the {suite} base file system from Debian packages", file=sys.stderr, flush=True)
             _make(suite, recorded, draft)
+            (draft / "rootfs.tar").replace(target / "rootfs.tar")
+    return target
+
+
+def kept(made: Path, suite: str, cache: Path) -> Path:
+    """The folder with a `rootfs.tar` of the suite that stays when a newer one is made: for tools that no image holds.
+
+    `made` is a folder of `make`, whose tar is taken where there is none yet.
+    """
+    digest = hashlib.sha256(" ".join(arguments(suite)).encode()).hexdigest()[:12]
+    target = cache / "rootfs" / f"tools-{suite}-{digest}"
+    if not (target / "rootfs.tar").exists():
+        target.mkdir(parents=True, exist_ok=True)
+        with draft_folder(cache) as draft:
+            os.link(made / "rootfs.tar", draft / "rootfs.tar")
             (draft / "rootfs.tar").replace(target / "rootfs.tar")
     return target
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 
 from dlc.core.errors import LockError
 
@@ -13,15 +14,17 @@ class Suite:
 
     name: str
     glibc: str  # level of the newest wheels that its C library loads, as in manylinux_2_36
+    until: date  # last day of security updates, long-term support included
     merged_usr: bool  # /bin and /lib are links into /usr from the first package on
 
 
 SUITES = {
     suite.name: suite
     for suite in (
-        Suite("bullseye", glibc="2.31", merged_usr=False),
-        Suite("bookworm", glibc="2.36", merged_usr=True),
-        Suite("trixie", glibc="2.40", merged_usr=True),  # has 2.41; uv knows no later wheels than 2.40
+        Suite("bullseye", glibc="2.31", until=date(2026, 8, 31), merged_usr=False),
+        Suite("bookworm", glibc="2.36", until=date(2028, 6, 30), merged_usr=True),
+        # It has 2.41; uv knows no later wheels than 2.40.
+        Suite("trixie", glibc="2.40", until=date(2030, 6, 30), merged_usr=True),
     )
 }
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from dlc.core.errors import ImageError
+from dlc.core.gzip import Counter, compress
 
 # In a layer, `.wh.NAME` says that NAME of a lower layer is gone, `.wh..wh..opq` that all of its folder is.
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 BLOCK = 1 << 20
+GZIP = b"\x1f\x8b"
 KINDS = {
     tarfile.REGTYPE: "file",
     tarfile.AREGTYPE: "file",
@@ -83,6 +85,30 @@ def _read(path: Path, tar: tarfile.TarFile) -> Archive:
         for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, layer_names, strict=False)
     )
     return Archive(digest, config, layers)
+
+
+def compressed_size(path: Path) -> int:
+    """Bytes of all layers, compressed as a push compresses them. Raises ImageError as `read` does."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            has_index = "index.json" in tar.getnames()
+            names = _from_index(path, tar)[2] if has_index else _json(tar, "manifest.json")[0]["Layers"]
+            return sum(_compressed(tar, name) for name in dict.fromkeys(names))
+    except (tarfile.TarError, KeyError, json.JSONDecodeError) as error:
+        raise ImageError(f"{path}: expected the archive of one image, found: {error}") from None
+
+
+def _compressed(tar: tarfile.TarFile, name: str) -> int:
+    member = tar.extractfile(name)
+    if member is None:
+        raise KeyError(f"{name} is no file")
+    is_gzip = member.read(2) == GZIP
+    member.seek(0)
+    counter = Counter()
+    if is_gzip:
+        return tar.getmember(name).size
+    compress(member, counter)
+    return counter.bytes
 
 
 def _from_index(path: Path, tar: tarfile.TarFile) -> tuple[str, str, list[str]]:

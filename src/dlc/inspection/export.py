@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dlc.engine.connection import Engine
-from dlc.inspection.archive import Archive, read
+from dlc.inspection.archive import Archive, compressed_size, read
 
 SAVE_SECONDS = 1800.0
 
 
 def archive(engine: Engine, ref: str) -> Archive:
     """Layers and files of an image that the engine has. Needs the image's size in TMPDIR."""
+    with _saved(engine, ref) as path:
+        return read(path)
+
+
+def measured(engine: Engine, ref: str) -> tuple[Archive, int]:
+    """The same, and the bytes of its layers as a push sends them."""
+    with _saved(engine, ref) as path:
+        return read(path), compressed_size(path)
+
+
+@contextmanager
+def _saved(engine: Engine, ref: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="dlc-image-") as folder:
         path = Path(folder, "image.tar")
         engine.docker("save", "--output", str(path), ref, timeout=SAVE_SECONDS)
-        return read(path)
+        yield path

@@ -21,13 +21,13 @@ INTERPRETERS = ("/opt/venv/bin/python", "/usr/bin/python3")
 
 @dataclass(frozen=True)
 class Package:
-    """One Debian or Python package as it is installed."""
+    """One Debian or Python package as it is installed, or the launcher."""
 
-    kind: str  # "debian" or "python"
+    kind: str  # "debian", "python" or "dlc"
     name: str
     version: str
-    architecture: str  # Debian's; empty for Python
-    source: str  # Debian source package; empty for Python
+    architecture: str  # Debian's; empty for others
+    source: str  # Debian source package; empty for others
     source_version: str
     homepage: str
     licences: tuple[str, ...]  # as the package names them, not yet SPDX
@@ -66,7 +66,7 @@ class Facts:
         return sum(step.bytes for step in self.steps)
 
     def of_kind(self, kind: str) -> tuple[Package, ...]:
-        """Its Debian or its Python packages, by name."""
+        """Its Debian packages, its Python packages or its launcher, by name."""
         return tuple(package for package in self.packages if package.kind == kind)
 
 
@@ -100,6 +100,7 @@ def from_answers(ref: str, inspected: Mapping[str, Any], history: Sequence[str],
     environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
     packages = [_package("debian", found) for found in probed["debian"]]
     packages += [_package("python", found) for found in probed["python_packages"]]
+    packages += [_package("dlc", found) for found in probed["dlc"]]
     return Facts(
         ref=ref,
         digest=inspected["Id"],

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 
 DPKG_STATUS = "/var/lib/dpkg/status"
 DPKG_FILES = "/var/lib/dpkg/info"
+LAUNCHER = "/opt/dlc"
 LONGEST_LICENCE = 80  # characters; some packages put the whole text where the name belongs
 
 
@@ -91,6 +92,16 @@ def python_package(distribution: importlib.metadata.Distribution) -> dict[str, o
         "provides": [],
         **measured([*files, *compiled]),
     }
+
+
+def launcher() -> list[dict[str, object]]:
+    """dlc's own part of the image, by the content key that it was built from; nothing in other images."""
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(LAUNCHER) for name in names]
+    if not files:
+        return []
+    fields = {"name": "dlc-launcher", "version": os.environ.get("DLC_CONTENT_KEY", "")[:12] or "unknown"}
+    lists = {"licences": ["Apache-2.0"], "requires": ["python3", "tini"], "provides": []}
+    return [{**fields, "homepage": "", **lists, **measured(files)}]
 
 
 def named(requirement: str) -> re.Match[str] | None:
@@ -172,6 +183,7 @@ def main() -> None:
         "os": os_name(),
         "python": platform.python_version(),
         "debian": debian_packages(),
+        "dlc": launcher(),
         "python_packages": [python_package(found[name]) for name in sorted(found)],
     }
     print(json.dumps(facts))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from dlc.engine.connection import Engine
 from dlc.inspection.archive import Archive, Entry, read
 from dlc.plan.plan import Plan
 
-# Times of files become SOURCE_DATE_EPOCH. Compression would take most of the time and show nothing more.
-OUTPUT = "type=oci,rewrite-timestamp=true,compression=uncompressed,force-compression=true"
+# The layers are what `dlc build` stores, byte for byte: nothing is rewritten. Compression would take most of the time.
+OUTPUT = "type=oci,compression=uncompressed,force-compression=true"
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,16 @@ def differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
         for key in keys if first.config.get(key) != second.config.get(key)
     ]  # fmt: skip
     return tuple(found)
+
+
+def differences_from_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[Difference, ...]:
+    """The layers in which a built image differs from an archive, by the diff ids that the engine says it has."""
+    own = [layer.digest for layer in archive.layers]
+    commands = [layer.command for layer in archive.layers] + [""] * len(diff_ids)
+    return tuple(
+        Difference(index, commands[index], "", f"the engine's image has {there}, this build {here}")
+        for index, (here, there) in enumerate(zip_longest(own, diff_ids, fillvalue="none")) if here != there
+    )  # fmt: skip
 
 
 def _of_layer(index: int, first: Archive, second: Archive) -> Iterator[Difference]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,10 +21,12 @@ Json = dict[str, Any]
 def document(facts: Facts) -> Json:
     """SPDX 2.3 as a value for JSON. Equal facts give an equal document: its time is the image's own.
 
-    The image contains every package; packages depend on those of the same kind that are installed. A package's hash
-    is SPDX's verification code over its files as they are in the image; the image's is its digest.
+    The image contains every package; packages depend on those of the same kind that are installed, the launcher on
+    Debian's. A package's hash is SPDX's verification code over its files as they are in the image; the image's is its
+    digest.
     """
-    references: dict[str, str] = {}
+    whole = facts.labels.get(LICENSES, UNKNOWN)
+    references: dict[str, str] = {name: name for name in re.findall(r"LicenseRef-[A-Za-z0-9.-]+", whole)}
     packages = [_image(facts)]
     for package in facts.packages:
         expression, found = declared(package.licences)
@@ -40,6 +43,11 @@ def document(facts: Facts) -> Json:
         "hasExtractedLicensingInfos": [_extracted(identifier, name) for identifier, name in sorted(references.items())],
         "relationships": _relationships(facts.packages),
     }
+
+
+def as_json(facts: Facts) -> str:
+    """The document as `dlc sbom` writes it and `dlc push` attaches it."""
+    return json.dumps(document(facts), indent=1) + "\n"
 
 
 def _image(facts: Facts) -> Json:
@@ -82,12 +90,17 @@ def _package(package: Package, expression: str, os: str) -> Json:
 
 
 def _locator(package: Package, os: str) -> Json:
-    """The package URL, which scanners use to find advisories."""
+    """The package URL, which scanners use to find advisories: for Debian by the release and the source package."""
+    name, version = package.name, quote(package.version)
     if package.kind == "debian":
         vendor = os.partition(" ")[0].lower()
-        url = f"pkg:deb/{vendor}/{quote(package.name)}@{quote(package.version)}?arch={package.architecture}"
+        release = f"&distro={vendor}-{found[1]}" if (found := re.search(r" (\d+(?:\.\d+)?)", os)) else ""
+        source = quote(f"{package.source}@{package.source_version}", safe="")
+        url = f"pkg:deb/{vendor}/{quote(name)}@{version}?arch={package.architecture}{release}&upstream={source}"
+    elif package.kind == "python":
+        url = f"pkg:pypi/{normal_name(name)}@{version}"
     else:
-        url = f"pkg:pypi/{normal_name(package.name)}@{quote(package.version)}"
+        url = f"pkg:generic/{name}@{version}"
     return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}
 
 
@@ -102,7 +115,8 @@ def _relationships(packages: tuple[Package, ...]) -> list[Json]:
     found = [_relationship(DOCUMENT, "DESCRIBES", IMAGE)]
     found += [_relationship(IMAGE, "CONTAINS", identifier(package)) for package in packages]
     for package in packages:
-        wanted = {known.get((package.kind, normal_name(name))) for name in package.requires} - {None}
+        kind = "debian" if package.kind == "dlc" else package.kind
+        wanted = {known.get((kind, normal_name(name))) for name in package.requires} - {None}
         own = identifier(package)
         found += [_relationship(own, "DEPENDS_ON", other) for other in sorted(map(str, wanted)) if other != own]
     return found

@@ -26,6 +26,7 @@ class SizeReport:
 
     ref: str
     bytes: int
+    compressed: int  # of the layers, as a push sends them; 0: not measured
     layers: tuple[Step, ...]
     packages: tuple[Share, ...]  # largest first
     files: tuple[Share, ...]  # largest first
@@ -37,7 +38,7 @@ class SizeReport:
         return sum(item.bytes for item in self.hidden)
 
 
-def report(facts: Facts, archive: Archive) -> SizeReport:
+def report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
     """The whole report of an image."""
     seen, hidden = resolve(archive.layers)
     packages = [Share(f"{package.kind} {package.name} {package.version}", package.bytes) for package in facts.packages]
@@ -45,6 +46,7 @@ def report(facts: Facts, archive: Archive) -> SizeReport:
     return SizeReport(
         ref=facts.ref,
         bytes=facts.bytes,
+        compressed=compressed,
         layers=facts.steps,
         packages=tuple(sorted(packages, key=lambda share: (-share.bytes, share.name))),
         files=tuple(sorted(files, key=lambda share: (-share.bytes, share.name))),
@@ -70,11 +72,13 @@ def changes(before: Facts, after: Facts) -> tuple[Change, ...]:
     )
 
 
-def require_within(budget: Budget, size: int, ref: str, largest: Sequence[Share]) -> None:
-    """Raise ImageError when `size` bytes are over the image's budget."""
-    if size > budget.bytes:
-        top = ", ".join(f"{share.name} {share.bytes / 1e6:.0f} MB" for share in largest[:3])
-        raise ImageError(
-            f"{ref}: expected at most {budget.gigabytes} GB ({budget.why}), found {size / 1e9:.3f}\n  largest: {top}",
-            "remove what is not needed (docker/scripts/*/prune.txt), or raise budget.gigabytes and say why",
-        )
+def require_within(budget: Budget, size: int, ref: str, largest: Sequence[Share], compressed: int = 0) -> None:
+    """Raise ImageError when `size` bytes, or those that a push sends, are over the image's budget."""
+    top = ", ".join(f"{share.name} {share.bytes / 1e6:.0f} MB" for share in largest[:3])
+    for what, found, limit in (("", size, budget.bytes), (" compressed", compressed, budget.compressed_bytes)):
+        if found > limit:
+            raise ImageError(
+                f"{ref}: expected at most {limit / 1e9:g} GB{what} ({budget.why}), found {found / 1e9:.3f}\n"
+                f"  largest: {top}",
+                "remove what is not needed (docker/scripts/*/prune.txt), or raise the budget and say why",
+            )

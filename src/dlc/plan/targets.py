@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from dlc.buildspec import efa
-from dlc.buildspec.locked import framework_version
+from dlc.buildspec.locked import framework_version, locked_versions
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree
@@ -22,15 +22,18 @@ SCRIPTS = Repo("docker/scripts")
 ENTRYPOINT = Repo("src/entrypoint")
 UV = Host("uv", version("uv"))
 WHEELS = Host("wheels")
+# What a step needs of the target `tools` to run in a layer that begins from nothing.
+TOOLS = ("/usr", "/bin", "/lib", "/lib64", "/scripts")
+# What wheels of NVIDIA say of their licence: it allows use and to hand on, and is no open one.
+NVIDIA, NVIDIA_LICENCE = "nvidia-", "LicenseRef-NVIDIA-Proprietary"
 # Stage of SHARED -> the named contexts and the arguments that it and the stages below it use. A target gets no others:
 # BuildKit looks at every context that it is given.
 BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
 OFFERED = {
-    "system": (*BASE, "OS_PACKAGES"),
-    "tools": (*BASE, "uv"),
+    "tools": ("tools-rootfs", "scripts", "ca", "uv"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
-IMAGE = (*BASE, "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
+IMAGE = (*BASE, "OS_PACKAGES", "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,16 @@ class Target:
 def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
     """All targets of one image, parents first. `images`: reference of a base image -> what it means now."""
     reference = variant.settings.base.image
-    rootfs = () if reference else (_rootfs(variant.suite, tree),)
-    below: Context = TargetRef(rootfs[0].id) if rootfs else images.get(reference, Image(reference))
+    rootfs = () if reference else (_rootfs(variant.suite, tree), _tools_rootfs(variant.suite))
+    named = images.get(reference, Image(reference))
+    below: dict[str, Context] = {
+        "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
+        "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
+    }
     offered = [_shared(variant, below, stage, takes) for stage, takes in OFFERED.items()]
     framework = _framework(variant, offered)
-    settings = _settings(variant, framework)
-    return (*rootfs, *offered, framework, *settings, _image(variant, tree, below, [framework, *settings][-1]))
+    settings = _settings(variant, framework[-1].contexts["tools"], framework[-1])
+    return (*rootfs, *offered, *framework, *settings, _image(variant, tree, below, [*framework, *settings][-1]))
 
 
 def _rootfs(suite: str, tree: Tree) -> Target:
@@ -77,42 +84,53 @@ def _rootfs(suite: str, tree: Tree) -> Target:
     return Target(f"rootfs-{suite}", dockerfile, Host(f"rootfs-{suite}"), inline=True)
 
 
-def _shared(variant: Variant, rootfs: Context, stage: str, takes: Collection[str]) -> Target:
+def _tools_rootfs(suite: str) -> Target:
+    """The same for what installs Python packages: whichever versions this host has, since none of it is in an image."""
+    dockerfile = f"# {' '.join(mmdebstrap.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    return Target(f"tools-rootfs-{suite}", dockerfile, Host(f"tools-rootfs-{suite}"), inline=True)
+
+
+def _shared(variant: Variant, below: Mapping[str, Context], stage: str, takes: Collection[str]) -> Target:
     """A stage of the Dockerfile that all images share."""
     return Target(
         id=f"{variant.id}/{stage}",
         dockerfile=SHARED,
         context=Repo(variant.lock_folder),
         stage=stage,
-        contexts={name: context for name, context in _contexts(variant, rootfs).items() if name in takes},
+        contexts={name: context for name, context in _contexts(variant, below).items() if name in takes},
         args={name: value for name, value in _arguments(variant).items() if name in takes},
     )
 
 
-def _framework(variant: Variant, offered: list[Target]) -> Target:
-    """The framework's own Dockerfile, to its last stage."""
+def _framework(variant: Variant, offered: list[Target]) -> tuple[Target, Target]:
+    """The framework's own Dockerfile: the framework, which is no later than its lock, and the packages above it."""
     stages = {target.stage: TargetRef(target.id) for target in offered}
-    return Target(
-        id=f"{variant.id}/training",
+    framework = Target(
+        id=f"{variant.id}/framework",
         dockerfile=variant.dockerfile,
         context=Repo(variant.lock_folder),
-        contexts={**stages, "scripts": SCRIPTS, "wheels": WHEELS},
+        stage="framework",
+        contexts={"tools": stages["tools"], "wheels": WHEELS},
     )
+    own: dict[str, Context] = {"framework": TargetRef(framework.id), "scripts": SCRIPTS, "wheels": WHEELS}
+    return framework, replace(framework, id=f"{variant.id}/training", stage="", contexts={**stages, **own})
 
 
-def _settings(variant: Variant, framework: Target) -> tuple[Target, ...]:
+def _settings(variant: Variant, tools: Context, training: Target) -> tuple[Target, ...]:
     """What the buildspec says that is no package: environment variables, and names of packages that others contain."""
     lines = ["FROM training\n"]
     if variant.provided:
         words = " ".join(f"{name} {provider}" for name, provider in variant.provided.items())
-        mount = "--mount=type=bind,from=scripts,source=stand-ins,target=/stand-ins"
-        lines.append(f"RUN {mount} /stand-ins/install.sh {words}\n")
+        mounts = [f"--mount=type=bind,from=tools,source={path},target={path}" for path in TOOLS]
+        mounts.append("--mount=type=bind,from=scripts,source=stand-ins,target=/stand-ins")
+        clamp = "/usr/bin/python3 -I -S /scripts/clamp/clamp.py"
+        lines.append(f"RUN {' '.join(mounts)} /stand-ins/install.sh {words} && {clamp}\n")
     lines += [f"ENV {name}={_quoted(value)}\n" for name, value in sorted(variant.settings.env.items())]
     if len(lines) == 1:
         return ()
-    contexts: dict[str, Context] = {"training": TargetRef(framework.id)}
+    contexts: dict[str, Context] = {"training": TargetRef(training.id)}
     if variant.provided:
-        contexts["scripts"] = SCRIPTS
+        contexts |= {"scripts": SCRIPTS, "tools": tools}
     return (Target(f"{variant.id}/settings", "".join(lines), Host("nothing"), contexts=contexts, inline=True),)
 
 
@@ -121,17 +139,17 @@ def _quoted(value: str) -> str:
     return '"' + re.sub(r'(["\\$])', r"\\\1", value) + '"'
 
 
-def _image(variant: Variant, tree: Tree, rootfs: Context, below: Target) -> Target:
-    stage = _shared(variant, rootfs, "image", IMAGE)
-    contexts = {**stage.contexts, "training": TargetRef(below.id)}
+def _image(variant: Variant, tree: Tree, below: Mapping[str, Context], training: Target) -> Target:
+    stage = _shared(variant, below, "image", IMAGE)
+    contexts = {**stage.contexts, "training": TargetRef(training.id)}
     return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
                    indexed=variant.indexed)  # fmt: skip
 
 
-def _contexts(variant: Variant, rootfs: Context) -> dict[str, Context]:
+def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Context]:
     software = variant.settings.efa
     return {
-        "rootfs": rootfs,
+        **below,
         "scripts": SCRIPTS,
         "debian": Repo(debian.folder(variant.suite)),
         "entrypoint": ENTRYPOINT,
@@ -159,10 +177,14 @@ def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
     """The labels that are part of the content key. The bake file adds revision and date."""
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)
+    licences = settings.labels.get(labels.LICENSES, "")
+    if licences and any(name.startswith(NVIDIA) for name in locked_versions(tree, variant)):
+        licences += f" AND {NVIDIA_LICENCE}"
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"
     own = {labels.FLAVOR: settings.flavor, labels.UNSUPPORTED: header.unsupported}
     return {
         **settings.labels,
+        **({labels.LICENSES: licences} if licences else {}),
         labels.TITLE: title,
         labels.VERSION: found,
         labels.ID: variant.id,

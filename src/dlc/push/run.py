@@ -20,6 +20,7 @@ from dlc.plan.plan import Plan
 from dlc.push import layout as oci_layout
 from dlc.push.compress import gzip
 from dlc.push.layout import Layout
+from dlc.push.referrer import attach
 from dlc.push.registry.repository import Manifest, Repository
 from dlc.push.tags import tags
 from dlc.push.upload import Uploads
@@ -52,6 +53,7 @@ class Pushed:
     id: str
     repository: str
     digest: str  # of the manifest in the registry
+    bill_of_materials: str  # digest of the manifest of its SPDX document
     tags: tuple[str, ...]
     uploaded: int
     seconds: float
@@ -80,8 +82,13 @@ def orders(
     return tuple(found)
 
 
-def push(order: Order, repository: Repository, engine: Engine, compression: str, say: Say) -> Pushed:
-    """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others."""
+def push(
+    order: Order, repository: Repository, engine: Engine, compression: str, say: Say, bill: Callable[[], bytes]
+) -> Pushed:
+    """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
+
+    `bill` makes the bill of materials, which is attached before any tag moves.
+    """
     start = time.monotonic()
     uploaded = 0
     manifest = _there_already(order, repository, compression)
@@ -93,10 +100,11 @@ def push(order: Order, repository: Repository, engine: Engine, compression: str,
             require_same(order.inspected, f"{order.ref} as exported", layout.manifest, layout.config())
             manifest, uploaded = _upload(layout, repository, say)
         verify(order.inspected, repository, manifest.digest)
+    attached = attach(repository, manifest, bill)
     for tag in order.tags:
         _move(repository, tag, manifest)
     seconds = time.monotonic() - start
-    return Pushed(order.id, repository.name, manifest.digest, order.tags, uploaded, seconds)
+    return Pushed(order.id, repository.name, manifest.digest, attached, order.tags, uploaded, seconds)
 
 
 def _there_already(order: Order, repository: Repository, compression: str) -> Manifest | None:

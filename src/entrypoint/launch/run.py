@@ -16,7 +16,7 @@ from launch.base.switches import count, exit_code, seconds
 from launch.group import traps
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
-from launch.plan import interpretation, programs
+from launch.plan import interpretation, own_folders, programs
 from launch.plan.interpretation import Request
 from launch.supervision import failure, grace
 from launch.supervision import run as supervise
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from launch.group.member import Group
+    from launch.plan.context import Context
 
 
 def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
@@ -116,6 +117,7 @@ def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
     entry_point.check(plan.context.entry, request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
     signals.check()
+    _make_own_folders(plan.context)
     _write_private_files(plan.launch)
     try:
         for process in plan.install:
@@ -192,6 +194,16 @@ def _write_private_files(launch: Launch) -> None:
     for path, content in launch.files.items():
         private_files.folder(os.path.dirname(path))
         private_files.write(path, content)
+
+
+def _make_own_folders(context: Context) -> None:
+    try:
+        own_folders.make(context.env, context.venv, context.run_dir)
+    except OSError as error:
+        raise LaunchError(
+            CANNOT_CREATE, "cannot be made", where=context.run_dir, found=os.strerror(error.errno or 0),
+            remedy=private_files.REMEDY,
+        ) from error  # fmt: skip
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -33,11 +33,16 @@ SIX: dict[str, Any] = {
     "name": "six", "version": "1.17.0", "homepage": "", "licences": ["MIT License"],
     "requires": [], "provides": [], "files": 2, "bytes": 90, "verification": "b" * 40,
 }  # fmt: skip
+LAUNCHER: dict[str, Any] = {
+    "name": "dlc-launcher", "version": "0123456789ab", "homepage": "", "licences": ["Apache-2.0"],
+    "requires": ["python3", "tini"], "provides": [], "files": 4, "bytes": 60, "verification": "c" * 40,
+}  # fmt: skip
 PROBED: dict[str, Any] = {
     "os": "Debian GNU/Linux 12 (bookworm)", "python": "3.11.2", "debian": [LIBC, TINI], "python_packages": [SIX],
+    "dlc": [],
 }  # fmt: skip
 
 
-def specimen_facts(ref: str = "dlc/toy:1.17-training-cpu-py311") -> Facts:
-    """Facts of an image with two Debian packages and one of Python."""
-    return from_answers(ref, INSPECTED, HISTORY, PROBED)
+def specimen_facts(ref: str = "dlc/toy:1.17-training-cpu-py311", *launcher: dict[str, Any]) -> Facts:
+    """Facts of an image with two Debian packages and one of Python, and the launcher where it is given."""
+    return from_answers(ref, INSPECTED, HISTORY, {**PROBED, "dlc": launcher})

@@ -65,7 +65,7 @@ ARG PYTHON_VERSION
 RUN --mount=type=secret,id=index_url --mount=type=secret,id=netrc /scripts/venv.sh "${PYTHON_VERSION}"
 FROM training AS image
 """
-RECIPE = "FROM system AS training\n"
+RECIPE = "FROM scratch AS framework\nFROM framework AS training\n"
 PYTORCH_PATH = "buildspec/pytorch/2.13-training.yml"
 TORCH_ID = "pytorch-2.13-training-cpu-py311"
 TENSORFLOW_ID = "tensorflow-2.21-training-cpu-py311"

@@ -93,7 +93,8 @@ def test_a_new_framework_is_a_recipe_one_yaml_and_its_lock(tmp_path: Path) -> No
     plan = make_plan(read_tree(root), ["jax-*"])
     assert plan.target("jax-0.8-training-cpu-py311").labels["org.dlc.framework.version"] == "0.8.0"
     assert [target.id for target in plan.targets if target.dockerfile == "docker/jax/Dockerfile"] == [
-        "jax-0.8-training-cpu-py311/training"
+        "jax-0.8-training-cpu-py311/framework",
+        "jax-0.8-training-cpu-py311/training",
     ]
 
 

@@ -11,7 +11,7 @@ from specimen import TORCH_ID, changed, specimen, unlocked
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import LockError
-from dlc.debian import mmdebstrap
+from dlc.debian import mmdebstrap, rootfs
 from dlc.debian import recorded as debian
 from dlc.locks.debian import INSTALLED, wanted
 from dlc.plan.plan import make_plan
@@ -35,11 +35,11 @@ def test_every_recorded_version_wins_over_newer_ones() -> None:
 
 def test_a_change_of_a_suites_list_changes_the_keys_of_its_images_and_of_no_others() -> None:
     tree = specimen()
-    before, keys = make_plan(tree), {target.id: target.key for target in make_plan(tree).targets}
+    keys = {target.id: target.key for target in make_plan(tree).targets}
     other = make_plan(changed(tree, debian.path("trixie"), "libc6=2.41-12\n"))
     assert {target.id: target.key for target in other.targets} == keys
     own = make_plan(changed(tree, debian.path("bookworm"), "libc6=2.36-10\n"))
-    assert all(own.target(target.id).key != target.key for target in before.targets)
+    assert all(own.target(identifier).key != keys[identifier] for identifier in ("rootfs-bookworm", *own.selected))
 
 
 def test_a_suite_without_a_list_is_named_with_the_command_that_writes_it() -> None:
@@ -71,3 +71,13 @@ def test_preferences_reach_the_base_by_a_path_of_any_name(tmp_path: Path) -> Non
                            check=True).stdout.splitlines()  # fmt: skip
     assert words == ["copy-in", str(file), "/etc/apt/preferences.d"]
     assert clean == '--customize-hook=rm "$1/etc/apt/preferences.d/recorded"'
+
+
+def test_the_system_of_the_tools_stays_when_recorded_versions_change(tmp_path: Path) -> None:
+    for content in ("old", "new"):
+        made = tmp_path / content
+        made.mkdir()
+        (made / "rootfs.tar").write_text(content)
+        kept = rootfs.kept(made, "bookworm", tmp_path)
+        assert (kept / "rootfs.tar").read_text() == "old"
+    assert rootfs.kept(made, "trixie", tmp_path) != kept

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import ImageError
-from dlc.inspection.archive import Entry, Layer, blob, read
+from dlc.inspection.archive import Entry, Layer, blob, compressed_size, read
 from dlc.inspection.layers import resolve
+from dlc.push.compress import gzip as push_gzip
 
 
 def tar_of(files: Mapping[str, bytes], modified: int = 0) -> bytes:
@@ -65,6 +66,22 @@ def test_oci_archive_gives_digest_layers_commands_and_entries(tmp_path: Path, zi
         "file", 3, 0o644, "0:0", 7, "", hashlib.sha256(b"abc").hexdigest()
     )
     assert [layer.bytes for layer in archive.layers] == [3, 0]
+
+
+def test_the_compressed_size_is_what_a_push_sends_and_equal_layers_count_once(tmp_path: Path) -> None:
+    layer = tar_of({"etc/a": b"a" * 1_000_000})
+    plain = compressed_size(oci_archive(tmp_path / "a.tar", [layer, layer, tar_of({})]))
+    sent = [len(made(tmp_path, content)) for content in (layer, tar_of({}))]
+    assert plain == sum(sent)
+    assert plain < 20_000
+    zipped = compressed_size(oci_archive(tmp_path / "b.tar", [layer], zipped=True))
+    assert zipped == len(gzip.compress(layer))
+
+
+def made(folder: Path, layer: bytes) -> bytes:
+    path = folder / "layer"
+    path.write_bytes(layer)
+    return push_gzip(path, folder).read_bytes()
 
 
 def test_archive_of_an_older_engine_is_read_through_its_manifest(tmp_path: Path) -> None:

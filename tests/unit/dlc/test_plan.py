@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specimen import PYTORCH_PATH, TENSORFLOW, TENSORFLOW_ID, TORCH_ID, changed, locked, specimen, unlocked
+from specimen import PYTORCH_PATH, TENSORFLOW, TENSORFLOW_ID, TORCH_ID, changed, locked, pinned, specimen, unlocked
 
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree
@@ -19,7 +19,7 @@ from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, identity
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import ENTRYPOINT, SCRIPTS, UV, WHEELS, Target
 
-ROOTFS = "rootfs-bookworm"
+ROOTFS = ("rootfs-bookworm", "tools-rootfs-bookworm")
 
 
 def keys(tree: Tree) -> dict[str, str]:
@@ -28,7 +28,7 @@ def keys(tree: Tree) -> dict[str, str]:
 
 def below(identifier: str) -> list[str]:
     """Ids of an image's own targets, itself last."""
-    return [f"{identifier}/{part}" for part in ("system", "tools", "compiled", "training")] + [identifier]
+    return [f"{identifier}/{part}" for part in ("tools", "compiled", "framework", "training")] + [identifier]
 
 
 def differing(tree: Tree) -> set[str]:
@@ -44,7 +44,7 @@ def append(path: str, text: str = "# changed\n") -> Tree:
 
 def test_parents_come_first_and_are_shared() -> None:
     plan = make_plan(specimen())
-    assert [target.id for target in plan.targets] == [ROOTFS, *below(TORCH_ID), *below(TENSORFLOW_ID)]
+    assert [target.id for target in plan.targets] == [*ROOTFS, *below(TORCH_ID), *below(TENSORFLOW_ID)]
     assert plan.selected == (TORCH_ID, TENSORFLOW_ID)
     for index, target in enumerate(plan.targets):
         assert set(target.parents) <= {earlier.id for earlier in plan.targets[:index]}
@@ -54,7 +54,7 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
     target = make_plan(specimen(), ["pytorch-*"]).target(TORCH_ID)
     assert target.context == Repo(f"docker/pytorch/locks/{TORCH_ID}")
     assert target.contexts == {
-        "rootfs": TargetRef(ROOTFS),
+        "rootfs": TargetRef(ROOTFS[0]),
         "training": TargetRef(f"{TORCH_ID}/training"),
         "scripts": SCRIPTS,
         "debian": Repo("docker/debian/bookworm"),
@@ -63,7 +63,7 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
         "efa-software": Host("nothing"),
     }
     base = {"PYTHON_VERSION": "3.11", "BASE_PACKAGES": "ca-certificates tini"}
-    assert target.args == {**base, "EFA_VERSION": "", "EFA_PACKAGES": ""}
+    assert target.args == {**base, "OS_PACKAGES": "g++", "EFA_VERSION": "", "EFA_PACKAGES": ""}
     assert target.tags == ("dlc/pytorch:2.13-training-cpu-py311",)
     assert target.platform == target.labels[labels.PLATFORM] == "linux/amd64"
     assert target.labels[labels.FRAMEWORK_VERSION] == "2.13.0+cpu"
@@ -72,17 +72,35 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
     assert re.fullmatch("[0-9a-f]{64}", target.key)
 
 
+def test_the_licence_label_names_nvidias_where_its_packages_are() -> None:
+    tree = specimen()
+    folder = f"docker/pytorch/locks/{TORCH_ID}"
+    with_nvidia = pinned(tree, folder, "framework.txt", "torch==2.13.0+cpu\nnvidia-cublas-cu12==12.8.4.1\n")
+    label = make_plan(with_nvidia, ["pytorch-*"]).target(TORCH_ID).labels[labels.LICENSES]
+    assert label == "Apache-2.0 AND LicenseRef-NVIDIA-Proprietary"
+
+
 def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one() -> None:
     plan = make_plan(specimen(), ["pytorch-*"])
     own = plan.target(f"{TORCH_ID}/training")
     assert own.dockerfile == "docker/pytorch/Dockerfile"
-    assert own.contexts["system"] == TargetRef(f"{TORCH_ID}/system")
-    assert {plan.target(name).dockerfile for name in own.parents} == {"docker/base/Dockerfile"}
+    assert own.contexts["framework"] == TargetRef(f"{TORCH_ID}/framework")
+    below = {plan.target(name).dockerfile for name in own.parents if name != f"{TORCH_ID}/framework"}
+    assert below == {"docker/base/Dockerfile"}
     assert plan.ancestry(TORCH_ID) == {target.id for target in plan.targets}
-    assert plan.target(f"{TORCH_ID}/system").args["OS_PACKAGES"] == "g++"
+    assert plan.target(TORCH_ID).args["OS_PACKAGES"] == "g++"
     compiled = plan.target(f"{TORCH_ID}/compiled")
     assert (compiled.args["FRAMEWORK"], compiled.args["BUILD_PACKAGES"]) == ("pytorch", "gcc")
     assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (UV, WHEELS)
+
+
+def test_a_changed_debian_version_changes_no_key_of_a_framework() -> None:
+    tree = specimen()
+    path = "docker/debian/bookworm/versions.txt"
+    before, after = keys(tree), keys(changed(tree, path, tree[path].data.decode() + "openssl=99\n"))
+    same = {name for name, key in after.items() if before[name] == key}
+    of_framework = {f"{name}/{part}" for name in (TORCH_ID, TENSORFLOW_ID) for part in ("tools", "framework")}
+    assert same == {"tools-rootfs-bookworm", *of_framework}
 
 
 def test_a_base_that_the_user_names_replaces_ours() -> None:
@@ -90,6 +108,7 @@ def test_a_base_that_the_user_names_replaces_ours() -> None:
     plan = make_plan(specimen(), ["pytorch-*"], [f"base.image={reference}"])
     assert [target.id for target in plan.targets] == below(TORCH_ID)
     assert plan.target(TORCH_ID).contexts["rootfs"] == Image(reference)
+    assert plan.target(f"{TORCH_ID}/tools").contexts["tools-rootfs"] == Image(reference)
     assert plan.target(TORCH_ID).labels[labels.OS] == reference
     assert plan.target(TORCH_ID).key != keys(specimen())[TORCH_ID]
 
@@ -116,7 +135,7 @@ def test_the_text_of_a_context_says_what_it_is() -> None:
     assert [str(context) for context in contexts] == ["repo:docker/x", "host:uv==1.0", "target:a/b", "image:debian:12"]
     shown = json.loads(json.dumps(make_plan(specimen(), ["pytorch-*"]).as_dict()))["targets"][-1]
     assert shown["contexts"]["rootfs"] == "target:rootfs-bookworm"
-    assert shown["parents"] == [ROOTFS, f"{TORCH_ID}/training"]
+    assert shown["parents"] == [ROOTFS[0], f"{TORCH_ID}/training"]
 
 
 @pytest.mark.parametrize(
@@ -194,10 +213,10 @@ def test_with_another_key_that_image_and_its_parents_are_built() -> None:
     plan = make_plan(specimen())
     there = {**existing(plan), "dlc/pytorch:2.13-training-cpu-py311": "0" * 64}
     decisions = {decision.id: decision for decision in plan.decisions(there)}
-    assert [name for name, decision in decisions.items() if decision.build] == [ROOTFS, *below(TORCH_ID)]
+    assert [name for name, decision in decisions.items() if decision.build] == [*ROOTFS, *below(TORCH_ID)]
     assert "was built from 000000000000" in decisions[TORCH_ID].why
     left = plan.without([TENSORFLOW_ID])
-    assert [target.id for target in left.targets] == [ROOTFS, *below(TORCH_ID)]
+    assert [target.id for target in left.targets] == [*ROOTFS, *below(TORCH_ID)]
     assert left.selected == (TORCH_ID,)
 
 

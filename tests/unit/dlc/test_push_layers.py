@@ -14,6 +14,7 @@ import pytest
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import DiskError, RegistryError
+from dlc.core.gzip import BLOCK
 from dlc.push import compress
 from dlc.push.layout import Layout
 from dlc.push.registry.repository import KINDS, Manifest, Repository
@@ -40,7 +41,7 @@ def quiet(_: str) -> None:
     """Nobody listens."""
 
 
-@pytest.mark.parametrize("size", [0, 1, compress.BLOCK, 3 * compress.BLOCK + 7])
+@pytest.mark.parametrize("size", [0, 1, BLOCK, 3 * BLOCK + 7])
 def test_layer_is_the_same_gzip_with_any_number_of_threads(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

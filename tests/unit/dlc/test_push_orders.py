@@ -197,10 +197,11 @@ def test_configuration_that_is_none_is_not_the_built_image(config: bytes) -> Non
 
 
 def test_report_names_the_digest_and_every_tag_with_the_registry() -> None:
-    row = Pushed("id", "team/pytorch", "sha256:ab", ("1-key", "1"), 2_000_000, 3.2)
+    row = Pushed("id", "team/pytorch", "sha256:ab", "sha256:cd", ("1-key", "1"), 2_000_000, 3.2)
     assert as_text(row, "registry.example").splitlines() == [
         "id  2.0 MB sent in 3 s",
         "  registry.example/team/pytorch@sha256:ab",
+        "  registry.example/team/pytorch@sha256:cd  bill of materials",
         "  registry.example/team/pytorch:1-key",
         "  registry.example/team/pytorch:1",
     ]

@@ -59,3 +59,7 @@ def test_the_plan_says_nothing_of_the_machine_it_is_made_on() -> None:
 def test_every_test_module_has_a_name_of_its_own() -> None:
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_the_licence_in_the_image_is_the_repositorys() -> None:
+    assert (ROOT / "src/entrypoint/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()

@@ -14,7 +14,7 @@ from dlc.cli.verify_reproducible import as_text
 from dlc.core.errors import EngineError
 from dlc.engine.connection import Engine
 from dlc.inspection.archive import Archive, Entry, Layer
-from dlc.inspection.reproducible import bake_file, build_from_nothing, differences
+from dlc.inspection.reproducible import bake_file, build_from_nothing, differences, differences_from_built
 from dlc.plan.plan import make_plan
 
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")
@@ -48,10 +48,10 @@ def test_comparison_with_cached_steps_uses_them() -> None:
     assert not any("no-cache" in target for target in rendered(cached=True)["target"].values())
 
 
-def test_the_image_alone_is_exported_with_times_rewritten() -> None:
+def test_the_image_alone_is_exported_and_as_a_build_leaves_it() -> None:
     outputs = [output for target in rendered(cached=False)["target"].values() for output in target.get("output", ())]
     assert len(outputs) == 1
-    assert "rewrite-timestamp=true" in outputs[0]
+    assert "rewrite-timestamp" not in outputs[0]
     assert outputs[0].endswith("dest=/tmp/a.tar")
 
 
@@ -100,3 +100,13 @@ def test_an_engine_that_cannot_rewrite_times_is_refused(tmp_path: Path) -> None:
     classic = Engine(None, "context", "20.10", containerd_store=False)
     with pytest.raises(EngineError, match="containerd image store"):
         build_from_nothing(PLAN, classic, specimen(), tmp_path / "log", epoch=0, revision="r")
+
+
+def test_the_built_image_has_the_layers_of_the_rebuild_or_the_first_that_differs_is_named() -> None:
+    rebuilt = archive("d", {"a": FILE}, {"b": FILE})
+    own = [layer.digest for layer in rebuilt.layers]
+    assert differences_from_built(rebuilt, own) == ()
+    [changed] = differences_from_built(rebuilt, [own[0], "sha256:other"])
+    assert (changed.layer, changed.command) == (1, "RUN 1")
+    assert "the engine's image has sha256:other" in changed.what
+    assert [found.layer for found in differences_from_built(rebuilt, [*own, "sha256:more"])] == [2]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from image_facts import specimen_facts
+from image_facts import LAUNCHER, specimen_facts
 
 from dlc.inspection.facts import Facts
 from dlc.inspection.licences import declared
 from dlc.inspection.sbom import document
 
-FACTS = specimen_facts()
+FACTS = specimen_facts("dlc/toy:1", LAUNCHER)
 DOCUMENT = document(FACTS)
 
 
@@ -55,9 +55,24 @@ def test_spdx_tools_would_complain_of_a_licence_that_does_not_exist(tmp_path: Pa
 
 
 def test_every_package_is_in_it_with_version_and_package_url() -> None:
-    assert package("libc6")["externalRefs"][0]["referenceLocator"] == "pkg:deb/debian/libc6@2.36-9?arch=amd64"
+    deb = "pkg:deb/debian/libc6@2.36-9?arch=amd64&distro=debian-12&upstream=glibc%402.36-9"
+    assert package("libc6")["externalRefs"][0]["referenceLocator"] == deb
     assert package("six")["externalRefs"][0]["referenceLocator"] == "pkg:pypi/six@1.17.0"
     assert package("six")["versionInfo"] == "1.17.0"
+
+
+def test_the_launcher_is_in_it_with_its_files_licence_and_what_it_needs() -> None:
+    own = package("dlc-launcher")
+    assert own["packageVerificationCode"] == {"packageVerificationCodeValue": "c" * 40}
+    assert own["licenseDeclared"] == "Apache-2.0"
+    assert ("SPDXRef-dlc-dlc-launcher", "SPDXRef-debian-tini-amd64") in relations("DEPENDS_ON")
+
+
+def test_references_of_the_licence_label_are_defined_in_the_document(tmp_path: Path) -> None:
+    label = {"org.opencontainers.image.licenses": "Apache-2.0 AND LicenseRef-NVIDIA"}
+    facts = replace(FACTS, labels={**FACTS.labels, **label})
+    assert complaints(facts, tmp_path) == []
+    assert "LicenseRef-NVIDIA" in [entry["licenseId"] for entry in document(facts)["hasExtractedLicensingInfos"]]
 
 
 def test_hashes_are_the_image_digest_and_the_packages_verification_codes() -> None:
@@ -67,8 +82,9 @@ def test_hashes_are_the_image_digest_and_the_packages_verification_codes() -> No
 
 
 def test_the_image_contains_all_and_packages_depend_on_what_is_installed() -> None:
-    assert len(relations("CONTAINS")) == 3
-    assert relations("DEPENDS_ON") == {("SPDXRef-debian-tini-amd64", "SPDXRef-debian-libc6-amd64")}
+    assert len(relations("CONTAINS")) == 4
+    of_debian = {pair for pair in relations("DEPENDS_ON") if pair[0] != "SPDXRef-dlc-dlc-launcher"}
+    assert of_debian == {("SPDXRef-debian-tini-amd64", "SPDXRef-debian-libc6-amd64")}
     assert relations("DESCRIBES") == {("SPDXRef-DOCUMENT", "SPDXRef-image")}
 
 
@@ -78,7 +94,7 @@ def test_a_licence_that_spdx_does_not_know_is_defined_in_the_document() -> None:
 
 
 def test_equal_facts_give_an_equal_document() -> None:
-    assert document(specimen_facts()) == DOCUMENT
+    assert document(specimen_facts("dlc/toy:1", LAUNCHER)) == DOCUMENT
 
 
 @pytest.mark.parametrize(

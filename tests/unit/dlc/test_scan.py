@@ -12,11 +12,12 @@ from image_facts import specimen_facts
 from specimen import changed, specimen
 
 from dlc.buildspec.models import ScanException
-from dlc.cli.scan import _require_clean, as_dict, as_text
+from dlc.cli.scan import as_dict, as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
 from dlc.inspection.advisories import debian_answer, of_python, python_answer
-from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, judge, read_exceptions
+from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
+from dlc.inspection.verdict import Scan, of_suite, require_clean
 from harness.authority import Authority
 from harness.inspecting_proxy import inspecting
 
@@ -44,6 +45,10 @@ def exception(advisory: str = "CVE-2018-18074", package: str = "", days: int = 0
 
 def done(stdout: str = "", stderr: str = "", code: int = 0) -> Completed:
     return Completed((), code, stdout, stderr)
+
+
+def require(answer: Answer, verdict: Verdict) -> None:
+    require_clean(Scan("image", (answer,), verdict))
 
 
 def test_a_finding_without_exception_is_open() -> None:
@@ -77,7 +82,7 @@ def test_an_index_that_cannot_be_asked_is_no_clean_image(completed: Completed) -
     answer = python_answer(completed, 1)
     assert answer.unanswered
     with pytest.raises(ProcessError, match="could not be asked"):
-        _require_clean("image", [answer], judge([], [], TODAY))
+        require(answer, judge([], [], TODAY))
     assert "NOT ASKED" in as_text("image", [answer], judge([], [], TODAY))
 
 
@@ -120,14 +125,14 @@ def test_open_and_expired_findings_fail_the_scan(exceptions: list[ScanException]
     answer = Answer("index", (FOUND,), 1, ())
     verdict = judge([FOUND], exceptions, TODAY)
     with pytest.raises(ImageError, match="expected no known vulnerability"):
-        _require_clean("image", [answer], verdict)
+        require(answer, verdict)
     assert json.loads(json.dumps(as_dict("image", [answer], verdict)))["answers"][0]["asked"] == 1
 
 
 def test_excepted_findings_pass_and_say_who_answers_for_them() -> None:
     answer = Answer("index", (FOUND,), 1, ())
     verdict = judge([FOUND], [exception(days=9)], TODAY)
-    _require_clean("image", [answer], verdict)
+    require(answer, verdict)
     assert "until 2026-11-29 by ada: not reachable" in as_text("image", [answer], verdict)
 
 
@@ -148,3 +153,16 @@ def test_mistakes_in_the_exceptions_file_are_told_with_their_place(text: str, ex
 
 def test_no_exceptions_file_means_no_exceptions() -> None:
     assert read_exceptions(specimen()) == ()
+
+
+@pytest.mark.parametrize(("day", "over"), [("2028-06-30", False), ("2028-07-01", True)])
+def test_a_debian_release_without_security_support_is_a_finding(day: str, over: bool) -> None:
+    answer = of_suite(specimen_facts(), date.fromisoformat(day))
+    assert [finding.package for finding in answer.findings] == (["bookworm"] if over else [])
+    verdict = judge(answer.findings, [exception("DLC-END-OF-LIFE")], TODAY)
+    assert bool(verdict.excepted) == over
+
+
+def test_another_distribution_is_not_judged_by_debians_calendar() -> None:
+    facts = replace(specimen_facts(), os="Ubuntu 24.04.1 LTS")
+    assert of_suite(facts, TODAY).findings == ()

@@ -65,6 +65,17 @@ def test_over_budget_is_an_error_with_reason_size_and_what_is_largest() -> None:
         size.require_within(budget, 1_610_000_000, "a", REPORT.packages)
 
 
+def test_over_the_compressed_budget_is_an_error_too_and_without_one_it_is_a_share_of_the_other() -> None:
+    own = Budget(gigabytes="1.6", why="torch is large", compressed="0.5")
+    size.require_within(own, 1, "a", REPORT.packages, 500_000_000)
+    with pytest.raises(ImageError, match=r"at most 0\.5 GB compressed \(torch is large\), found 0\.510"):
+        size.require_within(own, 1, "a", REPORT.packages, 510_000_000)
+    shared = Budget(gigabytes="2", why="torch is large")
+    size.require_within(shared, 1, "a", REPORT.packages, 1_500_000_000)
+    with pytest.raises(ImageError, match=r"at most 1\.5 GB compressed"):
+        size.require_within(shared, 1, "a", REPORT.packages, 1_510_000_000)
+
+
 def test_an_identifier_and_a_reference_name_the_same_image() -> None:
     variants = load_variants(specimen())
     by_id = image_name.find(TORCH_ID, variants)

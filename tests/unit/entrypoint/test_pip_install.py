@@ -6,29 +6,14 @@ import fcntl
 import os
 import subprocess
 import sys
-import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from harness.empty_wheel import write_wheel
 from launch.plan import programs
 
 BOUND = 120  # seconds; only a hang takes that long
-
-
-def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> None:
-    """A wheel that holds nothing but what it requires."""
-    needs = "".join(f"Requires-Dist: {need}\n" for need in requires)
-    files = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "RECORD": "",
-    }
-    folder.mkdir(exist_ok=True)
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-        for file, text in files.items():
-            archive.writestr(f"{name}-{version}.dist-info/{file}", text)
 
 
 def install(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -41,9 +26,9 @@ def install(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 def wheels(tmp_path: Path) -> Path:
     folder = tmp_path / "wheels"
     for version in ("1", "2"):
-        wheel(folder, "shared", version)
-    wheel(folder, "one", "1", ["shared==1"])
-    wheel(folder, "two", "1", ["shared==2"])
+        write_wheel(folder, "shared", version)
+    write_wheel(folder, "one", "1", ["shared==1"])
+    write_wheel(folder, "two", "1", ["shared==2"])
     return tmp_path
 
 

@@ -17,8 +17,9 @@ from dlc.push.registry.http_request import NO_REGISTRY, SilentError, TransientEr
 from dlc.push.registry.session import Session
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+INDEX = "application/vnd.oci.image.index.v1+json"
 OTHER_KINDS = (  # what a tag can mean besides one image: several platforms, or an image of 2014's format
-    "application/vnd.oci.image.index.v1+json",
+    INDEX,
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
@@ -78,11 +79,29 @@ class Repository:
             raise RegistryError(f"{answer.where}: expected a manifest with configuration and layers", NO_REGISTRY)
         return Manifest(answer.body, kind)
 
-    def put_manifest(self, reference: str, manifest: Manifest) -> None:
-        """Store a manifest under its digest or under a tag."""
+    def put_manifest(self, reference: str, manifest: Manifest) -> bool:
+        """Store a manifest under its digest or under a tag; whether the registry lists it with its subject itself."""
         headers = {"Content-Type": manifest.kind}
         path = self._path("manifests", reference)
-        self._retry(lambda: self._session.send("PUT", path, body=manifest.data, headers=headers, accept=(201, 202)))
+        send = self._session.send
+        answer = self._retry(lambda: send("PUT", path, body=manifest.data, headers=headers, accept=(201, 202)))
+        return bool(answer.headers.get("OCI-Subject"))
+
+    def referrers(self, digest: str) -> list[Mapping[str, Any]]:
+        """Descriptors of what refers to a manifest: as the registry lists it, else as the index under the tag does."""
+        found = self._index(self._path("referrers", digest))
+        return self._index(self._path("manifests", digest.replace(":", "-"))) or [] if found is None else found
+
+    def _index(self, path: str) -> list[Mapping[str, Any]] | None:
+        """The descriptors in an index; None where there is none."""
+        headers = {"Accept": INDEX}
+        answer = self._retry(
+            lambda: self._session.send("GET", path, headers=headers, accept=(200, 400, 404, 405))
+        )  # fmt: skip
+        if answer.status != 200 or answer.headers.get_content_type() != INDEX:
+            return None
+        found = answer.json("an index").get("manifests")
+        return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
     def blob(self, digest: str) -> bytes | None:
         """A small blob, such as a configuration, as the registry serves it: not checked against its digest."""

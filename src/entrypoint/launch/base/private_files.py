@@ -12,8 +12,16 @@ REMEDY = "set DLC_RUN_DIR to a folder that does not exist yet, or is this user's
 
 
 def default_folder() -> str:
-    """Where private files are kept unless DLC_RUN_DIR says otherwise: /run is root's."""
-    return "/run/dlc" if os.geteuid() == 0 else f"/tmp/dlc-{os.geteuid()}"  # noqa: S108 - `folder` looks whose it is
+    """Where private files are kept unless DLC_RUN_DIR says otherwise: /run is root's, and may be read-only."""
+    own = f"/tmp/dlc-{os.geteuid()}"  # noqa: S108 - `folder` looks whose it is
+    return "/run/dlc" if os.geteuid() == 0 and os.access("/run", os.W_OK) else own
+
+
+def can_be_made(folder: str) -> bool:
+    """Whether this user can make the folder, or write to it where it is there."""
+    while folder and not os.path.isdir(folder):
+        folder = os.path.dirname(folder.rstrip("/"))
+    return os.access(folder or ".", os.W_OK)
 
 
 def folder(path: str) -> None:

@@ -82,7 +82,11 @@ SWITCHES = (
         "secret that the hosts of one job prove themselves to each other with; reaches no user process",
     ),
     Switch("DLC_VENV", "/opt/venv", "the virtual environment that the user's code runs in"),
-    Switch("DLC_RUN_DIR", "/run/dlc", "folder for private files of a running job; /tmp/dlc-UID where UID is not root"),
+    Switch(
+        "DLC_RUN_DIR",
+        "/run/dlc",
+        "folder for private files of a running job; /tmp/dlc-UID where /run is not ours",
+    ),
     Switch("DLC_DEBUG", "", "1: a traceback where the launcher itself fails"),
 )
 

@@ -29,6 +29,8 @@ VARIABLES = (
         "the code directory comes first, the user's PYTHONPATH after it, then stacks on SIGUSR1",
         False,
     ),
+    Variable("HOME", "it cannot be written to", "a folder in DLC_RUN_DIR: libraries keep their caches there", False),
+    Variable("USER", "the same, and the user's number has no name", "the number: getpass asks for a name"),
     Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not when 8 KB have gathered"),
     Variable("PYTHONFAULTHANDLER", ALWAYS, "a crash in a library, or the watchdog, brings out every thread's stack"),
     Variable(

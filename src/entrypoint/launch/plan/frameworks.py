@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from launch.base.paths import Paths
+from launch.base.private_files import can_be_made
 from launch.discovery.devices import Devices
 
 KNOWN = ("torch", "torch_xla", "tensorflow", "horovod", "mpi4py")
@@ -39,15 +40,9 @@ def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{paths.launcher}/nccl_trace_rank_",
     }
-    if _can_be_made(run_dir):  # a rank that cannot make its pipe there gives up
+    if can_be_made(run_dir):  # a rank that cannot make its pipe there gives up
         variables["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = f"{run_dir}/nccl_trace_rank_"
     return variables
-
-
-def _can_be_made(folder: str) -> bool:
-    while folder and not os.path.isdir(folder):
-        folder = os.path.dirname(folder.rstrip("/"))
-    return os.access(folder or ".", os.W_OK)
 
 
 def installed(venv: str) -> frozenset[str]:

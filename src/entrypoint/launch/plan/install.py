@@ -8,8 +8,14 @@ from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import is_buildable
 from launch.plan import programs
 from launch.plan.context import Context
+from launch.plan.own_folders import installer
 
 REQUIREMENTS = "requirements.txt"
+
+
+def needs_installation(folder: str) -> bool:
+    """Whether the code that `folder` shows has requirements, or is a package itself."""
+    return is_buildable(folder) or os.path.isfile(f"{folder}/{REQUIREMENTS}")
 
 
 def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
@@ -26,7 +32,8 @@ def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
         return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")
     pip = (programs.path("codeartifact_pip"), repository) if repository else (programs.path("pip_install"),)
-    argv = (context.python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
+    python = installer(context.env, context.venv, context.run_dir)
+    argv = (python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
     process = context.process(argv, "install", -1, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
     failed = f"{REQUIREMENTS if '-r' in what else 'the package'} could not be installed"
     return (process._replace(failure=failed),)

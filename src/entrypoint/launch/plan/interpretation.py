@@ -21,8 +21,9 @@ from launch.plan.compiler import ENABLED, compiler_decisions, compiler_variables
 from launch.plan.context import Context
 from launch.plan.environment import AGGREGATES, sm_variables
 from launch.plan.frameworks import accelerate_variables, flight_recorder_variables, framework_variables, installed
-from launch.plan.install import installation
+from launch.plan.install import installation, needs_installation
 from launch.plan.network import Network, network_variables, reached_at
+from launch.plan.own_folders import home_variables, package_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,18 +150,22 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     Raises LaunchError: no or unusable entry point, a strategy that cannot run it.
     """
     folder = folder or request.paths.code
-    entry = entry_point.resolve(request.job.program, folder, request.paths.code, _venv(request.environ))
+    venv = _venv(request.environ)
+    entry = entry_point.resolve(request.job.program, folder, request.paths.code, venv)
     job = request.job._replace(program=entry.program)
+    env = _environment(request._replace(job=job))
+    if needs_installation(folder):
+        env.update(package_variables(env, venv, request.run_dir))
     context = Context(
         cluster=request.cluster,
         devices=request.devices,
         job=job,
         entry=entry,
         hosts=request.hosts,
-        env=_environment(request._replace(job=job)),
+        env=env,
         environ=request.environ,
         paths=request.paths,
-        venv=_venv(request.environ),
+        venv=venv,
         run_dir=request.run_dir,
         installed=request.installed,
         network=request.network,
@@ -215,7 +220,7 @@ def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
 def _environment(request: Request) -> dict[str, str]:
     """The whole environment of a plain process: the user's, our defaults where they have none, and the contract's."""
     environ, job, paths = request.environ, request.job, request.paths
-    env = {**_defaults(request), **passed_on(environ)}
+    env = {**_defaults(request), **passed_on(environ), **home_variables(environ, request.run_dir)}
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), programs.SITE]))
     env["CURRENT_HOST"] = request.cluster.current_host

@@ -1,0 +1,72 @@
+"""Asks every source of advisories about an image and judges the answers: what `scan` reports and `push` refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from dlc.buildspec.models import ScanException
+from dlc.core import environment as host
+from dlc.core.errors import ImageError, ProcessError
+from dlc.debian.suites import SUITES
+from dlc.engine.connection import Engine
+from dlc.inspection import advisories, dumps
+from dlc.inspection.facts import Facts
+from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The answers about an image, and what they come to."""
+
+    ref: str
+    answers: tuple[Answer, ...]
+    verdict: Verdict
+
+
+def scan(
+    engine: Engine, facts: Facts, exceptions: Sequence[ScanException], environment: Mapping[str, str], today: date
+) -> Scan:
+    """Ask the index, Debian and the calendar. A dump that the user names answers for a source that cannot be asked."""
+    ca = host.ca_bundle(environment)
+    cache = host.cache_folder()
+    answers = [advisories.of_python(facts, ca)]
+    if answers[0].unanswered and (dump := dumps.named(dumps.OSV, environment, cache, ca)):
+        answers = [dumps.of_python(facts, dump)]
+    answers.append(advisories.of_debian(engine, facts, host.proxies(environment), ca))
+    if answers[1].unanswered and (dump := dumps.named(dumps.TRACKER, environment, cache, ca)):
+        answers[1] = dumps.of_debian(facts, dump)
+    answers.append(of_suite(facts, today))
+    findings = [finding for answer in answers for finding in answer.findings]
+    return Scan(facts.ref, tuple(answers), judge(findings, exceptions, today))
+
+
+def of_suite(facts: Facts, today: date) -> Answer:
+    """Whether the image's Debian still gets security updates: without them no source has more to say."""
+    match = re.search(r"\((\w+)\)", facts.os)
+    suite = SUITES.get(match[1]) if match else None
+    source = "security support of the Debian release"
+    if suite is None:
+        return Answer(source, (), 0, ())
+    ended = (Finding(suite.name, facts.os, "DLC-END-OF-LIFE", (), "a later release"),) if today > suite.until else ()
+    return Answer(f"{source} (until {suite.until})", ended, 1, ())
+
+
+def require_clean(found: Scan) -> None:
+    """Raise ImageError for findings that no exception covers, ProcessError where a source could not be asked."""
+    verdict = found.verdict
+    if verdict.open or verdict.expired:
+        against = (*verdict.open, *(finding for finding, _ in verdict.expired))
+        names = ", ".join(dict.fromkeys(finding.package for finding in against))
+        raise ImageError(
+            f"{found.ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} "
+            f"whose exception has expired: {names[:200]}",
+            f"dlc lock GLOB with newer pins, or an exception with reason, owner and expiry in {EXCEPTIONS}",
+        )
+    if unanswered := [answer for answer in found.answers if answer.unanswered]:
+        raise ProcessError(
+            "\n".join(f"{answer.source}: could not be asked: {answer.unanswered}" for answer in unanswered),
+            f"scan where they can be reached, or name dumps of them in {dumps.OSV} and {dumps.TRACKER}",
+        )

@@ -1,0 +1,92 @@
+"""push.referrer: a bill of materials is attached once, and found the way that the registry offers."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from scripted_server import Asked, Reply, serving
+
+from dlc.push.referrer import SPDX, attach, fallback_tag, referrer
+from dlc.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of
+from dlc.push.registry.session import Session
+
+IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])
+BILL = b'{"spdxVersion":"SPDX-2.3"}'
+OTHER = {"mediaType": KINDS[0], "digest": digest_of(b"signature"), "size": 9, "artifactType": "application/signature"}
+
+
+class Memory:
+    """A registry that keeps what it is sent; with or without the referrers API of OCI 1.1."""
+
+    def __init__(self, *, lists: bool) -> None:
+        self.lists = lists
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[str, tuple[str, bytes]] = {}
+
+    def __call__(self, asked: Asked) -> Reply:
+        parts = urlsplit(asked.path)
+        kind, name = parts.path.removeprefix("/v2/team/toy/").split("/", 1)
+        if kind == "referrers":
+            return self._listed(name) if self.lists else Reply(404)
+        if kind == "blobs":
+            return self._blob(asked, name, parse_qs(parts.query))
+        if asked.method == "PUT":
+            self.manifests[name] = (asked.headers["Content-Type"], asked.body)
+            subject = json.loads(asked.body).get("subject")
+            return Reply(201, {"OCI-Subject": subject["digest"]} if subject and self.lists else {})
+        media, data = self.manifests.get(name, ("", b""))
+        return Reply(200, {"Content-Type": media}, data) if media else Reply(404)
+
+    def _blob(self, asked: Asked, name: str, query: dict[str, list[str]]) -> Reply:
+        if asked.method == "POST":
+            return Reply(202, {"Location": "/v2/team/toy/blobs/uploads/one"})
+        if asked.method == "PUT":
+            self.blobs[query["digest"][0]] = asked.body
+            return Reply(201)
+        return Reply(200, {}, self.blobs[name]) if name in self.blobs else Reply(404)
+
+    def _listed(self, digest: str) -> Reply:
+        known = {name: json.loads(data) for name, (_, data) in self.manifests.items()}
+        found = [
+            {"mediaType": KINDS[0], "digest": name, "size": 1, "artifactType": content["artifactType"]}
+            for name, content in known.items() if content.get("subject", {}).get("digest") == digest
+        ]  # fmt: skip
+        return Reply(200, {"Content-Type": INDEX}, json.dumps({"manifests": found}).encode())
+
+
+def never() -> bytes:
+    raise AssertionError("a document was made that nobody needs")
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["with the referrers API", "without"])
+def test_a_document_is_attached_once_and_found_again(lists: bool) -> None:
+    memory = Memory(lists=lists)
+    with serving(memory) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        digest = attach(repository, IMAGE, lambda: BILL)
+        assert attach(repository, IMAGE, never) == digest
+        [found] = repository.referrers(IMAGE.digest)
+    assert (found["digest"], found["artifactType"]) == (digest, SPDX)
+    content = json.loads(memory.manifests[digest][1])
+    assert content["subject"]["digest"] == IMAGE.digest
+    assert memory.blobs[content["layers"][0]["digest"]] == BILL
+    assert memory.blobs[content["config"]["digest"]] == b"{}"
+    assert (fallback_tag(IMAGE.digest) in memory.manifests) is not lists
+
+
+def test_what_others_attached_under_the_tag_stays() -> None:
+    memory = Memory(lists=False)
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [OTHER]}
+    memory.manifests[fallback_tag(IMAGE.digest)] = (INDEX, json.dumps(index).encode())
+    with serving(memory) as server:
+        repository = Repository(Session(server.url, "team/toy"), "team/toy")
+        digest = attach(repository, IMAGE, lambda: BILL)
+        assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == [OTHER["digest"], digest]
+
+
+def test_the_tag_is_the_one_of_the_specification_and_equal_documents_have_equal_manifests() -> None:
+    assert re.fullmatch("sha256-[0-9a-f]{64}", fallback_tag(IMAGE.digest))
+    assert referrer(IMAGE, BILL) == referrer(IMAGE, BILL)

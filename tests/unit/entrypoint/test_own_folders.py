@@ -1,0 +1,92 @@
+"""A user who may write nowhere but below /tmp gets a home, a name and a place for packages; nobody else gets any."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from job_folder import JobFolder
+
+from harness.empty_wheel import write_wheel
+from launch.plan import own_folders
+
+LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
+UID = 54321  # has no entry in /etc/passwd
+BOUND = 120  # seconds; only a hang takes that long
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """A folder that everybody may pass, which holds a copy of the launcher: the checkout may be root's alone."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if not os.access(folder, os.X_OK) or folder.stat().st_mode & 0o001:
+            continue
+        folder.chmod(folder.stat().st_mode | 0o011)
+    shutil.copytree(Path(LAUNCHER).parent, tmp_path / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def made_venv(folder: Path) -> Path:
+    """A virtual environment of root's, as an image has it, with pip."""
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", folder / "venv"], check=True, timeout=BOUND)
+    [packages] = (folder / "venv").glob("lib/python3*/site-packages")
+    import pip
+
+    shutil.copytree(Path(pip.__file__).parent, packages / "pip", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True, timeout=BOUND)
+    return folder / "venv"
+
+
+def train_as_user(folders: Path, job: JobFolder, venv: Path) -> subprocess.CompletedProcess[str]:
+    subprocess.run(["chown", "-R", f"{UID}:{UID}", str(job.base)], check=True, timeout=BOUND)
+    job.env(DLC_VENV=str(venv), HOME="/", DLC_RUN_DIR=str(job.base / "private"))
+    command = ["/usr/bin/python3", "-I", "-S", str(folders / "entrypoint/launcher.py"), "train"]
+    return subprocess.run(
+        command, env=job.environ, capture_output=True, text=True, timeout=BOUND, check=False, user=UID, group=UID,
+        extra_groups=[], cwd="/",
+    )  # fmt: skip
+
+
+@as_root
+def test_a_user_without_a_home_and_a_name_gets_both(folders: Path) -> None:
+    script = "import getpass, os; os.makedirs(os.path.expanduser('~/.x')); print(getpass.getuser(), os.environ['HOME'])"
+    job = JobFolder(folders / "ml").hyperparameters().code(text=script)
+    done = train_as_user(folders, job, made_venv(folders))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{UID} {job.base}/private/home\n"
+
+
+@as_root
+def test_requirements_of_a_user_who_may_not_write_to_the_image_go_elsewhere_and_are_seen(folders: Path) -> None:
+    wheels = folders / "wheels"
+    write_wheel(wheels, "fresh", "1")
+    write_wheel(wheels, "newer", "2")
+    venv = made_venv(folders)
+    [packages] = venv.glob("lib/python3*/site-packages")
+    for name in ("newer", "present"):
+        folder = packages / f"{name}-1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    job = JobFolder(folders / "ml").hyperparameters()
+    job.code(["requirements.txt"], f"--no-index\n--find-links {wheels}\nfresh\nnewer>=2\npresent\n")
+    job.code(text="from importlib.metadata import version; print(version('fresh'), version('newer'))")
+    done = train_as_user(folders, job, venv)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "1 2"
+    assert (packages / "newer-1.dist-info").exists()
+
+
+def test_who_may_write_to_home_and_image_keeps_both(tmp_path: Path) -> None:
+    (tmp_path / "lib/python3.11/site-packages").mkdir(parents=True)
+    home = {"HOME": str(tmp_path), "PATH": "/bin", "PYTHONPATH": "/code"}
+    assert own_folders.home_variables(home, str(tmp_path / "run")) == {}
+    assert own_folders.package_variables(home, str(tmp_path), str(tmp_path / "run")) == {}
+    assert own_folders.installer(home, str(tmp_path), str(tmp_path / "run")) == f"{tmp_path}/bin/python"
+
+
+def test_where_nothing_can_be_written_the_home_stays_as_it_is() -> None:
+    assert own_folders.home_variables({"HOME": "/proc"}, "/proc/none") == {}

@@ -146,3 +146,21 @@ def test_xla_compiles_for_a_gpu_with_its_ptxas_and_libdevice(image: Image) -> No
 @pytest.mark.when(packages={"jax-cuda12-pjrt": "*"})
 def test_torch_xla_loads_the_cuda_plug_in_which_misses_nothing_but_a_gpu(image: Image) -> None:
     assert "No visible GPU devices" in run_script(image, "torch_xla_cuda.py", "PJRT_DEVICE=CUDA")
+
+
+@pytest.mark.when(packages={"jax-cuda12-pjrt": "*"})
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ((), {"node_id": 0, "num_nodes": 1, "coordinator": False}),
+        (
+            ("RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"),
+            {"node_id": 3, "num_nodes": 4, "coordinator": True, "visible_devices": [1]},
+        ),
+    ],
+)
+def test_torch_xla_is_given_the_ranks_of_torchrun_and_one_gpu_of_several_processes(
+    image: Image, variables: tuple[str, ...], expected: Mapping[str, Any]
+) -> None:
+    options = json.loads(run_script(image, "torch_xla_options.py", "PJRT_DEVICE=CUDA", *variables))
+    assert {name: value for name, value in options.items() if name != "platform_name"} == expected

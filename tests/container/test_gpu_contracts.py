@@ -18,6 +18,7 @@ pytestmark = pytest.mark.container
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIST_DEVICES = "import tensorflow as tf; print(*[each.device_type for each in tf.config.list_physical_devices()])"
+LOAD = 'import ctypes; ctypes.CDLL("libdriver.so.1"); print("loaded")'
 TOLERANCE = 1e-5  # single precision, values of order one
 
 
@@ -40,6 +41,23 @@ def locked(image: Image, library: str) -> list[int]:
 def cudnn_number(major: int, minor: int, patch: int, *_: int) -> int:
     """As cudnnGetVersion() counts; cuDNN 9 made room for more minor versions."""
     return major * (10000 if major >= 9 else 1000) + minor * 100 + patch
+
+
+@pytest.mark.when(device="cu*")
+@pytest.mark.parametrize("folder", ["lib", "lib64"])
+def test_a_driver_that_is_mounted_without_ldconfig_is_found(image: Image, folder: str) -> None:
+    """As some clusters mount it: here with a library of the image in the place of the driver's."""
+    place = f"/usr/local/nvidia/{folder}"
+    shell = f"mkdir -p {place} && cp -L /usr/lib/*/libz.so.1 {place}/libdriver.so.1 && python -c '{LOAD}'"
+    assert run_once(image.ref, "sh", "-c", shell, seconds=60).stdout == "loaded\n"
+
+
+@pytest.mark.when(device="cu*")
+def test_ldconfig_finds_a_driver_that_is_mounted(image: Image) -> None:
+    """NVIDIA's container runtime calls it, whatever LD_LIBRARY_PATH the user sets."""
+    place = "/usr/local/nvidia/lib64"
+    shell = f"mkdir -p {place} && cp -L /usr/lib/*/libz.so.1 {place}/libdriver.so.1 && ldconfig -v 2>/dev/null"
+    assert f"{place}:" in run_once(image.ref, "sh", "-c", shell, seconds=60).stdout
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.buildspec import efa
+from dlc.buildspec import cuda, efa
 from dlc.buildspec.cascade import merge_all, override
 from dlc.buildspec.compat import broken_rules
 from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
@@ -92,7 +92,7 @@ def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Var
         return None, problems
     problems = [
         *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
-        *efa.missing(settings.efa, node),
+        *efa.missing(settings.efa, node), *cuda.problems(settings, node),
     ]  # fmt: skip
     framework = _pinned(settings.packages.framework, "framework", node, buildspec.pins, problems)
     training = _pinned(settings.packages.training, "training", node, buildspec.pins, problems)

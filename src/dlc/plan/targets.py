@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
-from dlc.buildspec import efa
+from dlc.buildspec import cuda, efa
 from dlc.buildspec.locked import framework_version
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
@@ -29,7 +29,8 @@ OFFERED = {
     "tools": (*BASE, "uv"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
-IMAGE = (*BASE, "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
+IMAGE = (*BASE, "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES", "cuda-compat", "CUDA_MAJOR")
+CUDA_IMAGE = (*IMAGE, "CUDA_REQUIRED")
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,15 @@ def _framework(variant: Variant, offered: list[Target]) -> Target:
 
 
 def _image(variant: Variant, tree: Tree, rootfs: Context, framework: Target) -> Target:
-    stage = _shared(variant, rootfs, "image", IMAGE)
+    name, takes = ("cuda-image", CUDA_IMAGE) if cuda.major(variant.settings.device) else ("image", IMAGE)
+    stage = _shared(variant, rootfs, name, takes)
     contexts = {**stage.contexts, "training": TargetRef(framework.id)}
     return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
                    indexed=variant.indexed)  # fmt: skip
 
 
 def _contexts(variant: Variant, rootfs: Context) -> dict[str, Context]:
-    software = variant.settings.efa
+    software, compat = variant.settings.efa, variant.settings.cuda_compat
     return {
         "rootfs": rootfs,
         "scripts": SCRIPTS,
@@ -116,6 +118,7 @@ def _contexts(variant: Variant, rootfs: Context) -> dict[str, Context]:
         "uv": UV,
         "wheels": WHEELS,
         "efa-software": Pinned(software.sha256, software.url) if software.source == "installer" else Host("nothing"),
+        "cuda-compat": Pinned(compat.sha256, compat.url) if compat.url else Host("nothing"),
     }
 
 
@@ -129,6 +132,8 @@ def _arguments(variant: Variant) -> dict[str, str]:
         "BUILD_PACKAGES": " ".join(settings.build_packages),
         "EFA_VERSION": settings.efa.version,
         "EFA_PACKAGES": " ".join(efa.debian_packages(settings.efa)),
+        "CUDA_MAJOR": str(cuda.major(settings.device)),
+        "CUDA_REQUIRED": cuda.required(settings),
     }
 
 

@@ -182,3 +182,25 @@ def test_torch_xla_is_given_the_ranks_of_torchrun_and_one_gpu_of_several_process
 ) -> None:
     options = json.loads(run_script(image, "torch_xla_options.py", "PJRT_DEVICE=CUDA", *variables))
     assert {name: value for name, value in options.items() if name != "platform_name"} == expected
+
+
+HOROVOD = "import horovod.{0} as hvd; hvd.init(); print(hvd.nccl_built(), hvd.gloo_built(), hvd.mpi_built())"
+
+
+@pytest.mark.when(packages={"horovod": "*"}, device="cu1[23]*")
+def test_horovod_is_built_with_the_locked_nccl_and_starts_without_a_gpu(image: Image) -> None:
+    """Where NCCL is missing, a tensor on a GPU makes Horovod abort."""
+    module = {"pytorch": "torch"}.get(image.framework, image.framework)
+    done = run_once(image.ref, "python", "-c", HOROVOD.format(module), options=("--network", "none"), seconds=180)
+    major, minor, patch = locked(image, "nccl")
+    assert done.stdout.split() == [str(major * 10000 + minor * 100 + patch), "True", "True"], done.stderr
+
+
+@pytest.mark.when(packages={"horovod": "*"}, device="cu1[01]*")
+def test_horovod_that_cannot_have_nccl_is_refused_on_gpus_with_the_reason(image: Image) -> None:
+    variables = ("--env", "DLC_NUM_GPUS=1", "--env", "DLC_STRATEGY=horovod", "--env", "SAGEMAKER_PROGRAM=train.py")
+    launcher = "python3 -I -S /opt/dlc/entrypoint/launcher.py train"
+    start = f"mkdir -p /opt/ml/code && touch /opt/ml/code/train.py && exec {launcher}"
+    done = run_once(image.ref, "sh", "-c", start, options=variables, seconds=60)
+    assert done.returncode == 78
+    assert "its kernels can be compiled for CUDA 12 and 13 only" in done.stderr + done.stdout

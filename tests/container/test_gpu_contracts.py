@@ -18,6 +18,7 @@ pytestmark = pytest.mark.container
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIST_DEVICES = "import tensorflow as tf; print(*[each.device_type for each in tf.config.list_physical_devices()])"
+LOAD = 'import ctypes; ctypes.CDLL("libdriver.so.1"); print("loaded")'
 TOLERANCE = 1e-5  # single precision, values of order one
 
 
@@ -40,6 +41,23 @@ def locked(image: Image, library: str) -> list[int]:
 def cudnn_number(major: int, minor: int, patch: int, *_: int) -> int:
     """As cudnnGetVersion() counts; cuDNN 9 made room for more minor versions."""
     return major * (10000 if major >= 9 else 1000) + minor * 100 + patch
+
+
+@pytest.mark.when(device="cu*")
+@pytest.mark.parametrize("folder", ["lib", "lib64"])
+def test_a_driver_that_is_mounted_without_ldconfig_is_found(image: Image, folder: str) -> None:
+    """As some clusters mount it: here with a library of the image in the place of the driver's."""
+    place = f"/usr/local/nvidia/{folder}"
+    shell = f"mkdir -p {place} && cp -L /usr/lib/*/libz.so.1 {place}/libdriver.so.1 && python -c '{LOAD}'"
+    assert run_once(image.ref, "sh", "-c", shell, seconds=60).stdout == "loaded\n"
+
+
+@pytest.mark.when(device="cu*")
+def test_ldconfig_finds_a_driver_that_is_mounted(image: Image) -> None:
+    """NVIDIA's container runtime calls it, whatever LD_LIBRARY_PATH the user sets."""
+    place = "/usr/local/nvidia/lib64"
+    shell = f"mkdir -p {place} && cp -L /usr/lib/*/libz.so.1 {place}/libdriver.so.1 && ldconfig -v 2>/dev/null"
+    assert f"{place}:" in run_once(image.ref, "sh", "-c", shell, seconds=60).stdout
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +164,43 @@ def test_xla_compiles_for_a_gpu_with_its_ptxas_and_libdevice(image: Image) -> No
 @pytest.mark.when(packages={"jax-cuda12-pjrt": "*"})
 def test_torch_xla_loads_the_cuda_plug_in_which_misses_nothing_but_a_gpu(image: Image) -> None:
     assert "No visible GPU devices" in run_script(image, "torch_xla_cuda.py", "PJRT_DEVICE=CUDA")
+
+
+@pytest.mark.when(packages={"jax-cuda12-pjrt": "*"})
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ((), {"node_id": 0, "num_nodes": 1, "coordinator": False}),
+        (
+            ("RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"),
+            {"node_id": 3, "num_nodes": 4, "coordinator": True, "visible_devices": [1]},
+        ),
+    ],
+)
+def test_torch_xla_is_given_the_ranks_of_torchrun_and_one_gpu_of_several_processes(
+    image: Image, variables: tuple[str, ...], expected: Mapping[str, Any]
+) -> None:
+    options = json.loads(run_script(image, "torch_xla_options.py", "PJRT_DEVICE=CUDA", *variables))
+    assert {name: value for name, value in options.items() if name != "platform_name"} == expected
+
+
+HOROVOD = "import horovod.{0} as hvd; hvd.init(); print(hvd.nccl_built(), hvd.gloo_built(), hvd.mpi_built())"
+
+
+@pytest.mark.when(packages={"horovod": "*"}, device="cu1[23]*")
+def test_horovod_is_built_with_the_locked_nccl_and_starts_without_a_gpu(image: Image) -> None:
+    """Where NCCL is missing, a tensor on a GPU makes Horovod abort."""
+    module = {"pytorch": "torch"}.get(image.framework, image.framework)
+    done = run_once(image.ref, "python", "-c", HOROVOD.format(module), options=("--network", "none"), seconds=180)
+    major, minor, patch = locked(image, "nccl")
+    assert done.stdout.split() == [str(major * 10000 + minor * 100 + patch), "True", "True"], done.stderr
+
+
+@pytest.mark.when(packages={"horovod": "*"}, device="cu1[01]*")
+def test_horovod_that_cannot_have_nccl_is_refused_on_gpus_with_the_reason(image: Image) -> None:
+    variables = ("--env", "DLC_NUM_GPUS=1", "--env", "DLC_STRATEGY=horovod", "--env", "SAGEMAKER_PROGRAM=train.py")
+    launcher = "python3 -I -S /opt/dlc/entrypoint/launcher.py train"
+    start = f"mkdir -p /opt/ml/code && touch /opt/ml/code/train.py && exec {launcher}"
+    done = run_once(image.ref, "sh", "-c", start, options=variables, seconds=60)
+    assert done.returncode == 78
+    assert "its kernels can be compiled for CUDA 12 and 13 only" in done.stderr + done.stdout

@@ -62,3 +62,16 @@ def test_the_launcher_comes_last_and_is_small(image: Image) -> None:
     [launcher] = [index for index, (_, step) in enumerate(layers) if "COPY" in step and "/opt/dlc" in step]
     size = sum(int(layer_size) for layer_size, _ in layers[: launcher + 1])  # newest first
     assert size < 2_000_000, f"{size} bytes"
+
+
+@pytest.mark.when(device="cu*")
+def test_a_gpu_host_hands_its_gpus_to_an_image_with_cuda_and_asks_for_its_major_version_alone(image: Image) -> None:
+    environment = dict(entry.split("=", 1) for entry in image.inspected["Config"]["Env"])
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+    assert environment["NVIDIA_REQUIRE_CUDA"] == f"cuda>={image.variant.settings.device[2:-1]}.0"
+
+
+@pytest.mark.when(device="cpu")
+def test_an_image_without_cuda_asks_for_no_gpu(image: Image) -> None:
+    assert not [entry for entry in image.inspected["Config"]["Env"] if entry.startswith(("NVIDIA_", "LD_LIBRARY_PATH"))]

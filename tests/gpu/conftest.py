@@ -26,7 +26,7 @@ import pytest
 LAUNCHER = Path("/opt/dlc/entrypoint/launcher.py")
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS = 600.0  # before a program counts as hung
-PACKAGES = ("torch", "torch_xla", "jax-cuda12-pjrt", "tensorflow", "tensorflow-cpu")
+PACKAGES = ("torch", "torch_xla", "jax-cuda12-pjrt", "tensorflow", "tensorflow-cpu", "horovod")
 QUERY = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 
 
@@ -94,13 +94,17 @@ def why_no_gpu() -> str:
 
 @pytest.fixture(scope="session")
 def run_program() -> Callable[..., Any]:
-    """Runs a file of programs/ with this Python, by a module (-m ...) or directly; its last line is JSON."""
+    """Runs a file of programs/ with this Python, by a module (-m ...) or directly; its last line is a JSON object.
+
+    What a module puts before each line, such as the rank, is left out.
+    """
 
     def run(name: str, *options: str) -> Any:
         argv = [sys.executable, *options, str(PROGRAMS / name)]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert done.returncode == 0, f"{shlex.join(argv)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return json.loads(done.stdout.splitlines()[-1])
+        line = done.stdout.splitlines()[-1]
+        return json.loads(line[line.index("{") :])
 
     return run
 

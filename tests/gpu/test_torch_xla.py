@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, Callable
 
 import pytest
@@ -22,6 +23,11 @@ def answer(why_no_gpu: str, run_program: Callable[..., Any]) -> Any:
 
 def test_the_device_is_a_gpu(answer: Any) -> None:
     assert answer["kind"] in ("CUDA", "GPU")
+
+
+def test_a_process_that_is_alone_sees_all_gpus(torch: ModuleType, answer: Any) -> None:
+    """SPMD spreads one process over them."""
+    assert answer["devices"] == torch.cuda.device_count()
 
 
 def test_training_takes_the_losses_of_the_cpu(answer: Any) -> None:

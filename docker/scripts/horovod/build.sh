@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles Horovod against a framework, with MPI and gloo; both are checked against the hashes of their locks.
+# Compiles Horovod against a framework, with MPI and gloo, and for GPUs with NCCL; everything is checked against the hashes of their locks.
 # usage: build.sh FRAMEWORK FRAMEWORK_LOCK SOURCE_WHEELS LOCK FOLDER   (FRAMEWORK: pytorch or tensorflow)
 set -eu
 framework=$1
@@ -7,6 +7,7 @@ framework_lock=$2
 source_wheels=$3
 lock=$4
 folder=$5
+here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=docker/scripts/python-packages/package-index.sh
 . /scripts/python-packages/package-index.sh
 
@@ -21,12 +22,12 @@ trap 'rm -rf "$installed"' EXIT
 site=$(echo /opt/venv/lib/python3*/site-packages)
 rm -rf "$site"
 ln -s "$installed" "$site"
-install() {
-    /scripts/uv pip install --link-mode hardlink --python /usr/bin/python3 --target "$installed" --no-deps --no-build "$@"
+install_into() {
+    /scripts/uv pip install --link-mode hardlink --python /usr/bin/python3 --no-deps --no-build --target "$@"
 }
-install --require-hashes -r "$framework_lock"
+install_into "$installed" --require-hashes -r "$framework_lock"
 # What of it has no wheel was built here.
-[ -z "$(ls "$source_wheels")" ] || install "$source_wheels"/*.whl
+[ -z "$(ls "$source_wheels")" ] || install_into "$installed" "$source_wheels"/*.whl
 python() { PYTHONPATH=$site PATH=/usr/bin:/bin:/opt/venv/bin /usr/bin/python3 "$@"; }
 
 python -m pip download -q --no-deps --no-build-isolation --no-binary :all: --require-hashes -r "$lock" -d .
@@ -45,6 +46,28 @@ fi
 sed -i '/xla_mpi_ops\.cc/d' horovod/tensorflow/CMakeLists.txt
 # An assignment to a constant, in a function that nobody calls, is an error from GCC 14 on.
 sed -i '/^ *count_ = other\.count_;$/d' third_party/flatbuffers/include/flatbuffers/stl_emulation.h
+
+# For GPUs: NCCL's and CUDA's wheels of the framework, and kernels that cuda.sh compiles. Its build looks for a whole CUDA
+# with nvcc; what it needs of one is in cuda.cmake instead.
+cuda=$(sed -n 's/^nvidia-nccl-cu\([0-9]*\)==.*/\1/p' "$framework_lock")
+without=
+case $cuda in
+    12) command -v clang++-19 >/dev/null || without="build_packages has no clang-19, which compiles its kernels for CUDA 12" ;;
+    13) ;;
+    *) without="its kernels can be compiled for CUDA 12 and 13 only" ;;
+esac
+if [ -z "$without" ]; then
+    tools=$(mktemp -d /root/.cache/uv/horovod.XXXXXX)
+    trap 'rm -rf "$installed" "$tools"' EXIT
+    install_into "$tools" --require-hashes -r "$here/cuda$cuda.txt"
+    export CUDA_HOME=/tmp/horovod-cuda HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_NCCL_LINK=SHARED HOROVOD_WITHOUT_NVTX=1
+    "$here/cuda.sh" "$cuda" "$site" "$tools" /tmp/horovod "$CUDA_HOME"
+    sed -i -e '/^check_language(CUDA)$/d' -e '/^    find_package(CUDAToolkit\( REQUIRED\)\?)$/d' \
+        -e '/add_subdirectory(horovod\/common\/ops\/cuda)/d' -e "s|^# CUDA and ROCM$|include($here/cuda.cmake)|" CMakeLists.txt
+elif grep -q '^nvidia-\|^torch==1' "$framework_lock"; then
+    # The launcher of the image refuses Horovod on GPUs with this reason.
+    printf '"""%s"""\n' "$without" >horovod/without_nccl.py
+fi
 
 case $framework in
     pytorch) export HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 ;;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dlc.buildspec import efa, requirements
+from dlc.buildspec import cuda, efa, requirements
 from dlc.buildspec.cascade import merge_all, override
 from dlc.buildspec.compat import broken_rules, constraints
 from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
@@ -92,7 +92,7 @@ def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Var
         return None, problems
     problems = [
         *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
-        *efa.missing(settings.efa, node), *requirements.unknown_provider(settings, node),
+        *efa.missing(settings.efa, node), *cuda.problems(settings, node), *requirements.unknown_provider(settings, node),
     ]  # fmt: skip
     framework = requirements.versioned(requirements.framework(settings, node), buildspec.pins, problems)
     training = requirements.versioned(requirements.training(settings, node, problems), buildspec.pins, problems)

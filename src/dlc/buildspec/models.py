@@ -191,6 +191,15 @@ class Efa(Model):
     os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of libfabric and its EFA provider")
 
 
+class CudaCompat(Model):
+    """NVIDIA's package with the driver's user library of a newer CUDA, for hosts with an older driver."""
+
+    url: Annotated[str, Field(pattern=OPTIONAL_ADDRESS)] = Field(
+        default="", description="NVIDIA's package cuda-compat-MAJOR-MINOR, a .deb (docs/gpu-hosts.md)"
+    )
+    sha256: Annotated[str, Field(pattern=SHA256)] = Field(default="", description="hash of the package")
+
+
 class Settings(Model):
     """All that defaults.yml sets and a file, a variant or --set may change."""
 
@@ -218,6 +227,7 @@ class Settings(Model):
         description="name -> address and packages: an index for these packages only; the user's own indexes come first",
     )
     efa: Efa
+    cuda_compat: CudaCompat = CudaCompat()
     budget: Budget
     labels: dict[Name, str] = Field(description="labels of the image besides those that dlc sets")
 

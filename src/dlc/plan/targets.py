@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
-from dlc.buildspec import efa
+from dlc.buildspec import cuda, efa
 from dlc.buildspec.locked import framework_version, locked_versions
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
@@ -33,7 +33,8 @@ OFFERED = {
     "tools": ("tools-rootfs", "scripts", "ca", "uv"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
-IMAGE = (*BASE, "OS_PACKAGES", "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES")
+IMAGE = (*BASE, "OS_PACKAGES", "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES", "cuda-compat", "CUDA_MAJOR")
+CUDA_IMAGE = (*IMAGE, "CUDA_REQUIRED")
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,15 @@ def _quoted(value: str) -> str:
 
 
 def _image(variant: Variant, tree: Tree, below: Mapping[str, Context], training: Target) -> Target:
-    stage = _shared(variant, below, "image", IMAGE)
+    name, takes = ("cuda-image", CUDA_IMAGE) if cuda.major(variant.settings.device) else ("image", IMAGE)
+    stage = _shared(variant, below, name, takes)
     contexts = {**stage.contexts, "training": TargetRef(training.id)}
     return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
                    indexed=variant.indexed)  # fmt: skip
 
 
 def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Context]:
-    software = variant.settings.efa
+    software, compat = variant.settings.efa, variant.settings.cuda_compat
     return {
         **below,
         "scripts": SCRIPTS,
@@ -157,6 +159,7 @@ def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Conte
         "uv": UV,
         "wheels": WHEELS,
         "efa-software": Pinned(software.sha256, software.url) if software.source == "installer" else Host("nothing"),
+        "cuda-compat": Pinned(compat.sha256, compat.url) if compat.url else Host("nothing"),
     }
 
 
@@ -170,6 +173,8 @@ def _arguments(variant: Variant) -> dict[str, str]:
         "BUILD_PACKAGES": " ".join(settings.build_packages),
         "EFA_VERSION": settings.efa.version,
         "EFA_PACKAGES": " ".join(efa.debian_packages(settings.efa)),
+        "CUDA_MAJOR": str(cuda.major(settings.device)),
+        "CUDA_REQUIRED": cuda.required(settings),
     }
 
 

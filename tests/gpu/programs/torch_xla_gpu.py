@@ -1,7 +1,8 @@
 """Trains a few steps with torch_xla on a GPU through the CUDA plug-in, and compares with PyTorch on the CPU.
 
-Prints one line of JSON: the device's kind, and the losses on it and on the CPU. XLA chooses its devices once per
-process, so that this is a program. The plug-in's folder is found, not imported: it would import jax.
+Prints one line of JSON: the device's kind, how many of them the process sees, and the losses on it and on the CPU.
+XLA chooses its devices once per process, so that this is a program. The plug-in's folder is found, not imported: it
+would import jax.
 """
 
 import json
@@ -14,6 +15,7 @@ os.environ["PJRT_DEVICE"] = "CUDA"
 import torch  # reads the variables
 import torch_xla
 import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
 from torch_xla.experimental import plugins
 
 
@@ -48,4 +50,5 @@ if "CUDA" not in plugins._plugin_registry:  # this project's images have registe
     plugins.use_dynamic_plugins()
     plugins.register_plugin("CUDA", Cuda())
 device = torch_xla.device()
-print(json.dumps({"kind": xm.xla_device_hw(device), "gpu": losses(device), "cpu": losses(torch.device("cpu"))}))
+found = {"kind": xm.xla_device_hw(device), "devices": xr.addressable_runtime_device_count()}
+print(json.dumps({**found, "gpu": losses(device), "cpu": losses(torch.device("cpu"))}))

@@ -23,6 +23,7 @@ packages:
   compiled: []
   provides: {}
 efa: {source: none, version: "", url: "", sha256: "", os_packages: [libfabric1]}
+cuda_compat: {url: "", sha256: ""}
 budget: {gigabytes: "4", why: enough for a specimen}
 labels: {org.opencontainers.image.licenses: Apache-2.0}
 env: {}

@@ -61,9 +61,10 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
         "ca": Host("ca"),
         "entrypoint": ENTRYPOINT,
         "efa-software": Host("nothing"),
+        "cuda-compat": Host("nothing"),
     }
     base = {"PYTHON_VERSION": "3.11", "BASE_PACKAGES": "ca-certificates tini"}
-    assert target.args == {**base, "OS_PACKAGES": "g++", "EFA_VERSION": "", "EFA_PACKAGES": ""}
+    assert target.args == {**base, "OS_PACKAGES": "g++", "EFA_VERSION": "", "EFA_PACKAGES": "", "CUDA_MAJOR": "0"}
     assert target.tags == ("dlc/pytorch:2.13-training-cpu-py311",)
     assert target.platform == target.labels[labels.PLATFORM] == "linux/amd64"
     assert target.labels[labels.FRAMEWORK_VERSION] == "2.13.0+cpu"

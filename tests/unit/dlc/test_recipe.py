@@ -79,7 +79,7 @@ def misfits(dockerfile: str, target: Target) -> Iterator[str]:
 
 
 TARGETS = [target for target in make_plan(TREE).targets if not target.inline]
-[IMAGE] = [target for target in TARGETS if target.id == "pytorch-2.13-training-cpu-py311"]
+[IMAGE] = [target for target in TARGETS if target.id == "pytorch-2.9-training-cu128-py311"]
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.id)
@@ -101,9 +101,9 @@ def test_every_stage_is_part_of_some_image() -> None:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("ARG EXTRA\n", "image: ARG EXTRA is not read"),
+        ("ARG EXTRA\n", "cuda-image: ARG EXTRA is not read"),
         ("ARG EXTRA\nRUN ${EXTRA}\n", "EXTRA: nobody sets this ARG"),
-        ("RUN ${PYTHON_VERSION}\n", "image: PYTHON_VERSION is read without its ARG"),
+        ("RUN ${PYTHON_VERSION}\n", "cuda-image: PYTHON_VERSION is read without its ARG"),
         ("COPY --from=elsewhere / /\n", "elsewhere: neither a stage nor a named context"),
         ("RUN --mount=type=bind,from=elsewhere,target=/x true\n", "elsewhere: neither a stage nor a named context"),
     ],

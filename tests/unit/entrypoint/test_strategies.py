@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from job_folder import HETEROGENEOUS, HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, hosts, roles
 
-from launch.base.errors import LaunchError
+from launch.base.errors import CONFIG, LaunchError
 from launch.plan import interpretation
 from launch.plan.network import Network
 
@@ -436,3 +436,44 @@ def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFol
 def test_an_image_without_torch_xla_gets_no_word_of_it(job: JobFolder) -> None:
     install(job, "torch")
     assert "USE_TORCH_XLA" not in job.hyperparameters().process()["env"]
+
+
+REASON = "no compiler for this CUDA"
+
+
+def with_horovod(job: JobFolder, without_nccl: bool) -> None:
+    """The job in an image with Horovod, compiled with or without NCCL."""
+    install(job, "torch", "horovod")
+    if without_nccl:
+        folder = job.base / "venv/lib/python3.11/site-packages/horovod"
+        (folder / "without_nccl.py").write_text(f'"""{REASON}"""\n')
+
+
+@pytest.mark.parametrize(
+    ("parameters", "variables"),
+    [(HOROVOD, {}), (HOROVOD, {"DLC_HOROVOD_CONTROLLER": "mpi"}), (MPI, {})],
+)
+def test_horovod_without_nccl_is_refused_on_gpus_with_the_reason(
+    job: JobFolder, parameters: dict[str, Any], variables: dict[str, str]
+) -> None:
+    """It would abort in a thread of its own at the first tensor on a GPU, and say nothing of the cause."""
+    job.hyperparameters(**parameters).env(DLC_NUM_GPUS="1", **variables)
+    job.code(text="import horovod.torch as hvd\n")
+    with_horovod(job, without_nccl=True)
+    with pytest.raises(LaunchError, match=f"found {REASON}; take an image with CUDA 12 or 13") as caught:
+        job.explain()
+    assert caught.value.exit_code == CONFIG
+
+
+def test_horovod_without_nccl_runs_where_there_is_no_gpu_or_where_it_is_not_used(job: JobFolder) -> None:
+    with_horovod(job, without_nccl=True)
+    job.hyperparameters(**HOROVOD).env(DLC_NUM_GPUS="0")
+    assert job.explain()["strategy"] == "horovod"
+    job.hyperparameters(**MPI).env(DLC_NUM_GPUS="1")
+    assert job.explain()["strategy"] == "mpi"
+
+
+def test_horovod_with_nccl_runs_on_gpus(job: JobFolder) -> None:
+    job.hyperparameters(**HOROVOD).env(DLC_NUM_GPUS="1")
+    with_horovod(job, without_nccl=False)
+    assert job.explain()["strategy"] == "horovod"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+LARGEST_SCRIPT = 4 * 1024 * 1024  # bytes that are searched
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
 
 
@@ -76,6 +77,16 @@ class Context(NamedTuple):
         env = {**self.env, **(variables or {})}
         env.update({name: value for name, value in (defaults or {}).items() if name not in self.environ})
         return ProcessSpec(argv, env, self.paths.code, role, rank, essential)
+
+    def script_has(self, pattern: re.Pattern[bytes]) -> bool:
+        """Whether the entry point is a Python script in which the pattern is found."""
+        if self.entry.kind != "script":
+            return False
+        try:
+            with open(f"{self.paths.code}/{self.entry.name}", "rb") as file:
+                return pattern.search(file.read(LARGEST_SCRIPT)) is not None
+        except OSError:
+            return False
 
     def require_script(self, strategy: str) -> None:
         """Raise LaunchError unless the entry point is a Python script: what the strategy starts is Python."""

@@ -8,6 +8,7 @@ from launch.base.named_tuple import NamedTuple
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
 from launch.job.parameters import Job
+from launch.plan import horovod_build
 from launch.plan.context import Context
 from launch.plan.strategies import smdistributed
 
@@ -44,6 +45,7 @@ class Request(NamedTuple):
     decisions: tuple[Decision, ...] = ()  # where another strategy than the one asked for runs
 
 
+BELOW_MPI = Decision("Horovod below mpirun", "DLC_HOROVOD_CONTROLLER")
 SERVERS = "sagemaker_parameter_server_enabled"
 # In order of precedence, which is the platform's own (contract, section 3).
 REQUESTS = (
@@ -79,7 +81,7 @@ def requested(
         strategy, decisions = smdistributed.substitute(job, job.program, installed)
         return Request(request.source, strategy, decisions)
     if request.strategy == "horovod" and _horovod_controller(environ) == "mpi":
-        return Request(request.source, "mpi", (Decision("Horovod below mpirun", "DLC_HOROVOD_CONTROLLER"),))
+        return Request(request.source, "mpi", (BELOW_MPI,))
     return request
 
 
@@ -143,6 +145,9 @@ def plan(context: Context, request: Request | None) -> Launch:
             _load("single").plan(context),
             Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}"),
         )
+    by_name = request.strategy == "horovod" or BELOW_MPI in request.decisions
+    if by_name or (request.strategy == "mpi" and horovod_build.imported(context)):
+        horovod_build.require_gpus(context)
     launch = _load(request.strategy).plan(context)
     return _with(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
 

@@ -11,7 +11,6 @@ from launch.plan.network import thread_variables
 from launch.plan.strategies import torchrun
 
 _MP_FN = re.compile(rb"^(async )?def _mp_fn\b|^_mp_fn\s*[:=]", re.MULTILINE)
-LARGEST_SCRIPT = 4 * 1024 * 1024  # bytes that are searched for _mp_fn
 
 
 def plan(context: Context) -> Launch:
@@ -23,7 +22,7 @@ def plan(context: Context) -> Launch:
     device, why = _device(context)
     # PJRT's CPU client sees the devices of its own process only: there they are threads of one process.
     per_host = 1 if device == "CPU" else context.processes_per_host
-    spawned = _defines_mp_fn(context)
+    spawned = context.script_has(_MP_FN)
     target = (programs.path("xla_spawn"), context.entry.name) if spawned else context.entry.target()
     argv = (*torchrun.command(context, per_host), *target, *context.job.arguments)
     process = context.process(
@@ -64,13 +63,3 @@ def _runtime(context: Context, device: str) -> dict[str, str]:
         return {"CPU_NUM_DEVICES": str(devices), "XLA_THREAD_POOL_SIZE": str(threads)}
     # GPU_NUM_DEVICES is what torch_xla (and scripts made for the Training Compiler) take as "XLA was set up".
     return {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}
-
-
-def _defines_mp_fn(context: Context) -> bool:
-    if context.entry.kind != "script":
-        return False
-    try:
-        with open(f"{context.paths.code}/{context.entry.name}", "rb") as file:
-            return _MP_FN.search(file.read(LARGEST_SCRIPT)) is not None
-    except OSError:
-        return False

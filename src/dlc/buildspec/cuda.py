@@ -1,0 +1,42 @@
+"""CUDA of an image: its major version, what it asks of a host's driver, the newer user library for older drivers."""
+
+from __future__ import annotations
+
+from dlc.buildspec.models import Settings
+from dlc.buildspec.problems import Problem
+from dlc.buildspec.yaml_marks import Node
+
+CPU = "cpu"
+
+
+def major(device: str) -> int:
+    """12 of cu128; 0 without CUDA."""
+    return 0 if device == CPU else int(device.removeprefix("cu")[:-1])
+
+
+def required(settings: Settings) -> str:
+    """What NVIDIA_REQUIRE_CUDA says, for which the container runtime refuses hosts; nothing without CUDA.
+
+    By major version only: a driver runs all minor versions of its major. With a newer user library, one less.
+    """
+    version = major(settings.device)
+    oldest = version - 1 if settings.cuda_compat.url else version
+    return f"cuda>={oldest}.0" if version else ""
+
+
+def problems(settings: Settings, node: Node) -> list[Problem]:
+    """A problem where the newer user library is half named, or has no CUDA to go with."""
+    wanted = settings.cuda_compat
+    values = {"url": wanted.url, "sha256": wanted.sha256}
+    given = [name for name, value in values.items() if value]
+    if not given:
+        return []
+    mark = (node.at(("cuda_compat", given[0])) or node).mark
+    lacking = [
+        Problem(mark, f"cuda_compat.{name}", "the address of NVIDIA's package and its sha256, or neither", "nothing")
+        for name in values
+        if name not in given
+    ]
+    if settings.device == CPU:
+        lacking.append(Problem(mark, "cuda_compat", "an image with CUDA (device: cu...)", f"device {CPU}"))
+    return lacking

@@ -92,7 +92,8 @@ def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Var
         return None, problems
     problems = [
         *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
-        *efa.missing(settings.efa, node), *cuda.problems(settings, node), *requirements.unknown_provider(settings, node),
+        *efa.missing(settings.efa, node), *cuda.problems(settings, node),
+        *requirements.unknown_provider(settings, node),
     ]  # fmt: skip
     framework = requirements.versioned(requirements.framework(settings, node), buildspec.pins, problems)
     training = requirements.versioned(requirements.training(settings, node, problems), buildspec.pins, problems)

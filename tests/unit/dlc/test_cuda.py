@@ -21,7 +21,10 @@ COMPAT = [f"cuda_compat.url={URL}", f"cuda_compat.sha256={SHA256}"]
 
 def target(device: str, *sets: str) -> Target:
     """The image's own target in a buildspec where it is for this device."""
-    tree = locked(changed(unlocked(), PYTORCH_PATH, PYTORCH.replace("variants:", f"device: {device}\nvariants:")))
+    text = PYTORCH.replace("variants:", f"device: {device}\nvariants:")
+    if device != "cpu":
+        text = text.replace("torch==2.13.0+cpu", "torch==2.13.0")
+    tree = locked(changed(unlocked(), PYTORCH_PATH, text))
     plan = make_plan(tree, ["pytorch-*"], sets)
     return plan.target(plan.selected[0])
 

@@ -419,6 +419,22 @@ def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:
     assert "ACCELERATE_USE_CPU" not in job.env(DLC_NUM_GPUS="1").process()["env"]
 
 
+def test_keras_3_below_a_strategy_that_it_fails_under_is_said_before_it_does(job: JobFolder) -> None:
+    install(job, "tensorflow", "tf_keras", "horovod")
+
+    def says() -> bool:
+        return "TF_USE_LEGACY_KERAS=1" in json.dumps(job.explain()["decisions"])
+
+    job.hyperparameters()
+    assert says() is False
+    job.hyperparameters(**HOROVOD)
+    assert says()
+    job.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True)
+    assert says()
+    job.env(TF_USE_LEGACY_KERAS="1")
+    assert says() is False
+
+
 def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFolder) -> None:
     install(job, "torch", "torch_xla")
     for gpus in ("0", "4"):

@@ -6,9 +6,15 @@ import os
 
 from launch.base.paths import Paths
 from launch.base.private_files import can_be_made
+from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
 
-KNOWN = ("torch", "torch_xla", "tensorflow", "horovod", "mpi4py")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py")
+ON = ("1", "true", "True")  # as TensorFlow reads TF_USE_LEGACY_KERAS
 
 
 def framework_variables(installed: frozenset[str], region: str) -> dict[str, str]:
@@ -16,6 +22,16 @@ def framework_variables(installed: frozenset[str], region: str) -> dict[str, str
     if "tensorflow" not in installed:
         return {}
     return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": region, "S3_USE_HTTPS": "1"}
+
+
+def keras_decisions(strategy: str, installed: frozenset[str], environ: Mapping[str, str]) -> tuple[Decision, ...]:
+    """A warning where Keras 3 meets a strategy that it fails under; images with Keras 3 have tf-keras, too."""
+    meets = strategy in ("horovod", "mpi", "tf_multi_worker", "tf_parameter_server")
+    if not meets or "tf_keras" not in installed or environ.get("TF_USE_LEGACY_KERAS") in ON:
+        return ()
+    return (
+        Decision("Keras 3 fails below Horovod and MultiWorkerMirroredStrategy", "TF_USE_LEGACY_KERAS=1 is Keras 2"),
+    )
 
 
 def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: bool) -> dict[str, str]:

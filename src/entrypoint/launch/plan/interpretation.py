@@ -20,7 +20,13 @@ from launch.plan import programs, strategies
 from launch.plan.compiler import ENABLED, compiler_decisions, compiler_variables
 from launch.plan.context import Context
 from launch.plan.environment import AGGREGATES, sm_variables
-from launch.plan.frameworks import accelerate_variables, flight_recorder_variables, framework_variables, installed
+from launch.plan.frameworks import (
+    accelerate_variables,
+    flight_recorder_variables,
+    framework_variables,
+    installed,
+    keras_decisions,
+)
 from launch.plan.install import installation, needs_installation
 from launch.plan.network import Network, network_variables, reached_at
 from launch.plan.own_folders import home_variables, package_variables
@@ -172,7 +178,8 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     )
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
-    decisions = (hosts, *launch.decisions, *compiler_decisions(job), *_left_out(context.env))
+    keras = keras_decisions(launch.strategy, request.installed, request.environ)
+    decisions = (hosts, *launch.decisions, *compiler_decisions(job), *keras, *_left_out(context.env))
     return Interpretation(request, context, launch._replace(decisions=decisions), installation(context, folder))
 
 

@@ -19,6 +19,7 @@ version: "1.17"
 job: training
 packages: {{framework: [{framework}], training: [{training}], source: [], compiled: []}}
 repository: {repository}
+budget: {{gigabytes: "1.0", why: one small package}}
 {settings}
 variants:
   - {{device: cpu, python: "3.11"}}

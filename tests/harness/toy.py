@@ -20,6 +20,7 @@ job: training
 packages: {{framework: [{framework}], lists: [], training: [{training}], source: [], compiled: []}}
 os_packages: []
 repository: {repository}
+budget: {{gigabytes: "1.0", why: one small package}}
 {settings}
 variants:
   - {{device: cpu, python: "3.11"}}

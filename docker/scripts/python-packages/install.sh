@@ -1,11 +1,13 @@
 #!/bin/sh
-# Installs a hashed lock, and wheels built in earlier stages, into /opt/venv.
+# Installs a hashed lock, and wheels built in earlier stages, into /opt/venv, which the first step makes.
 # usage: install.sh LOCK [FOLDER_OF_WHEELS]...
 set -eu
 lock=$1
 shift
 # shellcheck source=docker/scripts/python-packages/package-index.sh
 . /scripts/python-packages/package-index.sh
+
+[ -e /opt/venv ] || /scripts/venv/make.sh
 
 # Without the installer's own metadata: it has the times of local wheels.
 install() {

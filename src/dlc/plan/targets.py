@@ -30,7 +30,7 @@ NVIDIA, NVIDIA_LICENCE = "nvidia-", "LicenseRef-NVIDIA-Proprietary"
 # BuildKit looks at every context that it is given.
 BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
 OFFERED = {
-    "tools": ("tools-rootfs", "scripts", "ca", "uv"),
+    "tools": ("tools-rootfs", "scripts", "ca", "uv", "TOOLS_PACKAGES"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
 IMAGE = (*BASE, "OS_PACKAGES", "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES", "cuda-compat", "CUDA_MAJOR")
@@ -168,6 +168,8 @@ def _arguments(variant: Variant) -> dict[str, str]:
     return {
         "FRAMEWORK": variant.header.framework,
         "PYTHON_VERSION": settings.python,
+        # Of the base what belongs to Python, and `strip`.
+        "TOOLS_PACKAGES": " ".join(["binutils", *(n for n in settings.base.os_packages if n.startswith("python3"))]),
         "BASE_PACKAGES": " ".join(settings.base.os_packages),
         "OS_PACKAGES": " ".join(settings.os_packages),
         "BUILD_PACKAGES": " ".join(settings.build_packages),

@@ -90,6 +90,8 @@ def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one()
     assert below == {"docker/base/Dockerfile"}
     assert plan.ancestry(TORCH_ID) == {target.id for target in plan.targets}
     assert plan.target(TORCH_ID).args["OS_PACKAGES"] == "g++"
+    own_base = make_plan(specimen(), ["pytorch-*"], ["base.os_packages=[tini, python3, python3-distutils]"])
+    assert own_base.target(f"{TORCH_ID}/tools").args["TOOLS_PACKAGES"] == "binutils python3 python3-distutils"
     compiled = plan.target(f"{TORCH_ID}/compiled")
     assert (compiled.args["FRAMEWORK"], compiled.args["BUILD_PACKAGES"]) == ("pytorch", "gcc")
     assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (UV, WHEELS)

@@ -64,8 +64,8 @@ if [ -z "$without" ]; then
     "$here/cuda.sh" "$cuda" "$site" "$tools" /tmp/horovod "$CUDA_HOME"
     sed -i -e '/^check_language(CUDA)$/d' -e '/^    find_package(CUDAToolkit\( REQUIRED\)\?)$/d' \
         -e '/add_subdirectory(horovod\/common\/ops\/cuda)/d' -e "s|^# CUDA and ROCM$|include($here/cuda.cmake)|" CMakeLists.txt
-elif grep -q '^nvidia-\|^torch==1' "$framework_lock"; then
-    # The launcher of the image refuses Horovod on GPUs with this reason.
+elif grep -q '^nvidia-\|^torch==1[.0-9]* ' "$framework_lock"; then
+    # A framework with CUDA, in wheels of NVIDIA's or in its own: the launcher refuses Horovod on GPUs with this reason.
     printf '"""%s"""\n' "$without" >horovod/without_nccl.py
 fi
 

@@ -77,3 +77,58 @@ print(all(os.path.exists(importlib.util.cache_from_source(m.__file__)) for m in 
 def test_files_of_packages_belong_to_root_and_only_root_may_change_them(container: Container) -> None:
     assert container.find("!", "-user", "root", below=("/opt",)) == []
     assert container.find("-perm", "/0022", "!", "-type", "l", below=("/opt",)) == []
+
+
+IMPORT_ALL = """
+import importlib, importlib.metadata, json, re, sys
+wanted, failed = set(json.loads(sys.argv[1])), {}
+modules = importlib.metadata.packages_distributions()
+for module, owners in sorted(modules.items()):
+    if module.isidentifier() and wanted & {re.sub("[-_.]+", "-", owner).lower() for owner in owners}:
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            failed[module] = f"{type(error).__name__}: {error}"
+print(json.dumps(failed))
+"""
+
+
+@pytest.mark.when(python=">=3.10")  # packages_distributions begins there
+def test_everything_that_the_buildspec_asks_for_can_be_imported(container: Container, image: Image) -> None:
+    asked = (*image.variant.framework_requirements, *image.variant.training_requirements)
+    names = json.dumps([normal_name(each) for each in asked if not each.startswith("nvidia-")])
+    _, output, errors = container.try_to("python", "-c", IMPORT_ALL, names, seconds=300)
+    assert json.loads(output.splitlines()[-1]) == {}, errors
+
+
+ADDON = """
+import sys, zipfile
+name, requirement = "dlc_addon-1", sys.argv[1]
+with zipfile.ZipFile(f"/tmp/{name}-py3-none-any.whl", "w") as wheel:
+    info = f"{name}.dist-info"
+    head = "Metadata-Version: 2.1\\nName: dlc-addon\\nVersion: 1\\n"
+    wheel.writestr(f"{info}/METADATA", f"{head}Requires-Dist: {requirement}\\n")
+    wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+    wheel.writestr(f"{info}/RECORD", "")
+"""
+
+
+@pytest.mark.when(framework="tensorflow")
+def test_what_asks_for_tensorflow_brings_no_second_one(container: Container, image: Image) -> None:
+    """As tensorflow-text does. There is no index, so that pip fails if it looks for one."""
+    container.python(ADDON, f"tensorflow=={image.variant.header.version}.*")
+    command = ("python", "-m", "pip", "install", "--dry-run", "--no-index", "/tmp/dlc_addon-1-py3-none-any.whl")
+    code, output, errors = container.try_to(*command, seconds=120)
+    assert code == 0, errors
+    assert "Would install dlc-addon-1\n" in output
+
+
+@pytest.mark.when(framework="tensorflow", version=">=2.16")
+def test_tf_keras_is_keras_2_without_being_asked_for(container: Container) -> None:
+    code = "import tensorflow as tf; print(tf.keras.Model.__module__.partition('.')[0])"
+    assert container.python(code, seconds=180) == "tf_keras\n"
+
+
+@pytest.mark.parametrize("program", ["git", "curl", "unzip", "g++"])
+def test_programs_that_training_scripts_and_sources_need_are_there(container: Container, program: str) -> None:
+    assert container.try_to(program, "--version" if program != "unzip" else "-v")[0] == 0

@@ -101,7 +101,10 @@ class Variant:
     @property
     def missing(self) -> dict[str, str]:
         """What its lists have and the image has not -> why."""
-        return {name: why for name, why in self.settings.packages.missing.items() if why}
+        settings = self.settings
+        lists = (*settings.packages.lists, *settings.extras)
+        listed = {normal_name(requirement) for name in lists for requirement in settings.lists.get(name, ())}
+        return {name: why for name, why in settings.packages.missing.items() if why and normal_name(name) in listed}
 
     @property
     def dockerfile(self) -> str:

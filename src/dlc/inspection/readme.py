@@ -35,7 +35,8 @@ def table(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) ->
         size = (
             f"{sizes[target.id] / 1e9:.1f} GB" if target.id in sizes else before.get((target.id, framework), NOT_BUILT)
         )
-        cells = (f"`{target.id}`", framework, device, says[labels.PYTHON], says[labels.OS], size)
+        system = says[labels.OS] + (", unsupported" if labels.UNSUPPORTED in says else "")
+        cells = (f"`{target.id}`", framework, device, says[labels.PYTHON], system, size)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join([*HEAD, *rows]) + "\n"
 

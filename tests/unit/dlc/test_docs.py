@@ -45,6 +45,11 @@ def test_image_that_left_the_buildspec_loses_its_row() -> None:
     assert rows(table(table("", TARGETS, {}), TARGETS[1:], {})) == [ROW.format(NOT_BUILT)]
 
 
+def test_an_unsupported_image_is_marked() -> None:
+    old = replace(TARGETS[1], labels={**LABELS, "org.dlc.unsupported": "too old"})
+    assert "| debian-trixie, unsupported |" in rows(table("", [old], {}))[0]
+
+
 def test_only_what_stands_between_the_markers_is_written() -> None:
     text = updated(f"before\n{BEGIN}old\n{END}after\n", TARGETS, {})
     assert text == f"before\n{BEGIN}{table('', TARGETS, {})}{END}after\n"

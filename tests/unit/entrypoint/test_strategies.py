@@ -338,19 +338,6 @@ def test_sixty_four_hosts_in_two_groups_are_all_counted(job: JobFolder) -> None:
     assert process["argv"][process["argv"].index("--master_addr") + 1] == names[32]
 
 
-def test_a_host_that_nobody_named_is_reached_as_localhost(tmp_path: Path) -> None:
-    alone = JobFolder(tmp_path / "ml").code().hyperparameters()
-    assert alone.explain()["env"]["MASTER_ADDR"] == "localhost"  # "algo-1" resolves nowhere
-    named = alone.config("resourceconfig", hosts("algo-1"))
-    assert named.explain()["env"]["MASTER_ADDR"] == "algo-1"
-
-
-def test_tensorflow_on_a_host_that_nobody_named_listens_on_localhost(tmp_path: Path) -> None:
-    alone = JobFolder(tmp_path / "ml").code()
-    alone.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True)
-    assert json.loads(alone.process()["env"]["TF_CONFIG"])["cluster"] == {"worker": ["localhost:8890"]}
-
-
 def test_a_users_own_master_reaches_torchruns_flags(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN).env(MASTER_ADDR="10.0.0.9", MASTER_PORT="29500")
     argv = " ".join(job.process()["argv"])
@@ -417,22 +404,6 @@ def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:
     assert "ACCELERATE_USE_CPU" not in job.env(ACCELERATE_USE_CPU="false").process()["env"]  # the user's own stays
     del job.environ["ACCELERATE_USE_CPU"]
     assert "ACCELERATE_USE_CPU" not in job.env(DLC_NUM_GPUS="1").process()["env"]
-
-
-def test_keras_3_below_a_strategy_that_it_fails_under_is_said_before_it_does(job: JobFolder) -> None:
-    install(job, "tensorflow", "tf_keras", "horovod")
-
-    def says() -> bool:
-        return "TF_USE_LEGACY_KERAS=1" in json.dumps(job.explain()["decisions"])
-
-    job.hyperparameters()
-    assert says() is False
-    job.hyperparameters(**HOROVOD)
-    assert says()
-    job.hyperparameters(sagemaker_multi_worker_mirrored_strategy_enabled=True)
-    assert says()
-    job.env(TF_USE_LEGACY_KERAS="1")
-    assert says() is False
 
 
 def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFolder) -> None:

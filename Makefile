@@ -1,6 +1,8 @@
 # One-line aliases; `make help` lists them.
 IMAGE ?= pytorch-2.13-training-cpu-py311
 GPUS ?= all
+# What `make test` builds and tests: of each framework the oldest and the newest image for the CPU.
+TESTED := 'pytorch-2.13-*-cpu-*' 'tensorflow-2.6-*-cpu-*' 'tensorflow-2.21-*-cpu-*'
 DLC := .venv/bin/dlc
 .DEFAULT_GOAL := help
 
@@ -15,11 +17,11 @@ setup: .venv/ready ## the tool's own environment in .venv
 image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 	@$(DLC) build '$(IMAGE)'
 
-test: .venv/ready ## build the CPU images and run every test that needs no GPU on them
-	@scripts/test-setup.sh && $(DLC) build '*-cpu-*' && .venv/bin/python -m pytest tests/unit tests/container tests/integration
+test: .venv/ready ## build three CPU images and run every test that needs no GPU on them
+	@scripts/test-setup.sh && $(DLC) build $(TESTED) && .venv/bin/python -m pytest $(TESTED:%=--image=%) tests/unit tests/container tests/integration
 
 test-all: .venv/ready ## the same for every image, one after the other
-	@scripts/test-all.sh
+	@scripts/test-all.sh $(TESTED)
 
 test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make test-gpu IMAGE=... [GPUS=device=0]
 	@scripts/test-gpu.sh '$(IMAGE)' '$(GPUS)'

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds every image and runs every test that needs no GPU on it: the CPU images together, then one image after the
+# Builds every image and runs every test that needs no GPU on it: those of `make test` together, then one image after the
 # other. If the disk has no room for the next one, tested images are removed. The exit code is 1 if one failed.
-# usage: test-all.sh
+# usage: test-all.sh GLOB...   (the images of `make test`)
 set -eu
 cd "$(dirname "$0")/.."
 DLC=.venv/bin/dlc
@@ -27,8 +27,9 @@ build() {
 }
 
 failed='' tested='' others=''
+tested=$("$DLC" list --ids "$@" | tr '\n' ' ')
 for image in $("$DLC" list --ids); do
-    case $image in *-cpu-*) tested="$tested $image" ;; *) others="$others $image" ;; esac
+    case " $tested" in *" $image "*) ;; *) others="$others $image" ;; esac
 done
 make --silent test || failed=$tested
 for image in $others; do

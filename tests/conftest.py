@@ -11,7 +11,9 @@ DEFAULT_SELECTOR = "*-cpu-*"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--image", default=DEFAULT_SELECTOR, help="glob over image ids (default: %(default)s)")
+    parser.addoption(
+        "--image", action="append", metavar="GLOB", help=f"image ids; may be repeated (default: {DEFAULT_SELECTOR})"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     from harness.images import selected  # not at the top: unit tests need no buildspec
 
     conditions = [marker.kwargs for marker in metafunc.definition.iter_markers("when")]
-    chosen = selected(metafunc.config.getoption("image"), conditions)
+    chosen = selected(metafunc.config.getoption("image") or [DEFAULT_SELECTOR], conditions)
     metafunc.parametrize("image", chosen, indirect=True, scope="session")
 
 

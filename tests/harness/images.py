@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -54,10 +54,10 @@ def repository() -> Tree:
     return read_tree(find_root())
 
 
-def selected(selector: str, conditions: Iterable[Mapping[str, object]]) -> list[str]:
-    """Ids of the images that a glob selects and that fulfil all of these conditions (`Conditions`)."""
+def selected(selectors: Sequence[str], conditions: Iterable[Mapping[str, object]]) -> list[str]:
+    """Ids of the images that any of these globs selects and that fulfil all of these conditions (`Conditions`)."""
     asked = [Conditions.model_validate(each) for each in conditions]
-    variants = load_variants(repository(), [selector])
+    variants = load_variants(repository(), selectors)
     return [variant.id for variant in variants if all(fulfils(variant, each) for each in asked)]
 
 

@@ -1,0 +1,151 @@
+"""What one process has compiled so far: filled by the session, written by the report."""
+
+from __future__ import annotations
+
+import torch
+
+from dlc_runtime.compiler import dynamo
+from dlc_runtime.compiler.causes import cause_of
+from dlc_runtime.compiler.places import is_users, place_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dlc_runtime.compiler.choose import Stays
+    from dlc_runtime.compiler.dynamo import Break, Compilation
+
+MOST = 500  # entries of each list
+FIRST_WARNING = 3  # recompilations of one function; then at each doubling
+
+
+class Record:
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[str, int]] = {}
+        self.modules: list[dict[str, Any]] = []
+        self.eager: list[dict[str, Any]] = []
+        self.graphs: dict[str, dict[str, Any]] = {}
+        self.recompilations: list[dict[str, Any]] = []
+        self.breaks: dict[tuple[str, int, str], dict[str, Any]] = {}
+        self.fallbacks: list[dict[str, Any]] = []
+        self.gave_up: list[dict[str, Any]] = []
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
+        self.cache: dict[str, Any] = {}
+        self.compile_seconds = 0.0
+        self._recompiled: dict[tuple[str, int, str], int] = {}
+
+    def add_module(self, module: torch.nn.Module) -> str:
+        """Returns the name that its compiled function has."""
+        base = type(module).__name__
+        name, number = base, 1
+        while name in self.places:
+            number += 1
+            name = f"{base}_{number}"
+        self.places[name] = self.places[f"{name}.eval"] = place_of(type(module).forward)
+        file, line = self.places[name]
+        parameters = sum(parameter.numel() for parameter in module.parameters())
+        self.modules.append({"module": name, "file": file, "line": line, "parameters": parameters})
+        return name
+
+    def add_eager(self, stays: Stays) -> None:
+        entry = {"module": stays.module, "reason": stays.reason, "remedy": stays.remedy}
+        if entry not in self.eager:
+            self.eager.append(entry)
+
+    def add_compilation(self, item: Compilation, step: int) -> str:
+        """Returns what to warn about, if anything."""
+        self.compile_seconds += item.seconds
+        graph = self.graphs.get(item.id)
+        if graph is not None and not item.function:  # the backward of a graph
+            graph["backward_seconds"] += item.seconds
+            return ""
+        file, line = self.places.get(item.function, (item.file, item.line))
+        where = {"function": item.function, "file": file, "line": line, "step": step}
+        if item.failure:
+            return self._add_failure(item, where)
+        if len(self.graphs) < MOST and (item.operations or item.cause):
+            self.graphs[item.id] = {
+                "id": item.id,
+                **where,
+                "seconds": item.seconds,
+                "backward_seconds": 0.0,
+                "operations": item.operations,
+            }
+        return self._add_recompilation(item, where) if item.cause else ""
+
+    def _add_recompilation(self, item: Compilation, where: dict[str, Any]) -> str:
+        cause = cause_of(item.cause)
+        entry = {**where, "seconds": item.seconds, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy}
+        if len(self.recompilations) < MOST:
+            self.recompilations.append(entry)
+        key = (where["file"], where["line"], where["function"])
+        count = self._recompiled[key] = self._recompiled.get(key, 0) + 1
+        if count < FIRST_WARNING or (count // FIRST_WARNING) & (count // FIRST_WARNING - 1) or count % FIRST_WARNING:
+            return ""
+        return self.warn(
+            f"{place(where)} was compiled again {count} times, last at step {where['step']}: {cause.text}. "
+            f"Remedy: {cause.remedy}"
+        )
+
+    def _add_failure(self, item: Compilation, where: dict[str, Any]) -> str:
+        if dynamo.is_recompile_limit(item):
+            cause = cause_of(item.cause)
+            self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
+            return self.warn(
+                f"Dynamo gave up on {place(where)} at step {where['step']}: from now on what it has not compiled yet "
+                f"runs eager. Last cause: {cause.text}. Remedy: {cause.remedy}"
+            )
+        first = item.failure.strip().partition("\n")[0]
+        entry = {**where, "type": item.failure_type, "reason": first}
+        if item.failure_file:
+            entry.update(failed_file=item.failure_file, failed_line=item.failure_line)
+        if len(self.fallbacks) < MOST:
+            self.fallbacks.append(entry)
+        return self.warn(f"{place(where)} runs eager, it does not compile: {item.failure_type}: {first}")
+
+    def add_break(self, item: Break) -> None:
+        reason = item.reason.partition("\n")[0]
+        hook = item.reason.partition("(reason: hook ")[2].partition("))")[0]
+        if hook:
+            reason = f"hook {hook}) runs outside the graph"
+        file, line = innermost(item.stack)
+        entry = self.breaks.setdefault(
+            (file, line, reason), {"reason": reason, "file": file, "line": line, "count": 0, "stack": list(item.stack)}
+        )
+        entry["count"] += 1
+
+    def warn(self, text: str) -> str:
+        if len(self.warnings) < MOST:
+            self.warnings.append(text)
+        return text
+
+    def as_json(self) -> dict[str, Any]:
+        hits, misses = dynamo.cache_counts() if self.graphs or self.fallbacks else (0, 0)
+        return {
+            "compile_seconds": round(self.compile_seconds, 6),
+            "cache": self.cache,
+            "notes": self.notes,
+            "cache_hits": hits,
+            "cache_misses": misses,
+            "modules": self.modules,
+            "eager": self.eager,
+            "graphs": list(self.graphs.values()),
+            "recompilations": self.recompilations,
+            "graph_breaks": list(self.breaks.values()),
+            "fallbacks": self.fallbacks,
+            "gave_up": self.gave_up,
+            "warnings": self.warnings,
+        }
+
+
+def place(where: dict[str, Any]) -> str:
+    return f"{where['function']} ({where['file']}:{where['line']})"
+
+
+def innermost(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
+    """The user's line nearest to the break; the break's own where no line is the user's."""
+    users = [frame for frame in stack if is_users(frame[0])]
+    return (users or list(stack) or [("", 0)])[-1]
+
+

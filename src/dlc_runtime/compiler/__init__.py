@@ -1,4 +1,4 @@
-"""The compiler runtime: compiles the models of an unchanged script and reports it; may import the standard library and torch.
+"""Compiles the models of an unchanged script and reports it; may import the standard library and torch.
 
 A `.pth` line imports `arm` in every Python of the image, so this file imports nothing.
 """

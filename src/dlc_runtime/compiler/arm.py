@@ -46,7 +46,7 @@ class TorchFinder:
         def exec_module(module: ModuleType) -> None:
             run(module)
             if self in sys.meta_path:
-                sys.meta_path.remove(self)  # type: ignore[arg-type]
+                sys.meta_path.remove(self)
                 start()
 
         loader.exec_module = exec_module
@@ -73,7 +73,7 @@ def arm() -> None:
     if "torch" in sys.modules:
         start()
     else:
-        sys.meta_path.insert(0, TorchFinder())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, TorchFinder())
 
 
 arm()

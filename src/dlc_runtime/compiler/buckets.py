@@ -15,4 +15,6 @@ def make_safe(wrappers: list[torch.nn.Module]) -> list[str]:
     if not small:
         return []
     without_ddp_buckets()
-    return ["bucket_cap_mb is below 1: the graph is not split at the buckets, so gradients are exchanged after the backward"]
+    return [
+        "bucket_cap_mb is below 1: the graph is not split at the buckets, so gradients are exchanged after the backward"
+    ]

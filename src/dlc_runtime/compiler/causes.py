@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-SHAPE = "pad to one length (padding='max_length'), drop the last smaller batch (drop_last=True), or use few bucket lengths"
+SHAPE = (
+    "pad to one length (padding='max_length'), drop the last smaller batch (drop_last=True), or use few bucket lengths"
+)
 NUMBER = "do not change this number in the model, or keep it in a tensor (register_buffer)"
 GROWING = "do not collect things in lists or dictionaries inside the model or its hooks"
 MODE = "train and evaluate in longer stretches, each in one mode"
@@ -21,7 +23,11 @@ class Cause(NamedTuple):
 
 KINDS = (
     ("hook", re.compile(r"_hooks\b"), HOOK),
-    ("shape", re.compile(r"size mismatch at index|stride mismatch|rank mismatch|\.size\(\)|\.shape\b|Ne\(|Eq\("), SHAPE),
+    (
+        "shape",
+        re.compile(r"size mismatch at index|stride mismatch|rank mismatch|\.size\(\)|\.shape\b|Ne\(|Eq\("),
+        SHAPE,
+    ),
     ("mode", re.compile(r"grad_mode|GLOBAL_STATE|\.training\b|requires_grad|inference"), MODE),
     ("collection", re.compile(r"\blen\(|^\s*(\d+/\d+:\s*)?not [A-Z]\["), GROWING),
     ("number", re.compile(r"==\s*-?\d|integer attributes|float"), NUMBER),

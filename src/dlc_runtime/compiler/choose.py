@@ -10,7 +10,7 @@ from dlc_runtime.compiler.places import calls_create_graph, class_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from dlc_runtime.compiler.watch import Root, Watch
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
-    """What is compiled. Dynamo skips functions of torch's own files, so a Sequential compiled alone would stay eager."""
+    """What is compiled. Dynamo skips functions in torch's own files: a Sequential compiled alone would stay eager."""
     return module._call_impl(*arguments, **named)
 
 
@@ -61,11 +61,9 @@ def must_be_eager() -> bool:
 
 
 def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> None:
-    """Training and the rest are two functions: a generation of many lengths must not use up training's recompilations."""
+    """Training and the rest are two functions: generating many lengths must not use up training's recompilations."""
     move_hooks_out(module)
-    module._compiled_call_impl = Dispatch(  # type: ignore[assignment]
-        module, compiled(name, settings), compiled(f"{name}.eval", settings)
-    )
+    module._compiled_call_impl = Dispatch(module, compiled(name, settings), compiled(f"{name}.eval", settings))
 
 
 def compiled(name: str, settings: Settings) -> Callable[..., Any]:
@@ -105,4 +103,4 @@ def move_hooks_out(module: torch.nn.Module) -> None:
         for hooks in (part._forward_pre_hooks, part._forward_hooks):
             for key, hook in list(hooks.items()):
                 if not isinstance(hook, HookOutside) and is_users(place_of(hook)[0]):
-                    hooks[key] = HookOutside(hook)  # type: ignore[assignment]
+                    hooks[key] = HookOutside(hook)

@@ -1,4 +1,4 @@
-"""Merges the reports of several ranks: what happened at the same line for the same cause is one entry with its ranks."""
+"""Merges the reports of several ranks: the same line and cause is one entry with its ranks."""
 
 from __future__ import annotations
 

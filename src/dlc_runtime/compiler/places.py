@@ -33,7 +33,7 @@ def place_of(function: Any) -> tuple[str, int]:
     """File and line of a function, or ("", 0)."""
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
     if code is None:
-        code = getattr(getattr(type(function), "__call__", None), "__code__", None)
+        code = getattr(type(function).__dict__.get("__call__"), "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
 
 

@@ -147,5 +147,3 @@ def innermost(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
     """The user's line nearest to the break; the break's own where no line is the user's."""
     users = [frame for frame in stack if is_users(frame[0])]
     return (users or list(stack) or [("", 0)])[-1]
-
-

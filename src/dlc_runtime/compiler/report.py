@@ -48,9 +48,11 @@ def read_ranks(folder: str) -> list[dict[str, Any]]:
     for path in rank_files(folder):
         try:
             with open(path, encoding="utf-8") as stream:
-                records.append(json.load(stream))
+                record = json.load(stream)
         except (OSError, ValueError):
-            continue  # not one of ours
+            continue  # half a file, or not one of ours
+        if isinstance(record, dict) and isinstance(record.get("steps"), dict):
+            records.append(record)
     return records
 
 

@@ -1,4 +1,4 @@
-"""A set of objects by identity that keeps none of them alive: tensors compare element by element, and ids are used again."""
+"""A set of objects by identity that keeps none alive: tensors compare by element, and ids are used again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import weakref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable
+    from collections.abc import Iterable
+    from typing import Any
 
 
 class Seen:

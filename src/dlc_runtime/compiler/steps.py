@@ -73,7 +73,7 @@ class Steps:
         if eager is None or after is None or eager <= after:
             return None
         extra = max(0.0, warm_up.total - warm_up.measured * eager)
-        return self.first_compiled + warm_up.count + math.ceil(extra / (eager - after))
+        return self.first_compiled + warm_up.count - 1 + math.ceil(extra / (eager - after))
 
     def as_json(self) -> dict[str, Any]:
         phases = {

@@ -32,8 +32,9 @@ def speed(steps: dict[str, Any]) -> list[str]:
     even = steps["break_even_step"]
     if even is None:
         return [*sentences, "Compiling does not pay for this model here: set DLC_COMPILER=off."]
-    when = "was" if even <= steps["count"] else "would be"
-    return [*sentences, f"The break-even step {when} {even} of {steps['count']}."]
+    if even > steps["count"]:
+        return [*sentences, f"It would have paid from step {even} on; the job had {steps['count']}."]
+    return [*sentences, f"It paid from step {even} of {steps['count']} on."]
 
 
 def trouble(report: dict[str, Any]) -> list[str]:

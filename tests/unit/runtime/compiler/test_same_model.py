@@ -19,7 +19,10 @@ def test_nothing_of_ours_runs_where_the_job_does_not_ask_for_the_compiler(runner
     code = "import torch, sys; print([name for name in sys.modules if name.startswith('dlc_runtime')])"
     for compiler in ("", "off"):
         run = runner.run("-c", code, compiler=compiler)
-        assert run.log.split() in (["[]"], ["['dlc_runtime',", "'dlc_runtime.compiler',", "'dlc_runtime.compiler.arm']"])
+        assert run.log.split() in (
+            ["[]"],
+            ["['dlc_runtime',", "'dlc_runtime.compiler',", "'dlc_runtime.compiler.arm']"],
+        )
 
 
 def test_a_class_of_torch_itself_is_compiled(runner: Runner) -> None:

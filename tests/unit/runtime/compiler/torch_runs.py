@@ -115,9 +115,7 @@ class Runner:
             assert process.returncode == 0, log
         return Run(process.returncode, log, read_results(folder / "results"), folder)
 
-    def both(
-        self, *command: str, environ: Mapping[str, str] | None = None, weights: float = 1e-4
-    ) -> Run:
+    def both(self, *command: str, environ: Mapping[str, str] | None = None, weights: float = 1e-4) -> Run:
         """Runs it eager and compiled, and asserts that both trained the same model; returns the compiled run."""
         eager = self.run(*command, compiler="", environ=environ)
         compiled = self.run(*command, environ=environ)

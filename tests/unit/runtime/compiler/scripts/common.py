@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -46,6 +47,5 @@ def train(model, batches, optimizer=None, before_step=None):
 def finish(losses, *models, **more):
     """Writes what a test compares: losses and weights, and whatever else the script found."""
     weights = [{name: value.tolist() for name, value in model.state_dict().items()} for model in models]
-    path = os.path.join(os.environ["RESULTS"], f"{os.environ.get('RANK', '0')}.json")
-    with open(path, "w") as stream:
-        json.dump({"losses": losses, "weights": weights, **more}, stream)
+    path = Path(os.environ["RESULTS"]) / f"{os.environ.get('RANK', '0')}.json"
+    path.write_text(json.dumps({"losses": losses, "weights": weights, **more}))

@@ -1,4 +1,4 @@
-"""Ways to write a step: keywords, a method of the model, accumulation, checkpointing, a frozen teacher, a new optimizer."""
+"""Keywords, a method of the model, accumulation, checkpointing, a frozen teacher, a new optimizer in each epoch."""
 
 import sys
 

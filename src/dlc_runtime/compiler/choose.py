@@ -106,25 +106,32 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def compilable(module: torch.nn.Module, choice: Choice) -> None:
-    """The module, or around what Dynamo cannot trace: its largest parts without that."""
-    recurrent = [part for part in module.modules() if isinstance(part, RECURRENT)]
-    if not recurrent:
-        choice.chosen.append(module)
-        return
-    names = ", ".join(sorted({class_name(part) for part in recurrent}))
-    parts = [] if isinstance(module, RECURRENT) else list(parts_without(module, RECURRENT))
-    rest = f"; compiled: {', '.join(class_name(part) for part in parts)}" if parts else ""
-    choice.stays.append(Stays(module, f"Dynamo does not trace {names}{rest}"))
-    choice.chosen.extend(parts)
+    """The module; or, where it cannot be one graph, its largest parts that can."""
+    found = [module] if is_whole(module) else list(pieces(module))
+    choice.chosen.extend(found)
+    recurrent = {class_name(part) for part in module.modules() if isinstance(part, RECURRENT)}
+    if recurrent:
+        rest = f"; compiled: {', '.join(class_name(part) for part in found)}" if found else ""
+        choice.stays.append(Stays(module, f"Dynamo does not trace {', '.join(sorted(recurrent))}{rest}"))
 
 
-def parts_without(module: torch.nn.Module, kinds: tuple[type, ...]) -> Iterator[torch.nn.Module]:
-    for child in module.children():
-        if not any(isinstance(part, kinds) for part in child.modules()):
-            if sum(1 for _ in trained_parts(child.modules())) > 1:  # one layer alone gains nothing
-                yield child
-        elif not isinstance(child, kinds):
-            yield from parts_without(child, kinds)
+def is_whole(module: torch.nn.Module) -> bool:
+    """Dynamo traces no recurrent layer, and breaks the graph at the hooks of each sharded part."""
+    parts = list(module.modules())
+    return not any(isinstance(part, RECURRENT) for part in parts) and not any(is_sharded(part) for part in parts[1:])
+
+
+def is_sharded(module: torch.nn.Module) -> bool:
+    """By fully_shard, whose class was in several places."""
+    return any(base.__name__ == "FSDPModule" for base in type(module).__mro__)
+
+
+def pieces(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    if not is_whole(module):
+        for child in module.children() if not isinstance(module, RECURRENT) else ():
+            yield from pieces(child)
+    elif is_sharded(module) or sum(1 for _ in trained_parts(module.modules())) > 1:  # one layer alone gains nothing
+        yield module
 
 
 def trained_parts(parts: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:

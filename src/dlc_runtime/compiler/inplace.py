@@ -8,6 +8,7 @@ import weakref
 import torch
 import torch._dynamo
 
+from dlc_runtime.compiler.choose import is_sharded
 from dlc_runtime.compiler.places import is_users, place_of
 
 TYPE_CHECKING = False
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
     """What is compiled. Dynamo skips functions in torch's own files: a Sequential compiled alone would stay eager."""
     return module._call_impl(*arguments, **named)
+
+
+def call_forward(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
+    """What is compiled of a sharded module: its hooks gather and free its parameters, and stay around the graph."""
+    return type(module).forward(module, *arguments, **named)
 
 
 class Dispatch:
@@ -45,8 +51,24 @@ class Dispatch:
 
 
 is_symbolic_tracing = getattr(
-    torch.fx._symbolic_trace, "is_fx_tracing_symbolic_tracing", torch.fx._symbolic_trace.is_fx_tracing
+    torch.fx._symbolic_trace, "is_fx_symbolic_tracing", torch.fx._symbolic_trace.is_fx_tracing
 )
+
+
+class InsideHooks(Dispatch):
+    """Runs a module's hooks as they are, and compiled code in place of its forward."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        module = self._module()
+        assert module is not None  # noqa: S101 - the module is calling
+        if must_be_eager() or "forward" in module.__dict__:
+            return module._call_impl(*arguments, **named)
+        compiled = self._training if module.training and torch.is_grad_enabled() else self._other
+        module.__dict__["forward"] = types.MethodType(compiled, module)
+        try:
+            return module._call_impl(*arguments, **named)
+        finally:
+            del module.__dict__["forward"]
 
 
 def must_be_eager() -> bool:
@@ -63,12 +85,13 @@ def must_be_eager() -> bool:
 def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> None:
     """Training and the rest are two functions: generating many lengths must not use up training's recompilations."""
     move_hooks_out(module)
-    module._compiled_call_impl = Dispatch(module, compiled(name, settings), compiled(f"{name}.eval", settings))
+    kind, what = (InsideHooks, call_forward) if is_sharded(module) else (Dispatch, call)
+    module._compiled_call_impl = kind(module, compiled(name, settings, what), compiled(f"{name}.eval", settings, what))
 
 
-def compiled(name: str, settings: Settings) -> Callable[..., Any]:
+def compiled(name: str, settings: Settings, what: Any = call) -> Callable[..., Any]:
     """Each module has a code object of its own: Dynamo counts recompilations by code object."""
-    function = types.FunctionType(call.__code__.replace(co_name=name), call.__globals__, name)
+    function = types.FunctionType(what.__code__.replace(co_name=name), what.__globals__, name)
     result: Callable[..., Any] = torch.compile(function, backend=settings.backend, dynamic=settings.dynamic)
     return result
 

@@ -30,11 +30,16 @@ def merged(records: list[dict[str, Any]]) -> dict[str, Any]:
         "cache_hits": sum(record.get("cache_hits", 0) for record in records),
         "cache_misses": sum(record.get("cache_misses", 0) for record in records),
         "steps": merged_steps(records),
-        "warnings": list(dict.fromkeys(text for record in records for text in record.get("warnings", []))),
+        "warnings": texts("warnings", records),
+        "notes": texts("notes", records),
     }
     for name, keys in KEYS.items():
         result[name] = merged_entries(name, keys, records)
     return result
+
+
+def texts(name: str, records: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(text for record in records for text in record.get(name, [])))
 
 
 ONE_RANK = ("rank", "host", "pid", "state", "backend", "torch", "device", "started", "written", "steps", "cache")
@@ -71,6 +76,8 @@ def merged_steps(records: list[dict[str, Any]]) -> dict[str, Any]:
         }
     speed_ups = [record["steps"]["speed_up"] for record in records if record["steps"]["speed_up"]]
     evens = [record["steps"]["break_even_step"] for record in records]
+    firsts = [record["steps"]["first_compiled_step"] for record in records]
+    result["first_compiled_step"] = min((step for step in firsts if step), default=None)
     result["speed_up"] = median(speed_ups) if speed_ups else None
     result["break_even_step"] = max(evens) if evens and None not in evens else None
     return result

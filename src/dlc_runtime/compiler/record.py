@@ -96,7 +96,7 @@ class Record:
                 f"Dynamo gave up on {place(where)} at step {where['step']}: from now on what it has not compiled yet "
                 f"runs eager. Last cause: {cause.text}. Remedy: {cause.remedy}"
             )
-        first = item.failure.strip().partition("\n")[0]
+        first = reason_of(item.failure)
         entry = {**where, "type": item.failure_type, "reason": first}
         if item.failure_file:
             entry.update(failed_file=item.failure_file, failed_line=item.failure_line)
@@ -137,6 +137,13 @@ class Record:
             "gave_up": self.gave_up,
             "warnings": self.warnings,
         }
+
+
+def reason_of(failure: str) -> str:
+    """Its first line, and what Dynamo explains below it."""
+    first, _, rest = failure.strip().partition("\n")
+    explained = [line.strip() for line in rest.splitlines() if line.strip().startswith("Explanation: ")]
+    return f"{first}: {explained[0][len('Explanation: ') :]}" if explained else first
 
 
 def place(where: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+ENOUGH = 20  # steps, to say how fast they are
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -26,7 +28,7 @@ def compiled(report: dict[str, Any]) -> str:
 
 def speed(steps: dict[str, Any]) -> list[str]:
     eager, after = steps["eager"]["median_seconds"], steps["after"]["median_seconds"]
-    if eager is None or after is None:
+    if eager is None or after is None or steps["after"]["steps"] < ENOUGH:
         return ["The run was too short to say how much faster it is."] if steps["warm_up"]["steps"] else []
     sentences = [f"A step takes {seconds(after)}, eager {seconds(eager)}: {eager / after:.2f} times as fast."]
     even = steps["break_even_step"]

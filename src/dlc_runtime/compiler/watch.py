@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+NO_BACKWARD = -1
 MOST_OUTPUTS = 32  # tensors of one output that are watched for a second backward
 
 
@@ -64,7 +65,9 @@ class Watch:
         if torch.compiler.is_compiling():
             return
         stack = self._stack()
-        if not stack:
+        if (
+            not stack and torch._C._current_graph_task_id() == NO_BACKWARD
+        ):  # checkpointing calls modules in the backward
             root = self.roots.setdefault(id(module), Root(module))
             root.with_gradients |= torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
         stack.append(module)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
-from torch_runs import HANGS, Run, Runner, functions
+from torch_runs import Runner, functions
 
 STATIC = {"DLC_COMPILER_DYNAMIC": "0"}
 
@@ -55,7 +53,7 @@ def test_seconds_per_step_are_those_of_the_three_phases(runner: Runner) -> None:
     assert run.report["compile_seconds"] <= steps["warm_up"]["seconds"]
     paragraph = next(line for line in run.log.splitlines() if "Report: " in line)
     assert "compiled Net: 1 graph in" in paragraph
-    assert "times as fast" in paragraph
+    assert "too short to say" in paragraph
 
 
 def test_what_does_not_compile_runs_eager_and_is_named(runner: Runner) -> None:
@@ -90,26 +88,6 @@ def test_strict_mode_fails_where_something_stays_eager(
 
 def test_strict_mode_lets_a_model_that_compiles_train(runner: Runner) -> None:
     assert functions(runner.run("plain.py", environ={"DLC_COMPILER_STRICT": "1"}).report, "graphs") == {"Net"}
-
-
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM])
-def test_the_report_of_a_killed_rank_is_kept(runner: Runner, stop: signal.Signals) -> None:
-    process, folder = runner.start(("long.py", "40"), "inductor", {})
-    try:
-        assert process.stdout is not None
-        log = ""
-        while "ready" not in log:
-            line = process.stdout.readline()
-            assert line, log
-            log += line
-    finally:
-        os.killpg(process.pid, stop)
-        process.communicate(timeout=HANGS)
-    run = Run(process.returncode, log, {}, folder)
-    assert run.code == -stop
-    assert run.report["steps"]["count"] >= 32
-    assert functions(run.report, "graphs") == {"Net"}
-    assert [rank["state"] for rank in run.report["ranks"]] == ["running"]
 
 
 def test_a_report_that_cannot_be_written_does_not_end_the_training(runner: Runner, tmp_path: Path) -> None:

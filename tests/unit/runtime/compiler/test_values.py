@@ -110,7 +110,7 @@ def record(rank: int, **more: Any) -> dict[str, Any]:
     empty: dict[str, Any] = {
         name: [] for name in ("modules", "eager", "graphs", "graph_breaks", "fallbacks", "gave_up", "warnings")
     }
-    held = {"rank": rank, "pid": 100 + rank, "steps": steps(2.0, 12.0 + rank, 1.0).as_json(), "cache_hits": 1}
+    held = {"rank": rank, "pid": 100 + rank, "steps": steps(2.0, 12.0 + rank, 1.0, 40).as_json(), "cache_hits": 1}
     return {**empty, **held, "recompilations": [again], "compile_seconds": 5.0 + rank, **more}
 
 
@@ -122,6 +122,7 @@ def test_ranks_are_merged_into_one_entry_for_each_place_and_cause() -> None:
     assert found["compile_seconds"] == 6.0
     assert found["cache_hits"] == 2
     assert found["steps"]["break_even_step"] == 17  # the later one
+    assert found["steps"]["first_compiled_step"] == 6
 
 
 def test_a_report_that_is_broken_or_half_written_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -143,9 +144,20 @@ def test_merging_again_changes_nothing(tmp_path: Path) -> None:
 def test_the_paragraph_says_speed_up_break_even_and_what_went_wrong() -> None:
     text = paragraph(merged([record(0, modules=[{"module": "Net"}])]), "/out/report.json")
     assert "A step takes 1.00 s, eager 2.00 s: 2.00 times as fast." in text
-    assert "It would have paid from step 16 on; the job had 10." in text
+    assert "It paid from step 16 of 40 on." in text
     assert "1 recompilation, mostly Net (a.py:3): x == 1." in text
     assert text.endswith("Report: /out/report.json")
+
+
+def test_a_run_that_is_too_short_is_not_judged() -> None:
+    text = paragraph(merged([record(0, steps=steps(1.0, 12.0, 1.5, 12).as_json())]), "/out/report.json")
+    assert "too short to say" in text
+    assert "DLC_COMPILER=off" not in text
+
+
+def test_a_model_for_which_compiling_does_not_pay_is_told_so() -> None:
+    text = paragraph(merged([record(0, steps=steps(1.0, 12.0, 1.5, 40).as_json())]), "/out/report.json")
+    assert "0.67 times as fast. Compiling does not pay for this model here: set DLC_COMPILER=off." in text
 
 
 class Thing:

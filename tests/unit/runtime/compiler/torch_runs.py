@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
+SCRIPTS = HERE / "scripts"
 SOURCES = HERE.parents[3] / "src"
 PTH_LINE = 'import os; os.environ.get("DLC_COMPILER") and __import__("dlc_runtime.compiler.arm")\n'
 HANGS = 500  # seconds; only a bound
@@ -92,7 +93,7 @@ class Runner:
         command = [str(self.python.path), *command]
         process = subprocess.Popen(
             command,
-            cwd=HERE / "scripts",
+            cwd=SCRIPTS,
             env={name: value for name, value in variables.items() if value},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

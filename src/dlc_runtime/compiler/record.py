@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import torch
 
 from dlc_runtime.compiler import dynamo
-from dlc_runtime.compiler.causes import cause_of
+from dlc_runtime.compiler.causes import Cause, cause_of
 from dlc_runtime.compiler.places import is_users, place_of
 
 TYPE_CHECKING = False
@@ -34,6 +37,8 @@ class Record:
         self.cache: dict[str, Any] = {}
         self.compile_seconds = 0.0
         self._recompiled: dict[tuple[str, int, str], int] = {}
+        self._frames: dict[str, tuple[str, str, int]] = {}  # what Dynamo's numbers of functions stand for
+        self._parameters: dict[str, list[str]] = {}
 
     def add_module(self, module: torch.nn.Module) -> str:
         """Returns the name that its compiled function has."""
@@ -43,6 +48,7 @@ class Record:
             number += 1
             name = f"{base}_{number}"
         self.places[name] = self.places[f"{name}.eval"] = place_of(type(module).forward)
+        self._parameters[name] = self._parameters[f"{name}.eval"] = parameter_names(type(module).forward)
         file, line = self.places[name]
         parameters = sum(parameter.numel() for parameter in module.parameters())
         self.modules.append({"module": name, "file": file, "line": line, "parameters": parameters})
@@ -60,8 +66,7 @@ class Record:
         if graph is not None and not item.function:  # the backward of a graph
             graph["backward_seconds"] += item.seconds
             return ""
-        file, line = self.places.get(item.function, (item.file, item.line))
-        where = {"function": item.function, "file": file, "line": line, "step": step}
+        where = {**self._place(item), "step": step}
         if item.failure:
             return self._add_failure(item, where)
         if len(self.graphs) < MOST and (item.operations or item.cause):
@@ -75,7 +80,7 @@ class Record:
         return self._add_recompilation(item, where) if item.cause else ""
 
     def _add_recompilation(self, item: Compilation, where: dict[str, Any]) -> str:
-        cause = cause_of(item.cause)
+        cause = self._cause(item, where)
         entry = {**where, "seconds": item.seconds, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy}
         if len(self.recompilations) < MOST:
             self.recompilations.append(entry)
@@ -90,7 +95,7 @@ class Record:
 
     def _add_failure(self, item: Compilation, where: dict[str, Any]) -> str:
         if dynamo.is_recompile_limit(item):
-            cause = cause_of(item.cause)
+            cause = self._cause(item, where)
             self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
             return self.warn(
                 f"Dynamo gave up on {place(where)} at step {where['step']}: from now on what it has not compiled yet "
@@ -103,6 +108,24 @@ class Record:
         if len(self.fallbacks) < MOST:
             self.fallbacks.append(entry)
         return self.warn(f"{place(where)} runs eager, it does not compile: {item.failure_type}: {first}")
+
+    def _place(self, item: Compilation) -> dict[str, Any]:
+        """Where giving up is recorded, only Dynamo's number says what function it is about."""
+        frame = item.id.partition("/")[0]
+        if item.function:
+            self._frames[frame] = (item.function, *self.places.get(item.function, (item.file, item.line)))
+        function, file, line = self._frames.get(frame, ("", "", 0))
+        return {"function": function, "file": file, "line": line}
+
+    def _cause(self, item: Compilation, where: dict[str, Any]) -> Cause:
+        """With the names of the user's parameters, not of the function around them."""
+        cause = cause_of(item.cause)
+        names = dict(enumerate(self._parameters.get(where["function"], ())))
+        if not names:
+            return cause
+        text = re.sub(r"\barguments\[(\d+)\]", lambda found: names.get(int(found[1]), found[0]), cause.text)
+        text = re.sub(r"\bnamed\['(\w+)'\]", r"\1", text)
+        return cause._replace(text=re.sub(r"\bmodule\b(?=[.\[])", "self", text))
 
     def add_break(self, item: Break) -> None:
         reason = item.reason.partition("\n")[0]
@@ -137,6 +160,16 @@ class Record:
             "gave_up": self.gave_up,
             "warnings": self.warnings,
         }
+
+
+def parameter_names(forward: Any) -> list[str]:
+    """Without `self`; up to one that takes any number."""
+    names = []
+    for parameter in list(inspect.signature(forward).parameters.values())[1:]:
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            break
+        names.append(parameter.name)
+    return names
 
 
 def reason_of(failure: str) -> str:

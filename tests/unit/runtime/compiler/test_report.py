@@ -14,8 +14,8 @@ STATIC = {"DLC_COMPILER_DYNAMIC": "0"}
 @pytest.mark.parametrize(
     ("how", "environ", "kind", "cause", "remedy"),
     [
-        ("shape", STATIC, "shape", "size mismatch at index 0", "max_length"),
-        ("number", {}, "number", "calls == ", "do not change this number"),
+        ("shape", STATIC, "shape", "tensor 'x' size mismatch at index 0", "max_length"),
+        ("number", {}, "number", "self.calls == ", "do not change this number"),
         ("list", {}, "collection", "len(", "do not collect"),
     ],
 )
@@ -31,7 +31,7 @@ def test_a_storm_of_recompilations_is_named_with_its_cause_and_remedy_while_it_h
     storm = next(line for line in run.log.splitlines() if "compiled again 3 times" in line)
     assert remedy in storm
     given_up = run.report["gave_up"]
-    assert [entry["kind"] for entry in given_up] == [kind]
+    assert [(entry["function"], entry["kind"]) for entry in given_up] == [("Model", kind)]
     assert (
         run.log.index("compiled again 3 times") < run.log.index("Dynamo gave up on Model") < run.log.index("Report: ")
     )

@@ -52,6 +52,8 @@ def choose(watch: Watch) -> Choice:
     for root in watch.roots.values():
         if next(root.module.parameters(), None) is None:
             continue  # a loss function
+        if is_ours(unwrapped(root.module)):
+            continue  # compiled before, by the process that this one was forked from
         stays = why_eager(root, watch, differentiated_later)
         if stays:
             choice.stays.append(stays)
@@ -80,6 +82,8 @@ def why_eager(root: Root, watch: Watch, differentiated_later: str) -> Stays | No
 
 def unfit(module: torch.nn.Module) -> Stays | None:
     """Why a module cannot be compiled, whatever the script does with it."""
+    if not hasattr(torch.nn.Module, "_compiled_call_impl"):
+        return Stays(module, f"torch {torch.__version__} cannot compile a module in place", "use torch 2.2 or newer")
     if any(compiled_by_the_script(part) for part in module.modules()):
         return Stays(module, "the script compiles it itself", wanted=False)
     if isinstance(module, torch.nn.DataParallel):
@@ -92,10 +96,14 @@ def unfit(module: torch.nn.Module) -> Stays | None:
 
 
 def compiled_by_the_script(module: torch.nn.Module) -> bool:
-    if module.__dict__.get("_compiled_call_impl") is not None:
+    if module.__dict__.get("_compiled_call_impl") is not None and not is_ours(module):
         return True
     frames = sys.modules.get("torch._dynamo.eval_frame")  # not imported: nothing was compiled
     return frames is not None and isinstance(module, frames.OptimizedModule)
+
+
+def is_ours(module: torch.nn.Module) -> bool:
+    return type(module.__dict__.get("_compiled_call_impl")).__module__.startswith("dlc_runtime.")
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:

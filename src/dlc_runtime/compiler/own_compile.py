@@ -34,5 +34,5 @@ class OwnCompile:
         module = getattr(target, "__self__", target)
         if isinstance(module, torch.nn.Module):
             self._noticed(type(module).__name__)
-        elif callable(target) and is_users(place_of(target)[0] or "<frozen"):  # libraries compile functions of theirs
+        elif callable(target) and is_users(place_of(target)[0]):  # libraries compile functions of theirs
             self._noticed(getattr(target, "__qualname__", type(target).__name__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
@@ -26,11 +27,13 @@ def class_name(module: torch.nn.Module) -> str:
 
 def is_users(file: str) -> bool:
     """Whether a source file is the user's own, neither a package's nor Python's."""
-    return not any(part in file for part in LIBRARIES)
+    return bool(file) and not any(part in file for part in LIBRARIES)
 
 
 def place_of(function: Any) -> tuple[str, int]:
     """File and line of a function, or ("", 0)."""
+    while isinstance(function, functools.partial):
+        function = function.func
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
     if code is None:
         code = getattr(type(function).__dict__.get("__call__"), "__code__", None)

@@ -6,6 +6,7 @@ Everything happens in hooks around optimizer steps: there no forward or backward
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 
@@ -15,6 +16,7 @@ from torch.optim import optimizer as optimizers
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.choose import Choice, Stays, choose, compilable, unfit, unwrapped
 from dlc_runtime.compiler.errors import StrictError
+from dlc_runtime.compiler.guarded import guarded
 from dlc_runtime.compiler.log import say
 from dlc_runtime.compiler.own_compile import OwnCompile
 from dlc_runtime.compiler.record import Record
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 WATCHED = 2  # steps with hooks on every module; the rest of the eager steps is the baseline
 MOST_WAITING = 10  # times as many steps are watched while a module waits for its optimizer's first step
 WATCHING, BASELINE, COMPILED, OWN = "watching", "baseline", "compiled", "the script compiles"
+FAILED = "failed"
 
 
 class Session:
@@ -59,15 +62,19 @@ class Session:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
+    @guarded
     def _before_step(self, _optimizer: Any, _arguments: Any, _named: Any) -> None:
         if not torch.compiler.is_compiling():
             self._depth += 1
 
+    @guarded
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
         if torch.compiler.is_compiling():
             return
         self._depth = max(0, self._depth - 1)
         if self._depth:  # Horovod's step calls the one that it wraps
+            return
+        if self.phase == FAILED:
             return
         if os.getpid() != self.process:  # forked: the parent's steps are not ours
             self.begin_anew()
@@ -125,11 +132,20 @@ class Session:
             torch.cuda.synchronize()
         self.steps.tick(phase, time.perf_counter(), measured and idle)
 
+    def fail(self, fault: Exception) -> None:
+        """A fault of ours: what is compiled stays so, and nothing more is done."""
+        self._end_watch()
+        self._pause(False)
+        self.phase = FAILED
+        text = self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}")
+        self._say_or_fail(text)
+        self.writer.write()
+
     # -- watching -------------------------------------------------------------------------------------------------
 
     def _begin_watch(self) -> None:
         if self.watch is None:
-            self.watch = Watch()
+            self.watch = Watch(self.fail)
             self.watch.begin()
         self._pause(True)
         self.phase, self._in_phase = WATCHING, 0
@@ -141,10 +157,9 @@ class Session:
 
     def _pause(self, paused: bool) -> None:
         """While all modules have hooks, nothing compiled may see them: it would be compiled again."""
-        if self.record.modules:
-            from dlc_runtime.compiler.inplace import Dispatch
-
-            Dispatch.paused = paused
+        inplace = sys.modules.get("dlc_runtime.compiler.inplace")  # not imported: nothing was compiled
+        if inplace is not None:
+            inplace.Dispatch.paused = paused
 
     def _stand_down(self, what: str) -> None:
         if self.phase in (WATCHING, BASELINE) and not self.record.modules:

@@ -10,10 +10,12 @@ import threading
 import torch
 from torch.nn.modules import module as modules
 
+from dlc_runtime.compiler.guarded import guarded
 from dlc_runtime.compiler.seen import Seen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 NO_BACKWARD = -1
@@ -34,7 +36,8 @@ class Root:
 
 
 class Watch:
-    def __init__(self) -> None:
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        self.fail = fail
         self.roots: dict[int, Root] = {}
         self.stepped = Seen()  # parameters of the optimizers that stepped
         self._thread = threading.local()
@@ -61,6 +64,7 @@ class Watch:
     def trained(self, module: torch.nn.Module) -> bool:
         return any(parameter in self.stepped for parameter in module.parameters())
 
+    @guarded
     def _enter(self, module: torch.nn.Module, _arguments: Any) -> None:
         if torch.compiler.is_compiling():
             return
@@ -72,6 +76,7 @@ class Watch:
             root.with_gradients |= torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
         stack.append(module)
 
+    @guarded
     def _leave(self, module: torch.nn.Module, _arguments: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
             return
@@ -82,7 +87,7 @@ class Watch:
             self._watch_backward(self.roots[id(module)], output)
 
     def _watch_backward(self, root: Root, output: Any) -> None:
-        for leaf in torch.utils._pytree.tree_leaves(output)[:MOST_OUTPUTS]:
+        for leaf in torch.utils._pytree.tree_flatten(output)[0][:MOST_OUTPUTS]:
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
                 leaf.register_hook(root.note_backward)
 

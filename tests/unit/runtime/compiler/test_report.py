@@ -62,6 +62,12 @@ def test_what_does_not_compile_runs_eager_and_is_named(runner: Runner) -> None:
     assert "there is no shape for this" in json.dumps(run.report["fallbacks"] + run.report["graph_breaks"])
 
 
+def test_a_fault_of_ours_does_not_end_the_training(runner: Runner) -> None:
+    run = runner.both("odd_output.py", weights=1e-5)
+    assert "nothing more is compiled or reported: RuntimeError: this output is not to be taken apart" in run.log
+    assert run.report["modules"] == []
+
+
 def test_without_a_c_compiler_the_model_stays_eager(runner: Runner) -> None:
     run = runner.both("plain.py", environ={"CXX": "no-such-compiler"})
     assert run.report["graphs"] == []

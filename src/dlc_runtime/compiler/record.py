@@ -128,7 +128,7 @@ class Record:
         return cause._replace(text=re.sub(r"\bmodule\b(?=[.\[])", "self", text))
 
     def add_break(self, item: Break) -> None:
-        reason = item.reason.partition("\n")[0]
+        reason = reason_of(item.reason)
         hook = item.reason.partition("(reason: hook ")[2].partition("))")[0]
         if hook:
             reason = f"hook {hook}) runs outside the graph"

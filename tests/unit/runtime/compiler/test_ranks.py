@@ -38,6 +38,16 @@ def test_spawned_ranks_compile_and_report_each_for_itself(runner: Runner) -> Non
     assert "Net" in functions(run.report, "graphs")
 
 
+def test_a_forked_process_goes_on_with_what_is_compiled_and_reports_for_itself(runner: Runner) -> None:
+    run = runner.both("forked.py")
+    assert [(rank["rank"], rank["state"], rank["steps"]["count"]) for rank in run.report["ranks"]] == [
+        (0, "ended", 8),
+        (1, "ended", 16),
+    ]
+    assert len(run.report["graphs"]) == 2
+    assert run.report["recompilations"] == run.report["eager"] == []
+
+
 def test_a_loop_with_accelerate_is_compiled(runner: Runner) -> None:
     if "accelerate" not in runner.python.has:
         pytest.skip("accelerate is not installed")

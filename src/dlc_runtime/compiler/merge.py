@@ -1,4 +1,19 @@
-"""Merges the reports of several ranks: the same line and cause is one entry with its ranks."""
+"""Merges the reports of several ranks: the same line and cause is one entry with its ranks.
+
+A rank's own file has the same lists, without `ranks`. Of the merged one:
+
+    ranks                        rank, host, pid, state (running or ended), steps and cache of each
+    steps                        of each phase (eager, warm_up, after): steps, median_seconds, seconds;
+                                 speed_up, first_compiled_step, break_even_step
+    compile_seconds, cache_hits, cache_misses
+    modules                      compiled in place: module, file, line of its forward, parameters
+    eager                        trained or called, not compiled: module, reason, remedy
+    graphs                       function, file, line, step, seconds, backward_seconds, operations
+    recompilations, gave_up      function, file, line, step, cause, kind, remedy
+    graph_breaks                 reason, file, line, stack
+    fallbacks                    function, file, line, step, type, reason
+    warnings, notes              sentences
+"""
 
 from __future__ import annotations
 

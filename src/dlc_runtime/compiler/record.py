@@ -54,10 +54,13 @@ class Record:
         self.modules.append({"module": name, "file": file, "line": line, "parameters": parameters})
         return name
 
-    def add_eager(self, stays: Stays) -> None:
+    def add_eager(self, stays: Stays) -> bool:
+        """Returns whether it is new."""
         entry = {"module": stays.module, "reason": stays.reason, "remedy": stays.remedy}
-        if entry not in self.eager:
-            self.eager.append(entry)
+        if entry in self.eager:
+            return False
+        self.eager.append(entry)
+        return True
 
     def add_compilation(self, item: Compilation, step: int) -> str:
         """Returns what to warn about, if anything."""

@@ -123,8 +123,10 @@ class Session:
 
     def _compiled_step(self) -> None:
         compiled = self._drain()
+        if self.phase == COMPILED and not self.record.modules:
+            return self._tick(EAGER)
         warming_up = compiled or not self.steps.first_compiled or self._in_phase == 1
-        self._tick(WARM_UP if warming_up else AFTER)
+        return self._tick(WARM_UP if warming_up else AFTER)
 
     def _tick(self, phase: str, measured: bool = True) -> None:
         idle = self.steps.wants_device_idle(phase)
@@ -198,9 +200,8 @@ class Session:
         say(f"compiling {', '.join(names)} with {self.settings.backend}, after {self.steps.count} eager steps")
 
     def _stay(self, stays: Stays) -> None:
-        self.record.add_eager(stays)
         remedy = f". Remedy: {stays.remedy}" if stays.remedy else ""
-        if stays.wanted:
+        if self.record.add_eager(stays) and stays.wanted:
             text = self.record.warn(f"{stays.module} stays eager: {stays.reason}{remedy}")
             self._say_or_fail(text)
 
@@ -211,6 +212,8 @@ class Session:
         self.record.notes.extend(buckets.make_safe(self.choice.wrappers))
 
     def _drain(self) -> bool:
+        if "torch._dynamo" not in sys.modules:  # its import takes seconds, and nothing was compiled
+            return False
         from dlc_runtime.compiler import dynamo
 
         found = dynamo.drain()

@@ -74,7 +74,10 @@ def test_without_a_c_compiler_the_model_stays_eager(runner: Runner) -> None:
     run = runner.both("plain.py", environ={"CXX": "no-such-compiler"})
     assert run.report["graphs"] == []
     assert [entry["module"] for entry in run.report["eager"]] == ["Net"]
+    assert run.report["steps"]["eager"]["steps"] == 12
+    assert run.report["steps"]["first_compiled_step"] is None
     assert "there is no C++ compiler here (no-such-compiler)" in run.log
+    assert "nothing was compiled in 12 steps" in run.log
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ ruff check .
 ruff format --check .
 mypy src/dlc
 mypy --python-version 3.10 src/entrypoint
+mypy --python-version 3.10 src/dlc_runtime
 hadolint docker/*/Dockerfile
 shellcheck -x docker/scripts/*/*.sh scripts/*.sh .ci/run
 dlc schema --check

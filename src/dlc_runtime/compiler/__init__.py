@@ -1,0 +1,20 @@
+"""Compiles the models of an unchanged script and reports it; may import the standard library and torch.
+
+A `.pth` line imports `arm` in every Python of the image, so this file imports nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def prepare(model: Any, *optimizers: Any) -> Any:
+    """Compile `model` now, in place, and report its steps; returns the model. With DLC_COMPILER=off it does nothing.
+
+    For those who want it in the script. Without this line the same happens after the first eager steps.
+    """
+    from dlc_runtime.compiler.session import prepare as prepare_now
+
+    return prepare_now(model, optimizers)

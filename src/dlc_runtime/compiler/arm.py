@@ -1,0 +1,79 @@
+"""Imported by a line of a `.pth` file in every Python of a job that asks for the compiler: waits for `import torch`.
+
+It must cost nothing where torch is never imported, and no fault here may stop the user's program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+# Inductor's own helpers import torch and train nothing.
+HELPERS = ("_inductor.compile_worker", "compile_worker/__main__.py")
+
+
+class TorchFinder:
+    """Lets the usual finders find torch and has a session started when its import has ended.
+
+    It stays until then: libraries look for torch without importing it.
+    """
+
+    asking = False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "torch" or self.asking:
+            return None
+        from importlib.util import find_spec
+
+        self.asking = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self.asking = False
+        if spec is not None and spec.loader is not None:
+            self.start_after(spec.loader)
+        return spec
+
+    def start_after(self, loader: Any) -> None:
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                start()
+
+        loader.exec_module = exec_module
+
+
+def start() -> None:
+    try:
+        from dlc_runtime.compiler.session import start as start_session
+
+        start_session()
+    except Exception as fault:
+        from dlc_runtime.compiler.log import say
+
+        say(f"nothing will be compiled: {fault}")
+
+
+def is_helper(arguments: list[str]) -> bool:
+    return any(name in argument for name in HELPERS for argument in arguments[:8])
+
+
+def arm() -> None:
+    if os.environ.get("DLC_COMPILER", "").strip().lower() in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
+        return
+    if "torch" in sys.modules:
+        start()
+    else:
+        sys.meta_path.insert(0, TorchFinder())
+
+
+arm()

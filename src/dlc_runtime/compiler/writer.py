@@ -1,0 +1,120 @@
+"""When a process's report is written: as compiling goes on, every few minutes, and at its end.
+
+A process that is killed writes nothing any more: what it last wrote stays.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import threading
+import time
+
+import torch
+
+from dlc_runtime.compiler import report
+from dlc_runtime.compiler.log import say
+from dlc_runtime.compiler.summary import paragraph
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dlc_runtime.compiler.record import Record
+    from dlc_runtime.compiler.settings import Settings
+    from dlc_runtime.compiler.steps import Steps
+
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
+LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
+SECONDS_BETWEEN = 10.0  # writes, while there are many compilations
+RUNNING, ENDED = "running", "ended"
+
+
+class Writer:
+    def __init__(self, settings: Settings, record: Record, steps: Steps) -> None:
+        self._settings, self._record, self._steps = settings, record, steps
+        self._started = time.time()
+        self._process = os.getpid()
+        self._rank = first_number(RANK_VARIABLES)
+        self._written = 0.0
+        self._compiled = 0
+        self._failed = self._open = False
+
+    def after_step(self) -> bool:
+        """Returns whether something was written."""
+        count = self._steps.count
+        if not self._open:
+            self._open = True
+            self._promise_the_end()
+        compiled = len(self._record.graphs)
+        news = compiled != self._compiled and time.monotonic() - self._written > SECONDS_BETWEEN
+        if not news and count & (count - 1):  # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends
+            return False
+        self._compiled = compiled
+        self.write()
+        return True
+
+    def write(self, state: str = RUNNING) -> None:
+        self._written = time.monotonic()
+        try:
+            report.write_rank(self._settings.report, self._as_json(state))
+            report.merge_folder(self._settings.report)
+        except Exception as fault:  # a full disk must not end the training
+            if not self._failed:
+                self._failed = True
+                say(f"no report in {self._settings.report}: {fault}")
+
+    def _promise_the_end(self) -> None:
+        atexit.register(self._end)
+        multiprocessing = sys.modules.get("multiprocessing.process")
+        if multiprocessing is not None and multiprocessing.parent_process() is not None:
+            from multiprocessing.util import Finalize  # a forked child ends without atexit
+
+            Finalize(None, self._end, exitpriority=0)
+        threading.Thread(target=self._write_now_and_then, name="dlc-compiler-report", daemon=True).start()
+
+    def _write_now_and_then(self) -> None:
+        while not threading.Event().wait(self._settings.minutes * 60):
+            self.write()
+
+    def _end(self) -> None:
+        if os.getpid() != self._process or not self._open:
+            return
+        self._open = False
+        self.write(ENDED)
+        if not self._failed and first_number(LOCAL_VARIABLES, self._rank) == 0:
+            folder = self._settings.report
+            say(paragraph(report.merge_folder(folder), os.path.join(folder, report.MERGED)))
+
+    def _as_json(self, state: str) -> dict[str, Any]:
+        self._rank = current_rank(self._rank)
+        return {
+            "rank": self._rank,
+            "host": socket.gethostname(),
+            "pid": self._process,
+            "state": state,
+            "backend": self._settings.backend,
+            "torch": str(torch.__version__),
+            "device": device(),
+            "started": self._started,
+            "written": time.time(),
+            "steps": self._steps.as_json(),
+            **self._record.as_json(),
+        }
+
+
+def current_rank(known: int) -> int:
+    """A script may give itself a rank after we started, and end its group before we end."""
+    distributed = torch.distributed
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else known
+
+
+def first_number(variables: tuple[str, ...], default: int = 0) -> int:
+    values = (os.environ.get(name, "") for name in variables)
+    return next((int(value) for value in values if value.isdigit()), default)
+
+
+def device() -> str:
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"

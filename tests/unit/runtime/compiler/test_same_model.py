@@ -1,0 +1,115 @@
+"""A script that was not changed trains the same model, compiled; what cannot be compiled stays eager and is named."""
+
+from __future__ import annotations
+
+import pytest
+from torch_runs import SCRIPTS, Runner, functions
+
+SGD = 1e-5
+
+
+def test_a_plain_loop_is_compiled_and_trains_the_same_model(runner: Runner) -> None:
+    run = runner.both("plain.py")
+    assert functions(run.report, "graphs") == {"Net"}
+    assert run.report["graphs"][0]["file"].endswith("common.py")
+    assert run.report["recompilations"] == run.report["graph_breaks"] == run.report["eager"] == []
+
+
+def test_nothing_of_ours_runs_where_the_job_does_not_ask_for_the_compiler(runner: Runner) -> None:
+    code = "import torch, sys; print([name for name in sys.modules if name.startswith('dlc_runtime')])"
+    for compiler in ("", "off"):
+        run = runner.run("-c", code, compiler=compiler)
+        assert run.log.split() in (
+            ["[]"],
+            ["['dlc_runtime',", "'dlc_runtime.compiler',", "'dlc_runtime.compiler.arm']"],
+        )
+
+
+def test_a_class_of_torch_itself_is_compiled(runner: Runner) -> None:
+    assert functions(runner.both("sequential.py").report, "graphs") == {"Sequential"}
+
+
+@pytest.mark.parametrize("every", ["1", "5"])
+def test_both_models_of_a_gan_are_compiled(runner: Runner, every: str) -> None:
+    """The discriminator steps alone for several steps, or each time."""
+    report = runner.both("gan.py", every, weights=SGD).report
+    assert functions(report, "graphs") == {"Generator", "Discriminator"}
+    assert report["eager"] == []
+
+
+def test_what_is_differentiated_twice_stays_eager_and_the_rest_is_compiled(runner: Runner) -> None:
+    report = runner.both("double_backward.py", "0", weights=SGD).report
+    assert functions(report, "graphs") == {"Net"}
+    assert [(entry["module"], "create_graph" in entry["reason"]) for entry in report["eager"]] == [("Critic", True)]
+
+
+def test_a_second_backward_that_comes_later_does_not_end_the_training(runner: Runner) -> None:
+    report = runner.both("double_backward.py", "9", weights=SGD).report
+    assert {entry["module"] for entry in report["eager"]} == {"Net", "Critic"}
+    lines = (SCRIPTS / "double_backward.py").read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "create_graph=True" in text)
+    assert f"double_backward.py:{line} " in report["eager"][0]["reason"]
+
+
+def test_around_an_lstm_the_parts_are_compiled(runner: Runner) -> None:
+    report = runner.both("lstm.py").report
+    assert functions(report, "graphs") == {"Sequential", "Net"}
+    assert [(entry["module"], "LSTM" in entry["reason"]) for entry in report["eager"]] == [("Tagger", True)]
+
+
+def test_hooks_are_called_as_in_eager_and_do_not_recompile(runner: Runner) -> None:
+    run = runner.both("hooks.py")
+    assert len(run.results[0]["early"]) == 12
+    assert run.results[0]["late"] == 3
+    reasons = [entry["reason"] for entry in run.report["graph_breaks"]]
+    assert any("hook <lambda>" in reason and "hooks.py:7" in reason for reason in reasons), reasons
+    assert {entry["kind"] for entry in run.report["recompilations"]} <= {"hook", "collection"}
+
+
+def test_a_model_that_is_evaluated_first_is_compiled(runner: Runner) -> None:
+    report = runner.both("eval_first.py").report
+    assert {"Net", "Net.eval"} <= functions(report, "graphs")
+
+
+def test_copies_are_eager_and_need_nothing_of_ours(runner: Runner) -> None:
+    found = runner.both("copies.py").results[0]
+    assert found["compiled"]
+    assert found["compiled_copies"] == [False, False, False]
+    assert found["same_keys"]
+    assert not found["needs_runtime"]
+    assert found["spread"] < 1e-5
+
+
+def test_the_workers_of_a_data_loader_do_not_compile(runner: Runner) -> None:
+    assert runner.both("workers.py").results[0]["compiling"] == 0
+
+
+@pytest.mark.parametrize("how", ["model", "in-place", "function"])
+def test_what_the_script_compiles_itself_is_left_alone(runner: Runner, how: str) -> None:
+    report = runner.both("own_compile.py", how).report
+    assert report["modules"] == []
+    assert [entry["reason"] for entry in report["eager"]] == ["the script compiles it itself"]
+    assert report["graphs"] != []
+    assert report["recompilations"] == []
+
+
+def test_every_way_to_write_a_step_is_compiled_once(runner: Runner) -> None:
+    report = runner.both("styles.py", weights=SGD).report
+    assert "Student" in functions(report, "graphs")
+    assert [entry["module"] for entry in report["modules"]] == ["Student"]
+    assert [entry["module"] for entry in report["eager"]] == ["Net"]
+
+
+def test_a_second_model_is_compiled_and_the_first_is_not_compiled_again(runner: Runner) -> None:
+    report = runner.both("folds.py").report
+    assert [entry["module"] for entry in report["modules"]] == ["Net", "Net_2"]
+    assert not [entry for entry in report["recompilations"] if entry["kind"] == "hook"]
+
+
+def test_one_line_in_the_script_compiles_at_once(runner: Runner) -> None:
+    eager = runner.run("prepared.py", compiler="off")
+    asked = runner.run("prepared.py", compiler="")
+    assert eager.results[0]["same"]
+    assert eager.losses == pytest.approx(asked.losses, rel=1e-5)
+    assert asked.report["steps"]["first_compiled_step"] == 1
+    assert functions(asked.report, "graphs") == {"Net"}

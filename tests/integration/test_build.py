@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(
     before = inspect()["RootFS"]["Layers"]
     path = built / debian.path("bookworm")
     recorded = path.read_text()
-    path.write_text(recorded + "no-such-package=1.0\n")
+    path.write_text(recorded + f"no-such-package-{uuid.uuid4().hex}=1.0\n")  # an engine remembers what it has built
     try:
         done = dlc(built, "build", "toy-*")
     finally:
@@ -151,7 +152,7 @@ def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(
     assert done.returncode == 0, done.stderr
     steps = cached_steps(_newest_log().read_text())
     assert steps["base 1/2"] is False, steps
-    of_python = {name: cached for name, cached in steps.items() if name.startswith(("framework", "training", "tools"))}
+    of_python = {name: cached for name, cached in steps.items() if name.startswith(("framework", "training"))}
     assert of_python, steps
     assert all(of_python.values()), steps
     assert inspect()["RootFS"]["Layers"] == before  # the same Debian packages, whatever the list says

@@ -11,9 +11,9 @@ import pytest
 
 from dlc.buildspec.variant import normal_name
 from dlc.engine.images import find
-from dlc.inspection import diff as image_diff
-from dlc.inspection import export, facts, sbom, size
-from dlc.inspection.archive import Archive
+from dlc.images.inspection import diff as image_diff
+from dlc.images.inspection import export, facts, sbom, size
+from dlc.images.inspection.archive import Archive
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image

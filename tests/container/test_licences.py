@@ -7,8 +7,8 @@ import re
 import pytest
 
 from dlc.core import labels
-from dlc.inspection.facts import Facts, capture
-from dlc.inspection.licences import declared
+from dlc.images.inspection.facts import Facts, capture
+from dlc.images.inspection.licences import declared
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image

@@ -21,7 +21,7 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, BuildError, UsageError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
-from dlc.inspection.archive import WHITEOUT, read
+from dlc.images.inspection.archive import WHITEOUT, read
 from harness import toy
 from harness.engine import connect, docker
 from harness.toy import command, dlc, environment, make_checkout

@@ -10,8 +10,8 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
-from dlc.inspection import diff as image_diff
-from dlc.inspection import export, facts
+from dlc.images.inspection import diff as image_diff
+from dlc.images.inspection import export, facts
 
 HELP = "compare two built images: packages, environment, labels, files, sizes"
 EXAMPLE = "dlc diff dlc/pytorch:previous pytorch-2.13-training-cpu-py311"

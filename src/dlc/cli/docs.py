@@ -8,7 +8,7 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import SpecError
 from dlc.engine import images
 from dlc.engine.connection import connect
-from dlc.inspection import readme
+from dlc.images.inspection import readme
 from dlc.plan.plan import Plan, make_plan
 
 HELP = "update the README's table of images, with the sizes of those that are built"

@@ -18,14 +18,14 @@ from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.inspection import facts, sbom
-from dlc.inspection.scan import read_exceptions
-from dlc.inspection.verdict import require_clean, scan
+from dlc.images.inspection import facts, sbom
+from dlc.images.inspection.scan import read_exceptions
+from dlc.images.inspection.verdict import require_clean, scan
+from dlc.images.push import run as pushing
+from dlc.images.push.layout import COMPRESSIONS
+from dlc.images.push.registry.destination import Destination, open_destination
+from dlc.images.push.run import Order, Pushed
 from dlc.plan.plan import plan_of
-from dlc.push import run as pushing
-from dlc.push.layout import COMPRESSIONS
-from dlc.push.registry.destination import Destination, open_destination
-from dlc.push.run import Order, Pushed
 
 HELP = "push built images to a registry and verify them there"
 EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"

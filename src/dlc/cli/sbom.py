@@ -9,7 +9,7 @@ from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
-from dlc.inspection import facts, sbom
+from dlc.images.inspection import facts, sbom
 
 HELP = "print the software bill of materials of a built image (SPDX 2.3 JSON)"
 EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"

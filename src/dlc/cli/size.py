@@ -10,7 +10,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
-from dlc.inspection import export, facts, size
+from dlc.images.inspection import export, facts, size
 
 HELP = "show what takes space in a built image; fail if it is over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"

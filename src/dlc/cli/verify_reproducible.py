@@ -18,8 +18,8 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
-from dlc.inspection import facts, reproducible
-from dlc.inspection.archive import Archive
+from dlc.images.inspection import facts, reproducible
+from dlc.images.inspection.archive import Archive
 from dlc.plan.plan import Plan
 
 HELP = "build images twice without any cache and compare them, also with the image that is built"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dlc.inspection.facts import Facts, from_answers
+from dlc.images.inspection.facts import Facts, from_answers
 
 INSPECTED: dict[str, Any] = {
     "Id": f"sha256:{'1' * 64}",

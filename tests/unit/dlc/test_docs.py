@@ -1,11 +1,11 @@
-"""inspection.readme: the README's table says what buildspec and locks say, and sizes of images once they are built."""
+"""images.inspection.readme: the README table says what buildspec and locks say, and image sizes once they are built."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from dlc.core.checkout import find_root
-from dlc.inspection.readme import BEGIN, END, NOT_BUILT, README, table, updated
+from dlc.images.inspection.readme import BEGIN, END, NOT_BUILT, README, table, updated
 from dlc.plan.contexts import Repo
 from dlc.plan.targets import Target
 

@@ -1,4 +1,4 @@
-"""inspection.dumps: advisories from files that a hash names, in OSV's and the Debian tracker's own formats."""
+"""images.inspection.dumps: advisories from files that a hash names, in OSV's and the Debian tracker's own formats."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from image_facts import specimen_facts
 
 from dlc.core.errors import LockError, UsageError
-from dlc.inspection import dumps
-from dlc.inspection.facts import Facts
-from dlc.inspection.scan import Finding
+from dlc.images.inspection import dumps
+from dlc.images.inspection.facts import Facts
+from dlc.images.inspection.scan import Finding
 
 FACTS = specimen_facts()  # six 1.17.0; libc6 2.36-9 of glibc
 

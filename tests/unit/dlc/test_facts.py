@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from image_facts import HISTORY, INSPECTED, PROBED
 
-from dlc.inspection import probe as image_probe
-from dlc.inspection.facts import PROBE, from_answers
+from dlc.images.inspection import probe as image_probe
+from dlc.images.inspection.facts import PROBE, from_answers
 
 LIBC = {
     "Package": "libc6",

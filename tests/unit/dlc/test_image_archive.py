@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import ImageError
-from dlc.inspection.archive import Entry, Layer, blob, compressed_size, read
-from dlc.inspection.layers import resolve
-from dlc.push.compress import gzip as push_gzip
+from dlc.images.inspection.archive import Entry, Layer, blob, compressed_size, read
+from dlc.images.inspection.layers import resolve
+from dlc.images.push.compress import gzip as push_gzip
 
 
 def tar_of(files: Mapping[str, bytes], modified: int = 0) -> bytes:

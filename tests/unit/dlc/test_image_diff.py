@@ -1,4 +1,4 @@
-"""inspection.diff: what came, went and changed between two images, and what is no difference."""
+"""images.inspection.diff: what came, went and changed between two images, and what is no difference."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from image_facts import specimen_facts
 
 from dlc.cli.diff import as_text
-from dlc.inspection.archive import Archive, Entry, Layer
-from dlc.inspection.diff import Change, compare
+from dlc.images.inspection.archive import Archive, Entry, Layer
+from dlc.images.inspection.diff import Change, compare
 
 FACTS = specimen_facts()
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "a" * 64)

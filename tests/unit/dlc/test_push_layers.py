@@ -15,13 +15,13 @@ from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import DiskError, RegistryError
 from dlc.core.gzip import BLOCK
-from dlc.push import compress
-from dlc.push.layout import Layout
-from dlc.push.registry.repository import KINDS, Manifest, Repository
-from dlc.push.registry.session import Session
-from dlc.push.run import _upload
-from dlc.push.upload import Uploads
-from dlc.push.workspace import PREFIX, workspace
+from dlc.images.push import compress
+from dlc.images.push.layout import Layout
+from dlc.images.push.registry.repository import KINDS, Manifest, Repository
+from dlc.images.push.registry.session import Session
+from dlc.images.push.run import _upload
+from dlc.images.push.upload import Uploads
+from dlc.images.push.workspace import PREFIX, workspace
 
 TAR = "application/vnd.oci.image.layer.v1.tar"
 

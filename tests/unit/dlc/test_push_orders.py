@@ -14,12 +14,12 @@ from dlc.cli.push import as_text
 from dlc.core.errors import DiskError, ImageError, RegistryError
 from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
+from dlc.images.push import layout as oci_layout
+from dlc.images.push.registry.repository import KINDS, Manifest
+from dlc.images.push.run import Pushed, orders
+from dlc.images.push.tags import tags
+from dlc.images.push.verify import MismatchError, difference, require_same
 from dlc.plan.plan import make_plan
-from dlc.push import layout as oci_layout
-from dlc.push.registry.repository import KINDS, Manifest
-from dlc.push.run import Pushed, orders
-from dlc.push.tags import tags
-from dlc.push.verify import MismatchError, difference, require_same
 
 LABELS = {
     "org.dlc.id": TORCH_ID,
@@ -168,7 +168,7 @@ def test_full_disk_is_told_with_what_to_free(
     def fail(*_: object) -> None:
         raise DiskError(f"write {place.format(folder=tmp_path)}: no space left on device", "docker system df")
 
-    monkeypatch.setattr("dlc.push.layout.run_bake", fail)
+    monkeypatch.setattr("dlc.images.push.layout.run_bake", fail)
     with pytest.raises(DiskError) as caught:
         oci_layout.export(Engine(None, "context", "26", True), "dlc/pytorch:x", 0, "gzip", tmp_path, tmp_path / "log")
     assert words in caught.value.remedy

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.push.referrer import SPDX, attach, fallback_tag, referrer
-from dlc.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of
-from dlc.push.registry.session import Session
+from dlc.images.push.referrer import SPDX, attach, fallback_tag, referrer
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of
+from dlc.images.push.registry.session import Session
 
 IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])
 BILL = b'{"spdxVersion":"SPDX-2.3"}'

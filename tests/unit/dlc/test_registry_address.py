@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlc.core.errors import UsageError
-from dlc.push.registry.address import is_loopback, parse
+from dlc.images.push.registry.address import is_loopback, parse
 
 
 @pytest.mark.parametrize(

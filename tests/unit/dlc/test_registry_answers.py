@@ -13,11 +13,11 @@ import pytest
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry import http_request
-from dlc.push.registry.credentials import Credentials
-from dlc.push.registry.http_request import ANSWER_LIMIT, SilentError
-from dlc.push.registry.repository import KINDS, Repository, digest_of
-from dlc.push.registry.session import Session
+from dlc.images.push.registry import http_request
+from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.http_request import ANSWER_LIMIT, SilentError
+from dlc.images.push.registry.repository import KINDS, Repository, digest_of
+from dlc.images.push.registry.session import Session
 from harness.authority import Authority
 
 ME = Credentials("me", "hunter2")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.credentials import Credentials, of_registry
+from dlc.images.push.registry.credentials import Credentials, of_registry
 
 HOST = "registry.example:5000"
 

@@ -11,8 +11,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry import ecr
-from dlc.push.registry.destination import open_destination
+from dlc.images.push.registry import ecr
+from dlc.images.push.registry.destination import open_destination
 
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -95,7 +95,7 @@ def test_without_boto3_the_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['boto3'] = None\n"
         "from dlc.core.errors import RegistryError\n"
-        "from dlc.push.registry.destination import open_destination\n"
+        "from dlc.images.push.registry.destination import open_destination\n"
         "try: open_destination('ecr', None)\n"
         "except RegistryError as error: print(error)"
     )

@@ -13,10 +13,10 @@ import pytest
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.credentials import Credentials
-from dlc.push.registry.http_request import TransientError
-from dlc.push.registry.repository import DELAYS, KINDS, Manifest, Repository, digest_of
-from dlc.push.registry.session import Session
+from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.http_request import TransientError
+from dlc.images.push.registry.repository import DELAYS, KINDS, Manifest, Repository, digest_of
+from dlc.images.push.registry.session import Session
 
 ME = Credentials("me", "hunter2")
 BASIC = "Basic " + base64.b64encode(b"me:hunter2").decode()

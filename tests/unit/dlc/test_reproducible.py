@@ -1,4 +1,4 @@
-"""inspection.reproducible: which bake file a rebuild runs, and what is said of two archives that should be equal."""
+"""images.inspection.reproducible: which bake file a rebuild runs, what is said of two archives that should be equal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dlc.build.inputs import HostInputs
 from dlc.cli.verify_reproducible import as_text
 from dlc.core.errors import EngineError
 from dlc.engine.connection import Engine
-from dlc.inspection.archive import Archive, Entry, Layer
-from dlc.inspection.reproducible import bake_file, build_from_nothing, differences, differences_from_built
+from dlc.images.inspection.archive import Archive, Entry, Layer
+from dlc.images.inspection.reproducible import bake_file, build_from_nothing, differences, differences_from_built
 from dlc.plan.plan import make_plan
 
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from image_facts import LAUNCHER, specimen_facts
 
-from dlc.inspection.facts import Facts
-from dlc.inspection.licences import declared
-from dlc.inspection.sbom import document
+from dlc.images.inspection.facts import Facts
+from dlc.images.inspection.licences import declared
+from dlc.images.inspection.sbom import document
 
 FACTS = specimen_facts("dlc/toy:1", LAUNCHER)
 DOCUMENT = document(FACTS)

@@ -15,9 +15,9 @@ from dlc.buildspec.models import ScanException
 from dlc.cli.scan import as_dict, as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
-from dlc.inspection.advisories import debian_answer, of_python, python_answer
-from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
-from dlc.inspection.verdict import Scan, of_suite, require_clean
+from dlc.images.inspection.advisories import debian_answer, of_python, python_answer
+from dlc.images.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
+from dlc.images.inspection.verdict import Scan, of_suite, require_clean
 from harness.authority import Authority
 from harness.inspecting_proxy import inspecting
 

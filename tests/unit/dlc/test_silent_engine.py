@@ -16,7 +16,7 @@ import pytest
 from dlc.core.errors import EngineError
 from dlc.engine.connection import Engine, find
 from dlc.engine.images import find as find_images
-from dlc.inspection import facts
+from dlc.images.inspection import facts
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 5.0  # what is promised

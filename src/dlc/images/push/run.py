@@ -16,16 +16,16 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.core.labels import FRAMEWORK
 from dlc.engine.connection import Engine
+from dlc.images.push import layout as oci_layout
+from dlc.images.push.compress import gzip
+from dlc.images.push.layout import Layout
+from dlc.images.push.referrer import attach
+from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.tags import tags
+from dlc.images.push.upload import Uploads
+from dlc.images.push.verify import Inspected, MismatchError, require_same, verify
+from dlc.images.push.workspace import workspace
 from dlc.plan.plan import Plan
-from dlc.push import layout as oci_layout
-from dlc.push.compress import gzip
-from dlc.push.layout import Layout
-from dlc.push.referrer import attach
-from dlc.push.registry.repository import Manifest, Repository
-from dlc.push.tags import tags
-from dlc.push.upload import Uploads
-from dlc.push.verify import Inspected, MismatchError, require_same, verify
-from dlc.push.workspace import workspace
 
 Say = Callable[[str], None]
 

@@ -14,8 +14,8 @@ from dlc.buildspec.variant import normal_name
 from dlc.core.errors import UsageError
 from dlc.core.process import Completed, run, tail
 from dlc.engine.connection import Engine
-from dlc.inspection.facts import Facts
-from dlc.inspection.scan import Answer, Finding
+from dlc.images.inspection.facts import Facts
+from dlc.images.inspection.scan import Answer, Finding
 
 PIP_AUDIT_SECONDS = 900.0
 APT_SECONDS = 600.0

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from dlc.buildspec.variant import normal_name
 from dlc.core.labels import KEY, LICENSES, VERSION
-from dlc.inspection.facts import Facts, Package
-from dlc.inspection.licences import declared
+from dlc.images.inspection.facts import Facts, Package
+from dlc.images.inspection.licences import declared
 
 DOCUMENT, IMAGE = "SPDXRef-DOCUMENT", "SPDXRef-image"
 UNKNOWN = "NOASSERTION"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.http_request import NO_REGISTRY, SilentError, TransientError
-from dlc.push.registry.session import Session
+from dlc.images.push.registry.http_request import NO_REGISTRY, SilentError, TransientError
+from dlc.images.push.registry.session import Session
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlc.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of
 
 SPDX = "application/spdx+json"
 EMPTY = b"{}"

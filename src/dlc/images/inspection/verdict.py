@@ -12,9 +12,9 @@ from dlc.core import environment as host
 from dlc.core.errors import ImageError, ProcessError
 from dlc.debian.suites import SUITES
 from dlc.engine.connection import Engine
-from dlc.inspection import advisories, dumps
-from dlc.inspection.facts import Facts
-from dlc.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge
+from dlc.images.inspection import advisories, dumps
+from dlc.images.inspection.facts import Facts
+from dlc.images.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dlc.push.registry.repository import Repository
+from dlc.images.push.registry.repository import Repository
 
 AT_A_TIME = 4
 

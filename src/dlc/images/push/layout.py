@@ -15,10 +15,10 @@ from dlc.build.progress import Step
 from dlc.build.run import run_bake
 from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
-from dlc.inspection.archive import blob
-from dlc.push.registry.repository import KINDS, Manifest
+from dlc.images.inspection.archive import blob
+from dlc.images.push.registry.repository import KINDS, Manifest
 
-# Of layers in a registry -> in the layout. BuildKit's gzip runs on one core, so gzip is left to `dlc.push.compress`.
+# Of layers in a registry -> in the layout. BuildKit's gzip runs on one core, so gzip is left to `push.compress`.
 COMPRESSIONS = {"gzip": "uncompressed", "zstd": "zstd"}
 
 EXPORT = "org.dlc.export"  # an annotation of exported manifests, which is not pushed

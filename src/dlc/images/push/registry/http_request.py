@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.address import is_loopback
+from dlc.images.push.registry.address import is_loopback
 
 ANSWER_SECONDS = 30.0  # of one read or write, and for a whole answer
 UPLOAD_SECONDS = 300.0  # the same for a file: a registry hashes and moves gigabytes before it answers

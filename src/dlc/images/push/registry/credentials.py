@@ -13,7 +13,7 @@ from typing import Any
 from dlc.core import environment
 from dlc.core.errors import RegistryError
 from dlc.core.process import run
-from dlc.push.registry.address import HUB
+from dlc.images.push.registry.address import HUB
 
 HUB_ENTRY = "https://index.docker.io/v1/"
 TOKEN_USER = "<token>"  # noqa: S105 (a helper's user name for an identity token)

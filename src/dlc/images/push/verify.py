@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.repository import Manifest, Repository, digest_of
+from dlc.images.push.registry.repository import Manifest, Repository, digest_of
 
 Inspected = Mapping[str, Any]  # what `docker image inspect` says of the built image
 

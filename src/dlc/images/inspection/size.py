@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dlc.buildspec.models import Budget
 from dlc.core.errors import ImageError
-from dlc.inspection.archive import Archive
-from dlc.inspection.facts import Facts, Step
-from dlc.inspection.layers import Hidden, resolve
+from dlc.images.inspection.archive import Archive
+from dlc.images.inspection.facts import Facts, Step
+from dlc.images.inspection.layers import Hidden, resolve
 
 
 @dataclass(frozen=True)

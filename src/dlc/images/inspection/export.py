@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dlc.engine.connection import Engine
-from dlc.inspection.archive import Archive, compressed_size, read
+from dlc.images.inspection.archive import Archive, compressed_size, read
 
 SAVE_SECONDS = 1800.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlc.inspection.archive import Archive, Entry
-from dlc.inspection.facts import Facts
-from dlc.inspection.layers import resolve
+from dlc.images.inspection.archive import Archive, Entry
+from dlc.images.inspection.facts import Facts
+from dlc.images.inspection.layers import resolve
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.address import is_loopback
-from dlc.push.registry.credentials import Credentials
-from dlc.push.registry.http_request import NO_REGISTRY, Answer, opener_for, refusal, request, without_query
+from dlc.images.push.registry.address import is_loopback
+from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.http_request import NO_REGISTRY, Answer, opener_for, refusal, request, without_query
 
 PARAMETER = re.compile(r'(\w+)="([^"]*)"')  # of a challenge
 TOKEN = re.compile(r"[\x21-\x7e]+")  # it becomes a header

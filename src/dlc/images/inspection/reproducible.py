@@ -16,7 +16,7 @@ from dlc.build.progress import Step
 from dlc.build.run import run_bake
 from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
-from dlc.inspection.archive import Archive, Entry, read
+from dlc.images.inspection.archive import Archive, Entry, read
 from dlc.plan.plan import Plan
 
 # The layers are what `dlc build` stores, byte for byte: nothing is rewritten. Compression would take most of the time.

@@ -1,6 +1,6 @@
 """Runs inside an image and prints, as JSON, which packages it holds. Standard library only, Python 3.9 or newer.
 
-`dlc.inspection.facts` feeds this file to the image's own `python -I -`; it is imported on the host by its tests alone.
+`dlc.images.inspection.facts` feeds this file to the image's own `python -I -`; on the host only tests import it.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.push.registry import credentials
-from dlc.push.registry.address import Address, parse
-from dlc.push.registry.credentials import Credentials
-from dlc.push.registry.repository import Repository
-from dlc.push.registry.session import Session
+from dlc.images.push.registry import credentials
+from dlc.images.push.registry.address import Address, parse
+from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.repository import Repository
+from dlc.images.push.registry.session import Session
 
 ECR = "ecr"
 ECR_PATH = "dlc"
@@ -48,7 +48,7 @@ class Destination:
 def open_destination(to: str, ca: Path | None) -> Destination:
     """Raises UsageError for a text that is no address, RegistryError if credentials cannot be read."""
     if to == ECR:
-        from dlc.push.registry import ecr  # boto3 takes a second to import, and need not be installed
+        from dlc.images.push.registry import ecr  # boto3 takes a second to import, and need not be installed
 
         registry, known = ecr.login()
         return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository)

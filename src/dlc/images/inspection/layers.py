@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlc.inspection.archive import OPAQUE, WHITEOUT, Entry, Layer
+from dlc.images.inspection.archive import OPAQUE, WHITEOUT, Entry, Layer
 
 
 @dataclass(frozen=True)

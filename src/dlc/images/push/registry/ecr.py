@@ -7,7 +7,7 @@ import urllib.parse
 from typing import Any
 
 from dlc.core.errors import RegistryError
-from dlc.push.registry.credentials import Credentials
+from dlc.images.push.registry.credentials import Credentials
 
 try:
     import boto3

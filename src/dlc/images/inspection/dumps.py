@@ -21,8 +21,8 @@ from dlc.build import fetch
 from dlc.buildspec.variant import normal_name
 from dlc.core.environment import user_path
 from dlc.core.errors import LockError, UsageError
-from dlc.inspection.facts import Facts, Package
-from dlc.inspection.scan import Answer, Finding
+from dlc.images.inspection.facts import Facts, Package
+from dlc.images.inspection.scan import Answer, Finding
 from dlc.plan.contexts import Pinned
 
 OSV, TRACKER = "DLC_OSV_DUMP", "DLC_DEBIAN_TRACKER_DUMP"

@@ -141,6 +141,7 @@ def cached_steps(log: str) -> dict[str, bool]:
 
 
 def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(built: Path) -> None:
+    assert dlc(built, "build", "toy-*").returncode == 0  # an earlier test may have built it from other sources
     before = inspect()["RootFS"]["Layers"]
     path = built / debian.path("bookworm")
     recorded = path.read_text()
@@ -269,6 +270,16 @@ def test_two_builds_of_one_image_at_once_both_end_with_it(built: Path) -> None:
     assert {json.loads(output)[0]["digest"] for output, _, _ in ended} == {inspect()["Id"]}
     assert inspect()["Id"] != before
     assert docker("image", "inspect", before, check=False).returncode  # nobody has it by name
+
+
+def test_first_builds_of_one_image_at_once_all_end_with_it(built: Path) -> None:
+    """The engine lets one of them name the image, and refuses the others that would at the same moment."""
+    with_step(built, 3)
+    docker("image", "rm", "--force", REF)
+    builds = [start(built, "build", "toy-*", "--json") for _ in range(4)]
+    ended = [(*build.communicate(timeout=120), build.returncode) for build in builds]
+    assert [code for _, _, code in ended] == [0, 0, 0, 0], ended
+    assert {json.loads(output)[0]["digest"] for output, _, _ in ended} == {inspect()["Id"]}
 
 
 def test_a_nameless_image_of_another_build_stays(built: Path) -> None:

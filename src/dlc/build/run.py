@@ -29,9 +29,10 @@ CLASSIC_OUTPUT = "type=docker"
 # Without this, the engine's own driver makes an image without a name of each parent: it is compressed, stored and
 # unpacked for nothing.
 NO_IMAGES_OF_PARENTS = {"BUILDX_NO_DEFAULT_LOAD": "1"}
-# If an image is removed while another one is unpacked, containerd may delete a snapshot that both share. All steps are
-# cached by then, so the build is run again.
-LOST_SNAPSHOT = r"parent snapshot \S+ does not exist"
+# What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
+# one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
+# the same moment, which only one of them may. All steps are cached by then, so the build is run again.
+COLLISION = re.compile(r"parent snapshot \S+ does not exist|image \"\S+\": already exists")
 ATTEMPTS = 3
 OnRunning = Callable[[Sequence[Running]], None]
 # A Debian package that is not there in its recorded version.
@@ -77,7 +78,7 @@ def build(
 def run_bake(
     text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
 ) -> None:
-    """Run a bake file; again if the engine lost a snapshot. Raises as `build` does."""
+    """Run a bake file; again after a collision with another client of the engine. Raises as `build` does."""
     for attempt in range(ATTEMPTS):
         progress = Progress()
 
@@ -87,7 +88,7 @@ def run_bake(
             on_running(tuple(progress.running.values()))
 
         code = _bake(text, engine, log, line)
-        if not (code and attempt + 1 < ATTEMPTS and re.search(LOST_SNAPSHOT, progress.failure()[2])):
+        if not (code and attempt + 1 < ATTEMPTS and COLLISION.search(progress.failure()[2])):
             break
     if code:
         raise failure(progress, log)

@@ -1,0 +1,52 @@
+"""build.run: what the engine refuses because two clients met is tried again, up to a bound; nothing else is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dlc.build.run import ATTEMPTS, run_bake
+from dlc.core.errors import BuildError
+from dlc.engine.connection import Engine
+
+ENGINE = Engine(None, "context", "26.1.5", containerd_store=True)
+NAMED_BY_ANOTHER = 'image "docker.io/dlc/toy:1.17-training-cpu-py311": already exists'
+LOST_PARENT = "failed to prepare extraction snapshot: parent snapshot sha256:5e909e9a does not exist: not found"
+OWN_FAULT = 'process "/bin/sh -c mkdir /opt" did not complete successfully: /opt already exists'
+
+
+def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: int) -> Path:
+    """A docker client that fails for a reason so many times; the file to which each of its runs adds a line."""
+    runs = folder / "runs"
+    client = folder / "bin/docker"
+    client.parent.mkdir()
+    client.write_text(
+        f"#!/bin/sh\ncat > /dev/null\necho run >> {runs}\n"
+        f"[ $(wc -l < {runs}) -gt {times} ] && exit 0\necho 'ERROR: failed to solve: {reason}'\nexit 1\n"
+    )
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
+    return runs
+
+
+@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT])
+def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
+    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = refuse(tmp_path, monkeypatch, reason, ATTEMPTS - 1)
+    run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
+    assert len(runs.read_text().splitlines()) == ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), [(NAMED_BY_ANOTHER, ATTEMPTS), (LOST_PARENT, ATTEMPTS), (OWN_FAULT, 1)]
+)
+def test_a_build_that_keeps_failing_ends_with_its_reason(
+    reason: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = refuse(tmp_path, monkeypatch, reason, ATTEMPTS)
+    with pytest.raises(BuildError, match=r"already exists|does not exist"):
+        run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
+    assert len(runs.read_text().splitlines()) == expected

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import LAUNCHER
 
 from harness.empty_wheel import write_wheel
 from launch.plan import own_folders
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 UID = 54321  # has no entry in /etc/passwd
 BOUND = 120  # seconds; only a hang takes that long
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")

@@ -74,8 +74,9 @@ class Job:
                 self.opt_ml(host), script, program=program, host=host, groups=self.groups,
                 hyperparameters=hyperparameters, channels=channels,
             )  # fmt: skip
-            for path in (self.opt_ml(host), self.opt_ml(host) / "code") if user else ():
-                path.chmod(0o777)
+            if user:
+                for path in (self.opt_ml(host), self.opt_ml(host) / "code"):
+                    path.chmod(0o777)
 
     def __enter__(self) -> Self:
         docker("network", "create", "--label", RUN_LABEL, self.network)

@@ -9,11 +9,12 @@ network, whatever happened.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -21,7 +22,6 @@ from dlc.core.process import run, tail
 from harness.engine import RUN_LABEL, docker
 from harness.images import Image
 from harness.opt_ml import GROUP, lay_out
-from harness.removed import Removed
 
 # Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
 CALM = {
@@ -31,7 +31,7 @@ CALM = {
 POLL_SECONDS = 0.2
 
 
-class Job(Removed):
+class Job:
     """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
 
     Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
@@ -74,14 +74,22 @@ class Job(Removed):
                 self.opt_ml(host), script, program=program, host=host, groups=self.groups,
                 hyperparameters=hyperparameters, channels=channels,
             )  # fmt: skip
-            for path in (self.opt_ml(host), self.opt_ml(host) / "code") if user else ():
-                path.chmod(0o777)
+            if user:
+                for path in (self.opt_ml(host), self.opt_ml(host) / "code"):
+                    path.chmod(0o777)
 
-    def _set_up(self) -> None:
+    def __enter__(self) -> Self:
         docker("network", "create", "--label", RUN_LABEL, self.network)
-        for host in self.hosts:
-            if host not in self.late:
-                self.start(host)
+        with contextlib.ExitStack() as unless_all_start:
+            unless_all_start.callback(self._remove)
+            for host in self.hosts:
+                if host not in self.late:
+                    self.start(host)
+            unless_all_start.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._remove()
 
     # What a host has and says
 

@@ -17,9 +17,9 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 from dlc.core.process import Completed, run
-from harness.removed import Removed
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 NODES = ("n1", "n2")
@@ -78,7 +78,7 @@ def unpacked(cache: Path) -> Path:
     return root
 
 
-class Slurm(Removed):
+class Slurm:
     """A running Slurm. `folder` takes its state and, below `ml/NODE`, what each node sees as `self.opt_ml`."""
 
     def __init__(self, folder: Path, cache: Path) -> None:
@@ -98,10 +98,17 @@ class Slurm(Removed):
         """The folder that this node sees as `opt_ml`."""
         return self.folder / "ml" / node
 
-    def _set_up(self) -> None:
-        self._write_files()
-        self._make_networks()
-        self._start_daemons()
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as unless_all_start:
+            unless_all_start.callback(self._remove)
+            self._write_files()
+            self._make_networks()
+            self._start_daemons()
+            unless_all_start.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._remove()
 
     def srun(self, *argv: str, env: dict[str, str] | None = None, seconds: float = 120.0) -> Completed:
         """Run `srun` to its end; its exit code is that of the worst task."""

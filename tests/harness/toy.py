@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
-from harness.engine import connect
+from harness.engine import connect, docker
 
 ID = "toy-1.17-training-cpu-py311"
 SPEC = """\
@@ -58,6 +60,21 @@ def make_checkout(
     shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")
     locked = dlc(root, "lock", "toy-*", **more)
     assert locked.returncode == 0, locked.stderr
+
+
+@contextmanager
+def checkout_for(device: str, folder: Path, repository: str) -> Iterator[Path]:
+    """A checkout with a lock for `--set DEVICE` as well; then the images that were built of it are removed."""
+    root = folder / "checkout"
+    make_checkout(root, repository)
+    locked = dlc(root, "lock", "toy-*", "--set", device)
+    assert locked.returncode == 0, locked.stderr
+    try:
+        yield root
+    finally:
+        built = docker("image", "ls", "--quiet", "--filter", f"reference={repository}/toy").stdout.split()
+        if built:
+            docker("image", "rm", "--force", *built, check=False)
 
 
 def step(words: str) -> str:

@@ -60,9 +60,7 @@ def test_a_pair_of_hosts_that_is_cut_is_named_on_every_host(image: Image, tmp_pa
     with Job(image, tmp_path, script, hosts=3, hyperparameters=TORCHRUN, late=late, command=(command,)) as job:
         let_only_through(job, "algo-2", "algo-1")
         job.start("algo-3")
-        started = time.monotonic()
-        assert set(job.wait(seconds=60).values()) == {78}, job.report()
-        assert time.monotonic() - started < SAID_WITHIN
+        assert set(job.wait(seconds=SAID_WITHIN).values()) == {78}, job.report()
         pair = re.compile(
             r"algo-([23]) cannot reach algo-(?!\1)[23] \([0-9.]+, port [0-9]+\): timed out; check the sec"
         )

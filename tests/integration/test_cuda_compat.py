@@ -24,13 +24,8 @@ LIBRARY = "/usr/local/cuda-12.9/compat/libcuda.so.1"
 
 @pytest.fixture(scope="module")
 def checkout(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    root = tmp_path_factory.mktemp("cuda-compat") / "checkout"
-    toy.make_checkout(root, REPOSITORY)
-    assert toy.dlc(root, "lock", "toy-*", "--set", DEVICE).returncode == 0
-    yield root
-    built = docker("image", "ls", "--quiet", "--filter", f"reference={REPOSITORY}/toy").stdout.split()
-    if built:
-        docker("image", "rm", "--force", *built, check=False)
+    with toy.checkout_for(DEVICE, tmp_path_factory.mktemp("cuda-compat"), REPOSITORY) as root:
+        yield root
 
 
 def settings(folder: Path, name: str) -> list[str]:

@@ -52,13 +52,8 @@ class Vendor:
 
 @pytest.fixture(scope="module")
 def checkout(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    root = tmp_path_factory.mktemp("efa") / "checkout"
-    toy.make_checkout(root, REPOSITORY)
-    assert toy.dlc(root, "lock", "toy-*", "--set", DEVICE).returncode == 0
-    yield root
-    built = docker("image", "ls", "--quiet", "--filter", f"reference={REPOSITORY}/toy").stdout.split()
-    if built:
-        docker("image", "rm", "--force", *built, check=False)
+    with toy.checkout_for(DEVICE, tmp_path_factory.mktemp("efa"), REPOSITORY) as root:
+        yield root
 
 
 @pytest.fixture

@@ -94,8 +94,8 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(image: Image, tmp
         seconds = running.stop(grace=60)
         codes = running.wait()
         assert set(codes.values()) <= {STOPPED, KILLED}, running.report()
-        for host in (host for host in (LEADER, WORKER) if running.failure(host)):
-            assert running.failure(host).startswith("stopped "), running.report()
+        failures = [running.failure(host) for host in (LEADER, WORKER)]
+        assert all(failure.startswith("stopped ") for failure in failures if failure), running.report()
         assert seconds < 45
 
 

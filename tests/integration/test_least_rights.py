@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 UID = 1000  # has no entry in the image's /etc/passwd
 # A tmpfs of Docker's is noexec unless it is told otherwise, and what torch.compile makes is loaded from there.
-TMPFS = "/tmp:exec"
+CONFINED = ("--cap-drop", "ALL", "--read-only", "--tmpfs", "/tmp:exec")
 TRAIN_SECONDS = 600.0
 
 
@@ -36,17 +36,7 @@ def test_it_trains_where_only_opt_ml_and_tmp_can_be_written(image: Image, tmp_pa
     write_wheel(opt_ml / "code", "something_new", "1.0")
     (opt_ml / "code/requirements.txt").write_text("--no-index\n--find-links .\nsomething-new\n")
     given_to(user, opt_ml)
-    options = (
-        "--user",
-        str(user),
-        "--cap-drop",
-        "ALL",
-        "--read-only",
-        "--tmpfs",
-        TMPFS,
-        "--volume",
-        f"{opt_ml}:/opt/ml",
-    )
+    options = ("--user", str(user), *CONFINED, "--volume", f"{opt_ml}:/opt/ml")
     done = run_once(image.ref, options=options, seconds=TRAIN_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"Successfully installed something[-_]new-1\.0", done.stdout)

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from dlc.core.checkout import find_root
-from harness.engine import run_once
+from harness import user_scripts
 from harness.images import Image
 from harness.job import Job
-from harness.sdk2 import ends_as_one, estimator_job, files
+from harness.sdk2 import ends_as_one, files
 
 # Older ones hold packages of their time, which read other names.
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch", version=">=2.6")]
 
-SCRIPTS = find_root() / "tests" / "scripts"
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 HOROVOD = {"sagemaker_horovod_enabled": True}
 
@@ -24,8 +22,7 @@ HOROVOD = {"sagemaker_horovod_enabled": True}
 def script_job(image: Image, folder: Path, entry_point: str, hosts: int = 1, **options: Any) -> Job:
     """A job over one of the scripts; on several hosts it asks for torchrun unless its hyperparameters say otherwise."""
     options["hyperparameters"] = {**(TORCHRUN if hosts > 1 else {}), **options.get("hyperparameters", {})}
-    source, report = SCRIPTS / "pytorch", SCRIPTS / "report.py"
-    return estimator_job(image, folder, source, entry_point, dependencies=(report,), hosts=hosts, **options)
+    return user_scripts.script_job(image, folder, entry_point, hosts, **options)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
@@ -120,11 +117,7 @@ def test_a_script_that_spawns_its_own_ranks_finds_the_first_host(image: Image, t
 
 
 def test_tables_of_two_channels_are_read_and_curves_are_written(image: Image, tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    tables.mkdir()
-    mounts = ("--volume", f"{SCRIPTS}/pytorch:/code:ro", "--volume", f"{tables}:/tables")
-    done = run_once(image.ref, "python", "/code/prepare_tables.py", "/tables", options=mounts)
-    assert done.returncode == 0, done.stderr
+    tables = user_scripts.made_by(image, "prepare_tables.py", tmp_path / "tables")
     channels = {name: tables / name for name in ("train", "validation")}
     settings = {"features": "age,income,visits,distance", "title": "50% off -- ünïcode & $HOME `date`"}
     with script_job(image, tmp_path / "job", "train_on_tables.py", hyperparameters=settings, channels=channels) as job:

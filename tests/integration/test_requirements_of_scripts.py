@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.checkout import find_root
 from dlc.core.errors import ProcessError
 from dlc.core.process import run
 from harness.images import Image
 from harness.package_index import PackageIndex
 from harness.sdk2 import ends_as_one, estimator_job
+from harness.user_scripts import SCRIPTS
 
 pytestmark = pytest.mark.integration
 
-SCRIPTS = find_root() / "tests" / "scripts"
 PACKAGES = Path(__file__).parent / "script-packages.txt"
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 

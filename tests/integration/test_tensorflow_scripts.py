@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dlc.core.checkout import find_root
-from harness.engine import run_once
 from harness.images import Image
-from harness.job import Job
-from harness.sdk2 import ends_as_one, estimator_job, files
+from harness.sdk2 import ends_as_one, files
+from harness.user_scripts import made_by, script_job
 
 # Older ones hold packages of their time, which read other names.
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow", version=">=2.15")]
 
-SCRIPTS = find_root() / "tests" / "scripts"
 MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
 HOROVOD = {"sagemaker_horovod_enabled": True}
 MODEL_DIR = "s3://bucket/training-2026-11-22-04-30-00-123/model"  # the estimator always sends one
 
 
-def script_job(image: Image, folder: Path, entry_point: str, hosts: int = 1, **options: Any) -> Job:
-    """A job over one of the scripts."""
-    source, report = SCRIPTS / "tensorflow", SCRIPTS / "report.py"
-    return estimator_job(image, folder, source, entry_point, dependencies=(report,), hosts=hosts, **options)
-
-
 def test_keras_fit_learns_digits_of_two_channels_and_writes_curves(image: Image, tmp_path: Path) -> None:
-    digits = tmp_path / "digits"
-    digits.mkdir()
-    mounts = ("--volume", f"{SCRIPTS}/tensorflow:/code:ro", "--volume", f"{digits}:/digits")
-    done = run_once(image.ref, "python", "/code/prepare_digits.py", "/digits", options=mounts)
-    assert done.returncode == 0, done.stderr
+    digits = made_by(image, "prepare_digits.py", tmp_path / "digits")
     channels = {name: digits / name for name in ("training", "evaluation")}
     settings = {"model_dir": MODEL_DIR, "epochs": 8, "learning_rate": 0.003}
     with script_job(image, tmp_path / "job", "keras_fit.py", hyperparameters=settings, channels=channels) as job:

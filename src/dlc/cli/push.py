@@ -65,13 +65,13 @@ def run(args: argparse.Namespace) -> int:
     exceptions = read_exceptions(tree)
     rows = []
     for order in orders:
-        captured = cache(partial(facts.capture, engine, order.ref))
-        if not (args.no_scan or args.dry_run):
-            _say(f"{order.id}: known vulnerabilities")
-            require_clean(scan(engine, captured(), exceptions, os.environ, date.today()))
         if args.dry_run:
             row = _intended(order, destination)
         else:
+            captured = cache(partial(facts.capture, engine, order.ref))  # once, for the scan and the bill of materials
+            if not args.no_scan:
+                _say(f"{order.id}: known vulnerabilities")
+                require_clean(scan(engine, captured(), exceptions, os.environ, date.today()))
             row = _push(order, destination, engine, args.compression, captured)
         rows.append(row)
         if not args.json:

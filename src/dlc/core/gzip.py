@@ -7,7 +7,7 @@ nor a name.
 from __future__ import annotations
 
 import os
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 from isal import igzip_threaded
 
@@ -40,7 +40,7 @@ class Counter:
         """Nothing is kept."""
 
 
-def compress(content: IO[bytes] | Any, sink: Sink) -> None:
+def compress(content: IO[bytes], sink: Sink) -> None:
     """Read all of `content` and write it compressed."""
     threads = len(os.sched_getaffinity(0))
     with igzip_threaded.open(  # type: ignore[no-untyped-call]

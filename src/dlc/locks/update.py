@@ -16,7 +16,7 @@ from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
 from dlc.buildspec.locked import versions
 from dlc.buildspec.models import NEWEST, Compat
-from dlc.buildspec.problems import Mark, did_you_mean
+from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import is_range, newer
 from dlc.buildspec.yaml_marks import parse
@@ -82,8 +82,9 @@ def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
     own = variant.node.at(("packages", "framework", 0))
     first = variant.framework_requirements[0]
     pins = [Pin(own.mark, normal_name(first), first.partition("==")[2])] if own else []
+    said_before: list[Problem] = []  # when the variant was made
     asked = [*requirements.framework(variant.settings, variant.node)[1:],
-             *requirements.training(variant.settings, variant.node, [])]  # fmt: skip
+             *requirements.training(variant.settings, variant.node, said_before)]  # fmt: skip
     for name in (each.name for each in asked if "==" not in each.requirement):
         if shared[name].value != NEWEST:
             pins.append(Pin(shared[name].mark, name, str(shared[name].value)))

@@ -74,9 +74,10 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
         "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
     }
     offered = [_shared(variant, below, stage, takes) for stage, takes in OFFERED.items()]
-    framework = _framework(variant, offered)
-    settings = _settings(variant, framework[-1].contexts["tools"], framework[-1])
-    return (*rootfs, *offered, *framework, *settings, _image(variant, tree, below, [*framework, *settings][-1]))
+    framework, training = _framework_and_training(variant, offered)
+    settings = _settings(variant, training)
+    image = _image(variant, tree, below, settings or training)
+    return (*rootfs, *offered, framework, training, *([settings] if settings else []), image)
 
 
 def _rootfs(suite: str, tree: Tree) -> Target:
@@ -103,7 +104,7 @@ def _shared(variant: Variant, below: Mapping[str, Context], stage: str, takes: C
     )
 
 
-def _framework(variant: Variant, offered: list[Target]) -> tuple[Target, Target]:
+def _framework_and_training(variant: Variant, offered: list[Target]) -> tuple[Target, Target]:
     """The framework's own Dockerfile: the framework, which is no later than its lock, and the packages above it."""
     stages = {target.stage: TargetRef(target.id) for target in offered}
     framework = Target(
@@ -117,22 +118,26 @@ def _framework(variant: Variant, offered: list[Target]) -> tuple[Target, Target]
     return framework, replace(framework, id=f"{variant.id}/training", stage="", contexts={**stages, **own})
 
 
-def _settings(variant: Variant, tools: Context, training: Target) -> tuple[Target, ...]:
+def _settings(variant: Variant, training: Target) -> Target | None:
     """What the buildspec says that is no package: environment variables, and names of packages that others contain."""
-    lines = ["FROM training\n"]
-    if variant.provided:
-        words = " ".join(f"{name} {provider}" for name, provider in variant.provided.items())
-        mounts = [f"--mount=type=bind,from=tools,source={path},target={path}" for path in TOOLS]
-        mounts.append("--mount=type=bind,from=scripts,source=stand-ins,target=/stand-ins")
-        clamp = "/usr/bin/python3 -I -S /scripts/clamp/clamp.py"
-        lines.append(f"RUN {' '.join(mounts)} /stand-ins/install.sh {words} && {clamp}\n")
-    lines += [f"ENV {name}={_quoted(value)}\n" for name, value in sorted(variant.settings.env.items())]
-    if len(lines) == 1:
-        return ()
+    lines = [f"ENV {name}={_quoted(value)}\n" for name, value in sorted(variant.settings.env.items())]
     contexts: dict[str, Context] = {"training": TargetRef(training.id)}
     if variant.provided:
-        contexts |= {"scripts": SCRIPTS, "tools": tools}
-    return (Target(f"{variant.id}/settings", "".join(lines), Host("nothing"), contexts=contexts, inline=True),)
+        lines.insert(0, _stand_ins(variant.provided))
+        contexts |= {"scripts": SCRIPTS, "tools": training.contexts["tools"]}
+    if not lines:
+        return None
+    dockerfile = "".join(["FROM training\n", *lines])
+    return Target(f"{variant.id}/settings", dockerfile, Host("nothing"), contexts=contexts, inline=True)
+
+
+def _stand_ins(provided: Mapping[str, str]) -> str:
+    """The step that records names of packages which others contain."""
+    words = " ".join(f"{name} {provider}" for name, provider in provided.items())
+    mounts = [f"--mount=type=bind,from=tools,source={path},target={path}" for path in TOOLS]
+    mounts.append("--mount=type=bind,from=scripts,source=stand-ins,target=/stand-ins")
+    clamp = "/usr/bin/python3 -I -S /scripts/clamp/clamp.py"
+    return f"RUN {' '.join(mounts)} /stand-ins/install.sh {words} && {clamp}\n"
 
 
 def _quoted(value: str) -> str:

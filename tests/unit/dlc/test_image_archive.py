@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -94,13 +94,23 @@ def test_archive_of_an_older_engine_is_read_through_its_manifest(tmp_path: Path)
     assert list(archive.layers[0].entries) == ["a"]
 
 
+@pytest.mark.parametrize("reads", [read, compressed_size])
 @pytest.mark.parametrize(
-    "content", [b"", b"no tar", tar_of({"index.json": b'{"manifests": [1, 2]}'}), tar_of({"a": b""})]
+    "content",
+    [
+        b"",
+        b"no tar",
+        tar_of({"index.json": b'{"manifests": [1, 2]}'}),
+        tar_of({"manifest.json": b"[1, 2]"}),
+        tar_of({"a": b""}),
+    ],
 )
-def test_what_is_no_archive_of_one_image_is_an_error(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_archive_of_one_image_is_an_error(
+    tmp_path: Path, content: bytes, reads: Callable[[Path], object]
+) -> None:
     (tmp_path / "a.tar").write_bytes(content)
     with pytest.raises(ImageError, match="expected the archive of one image"):
-        read(tmp_path / "a.tar")
+        reads(tmp_path / "a.tar")
 
 
 def test_a_path_of_two_layers_is_hidden_once_and_the_upper_one_is_seen() -> None:

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.images.push.referrer import SPDX, attach, fallback_tag, referrer
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of
+from dlc.images.push.referrer import SPDX, attach, referrer
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of, fallback_tag
 from dlc.images.push.registry.session import Session
 
 IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])

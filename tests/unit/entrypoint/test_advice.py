@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from job_folder import JobFolder
+from real_launcher import runnable_job, train
 
 from launch.job import advice
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 IMPORT = "ImportError: cannot import name 'AdamW' from 'transformers' (/opt/venv/lib/python3.11/site-packages/transform"
 RENDEZVOUS = "ValueError: Error initializing torch.distributed using env:// rendezvous"
 SHM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_10_3626783630_0>: No space left on device"
@@ -59,12 +56,8 @@ def test_other_failures_bring_nothing(line: str) -> None:
 
 
 def test_the_log_and_the_failure_file_name_the_remedy(tmp_path: Path) -> None:
-    job = JobFolder(tmp_path / "ml").code(text="import no_such_package\n").hyperparameters()
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
-    job.env(DLC_VENV=str(tmp_path / "venv"))
-    command = [sys.executable, "-I", "-S", LAUNCHER, "train"]
-    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=False)
+    job = runnable_job(tmp_path).code(text="import no_such_package\n")
+    done = train(job)
     assert done.returncode == 1
     remedy = "name the package that holds no_such_package in a requirements.txt beside the script"
     assert remedy in done.stderr

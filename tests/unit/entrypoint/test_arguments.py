@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import runnable_job, train
 
 from launch.base.errors import LaunchError
 from launch.job.arguments import DIALECTS, arguments, refused
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 GIVEN = {"lr": 0.1, "no-accel": True, "debug": False, "b": 32, "name": "a b"}
 
 
@@ -74,17 +72,13 @@ def test_other_failures_bring_no_dialect_to_mind() -> None:
 
 def test_the_failure_file_of_a_script_that_takes_flags_names_the_switch(tmp_path: Path) -> None:
     script = "import argparse; p = argparse.ArgumentParser(); p.add_argument('--no-accel', action='store_true')\n"
-    job = JobFolder(tmp_path / "ml").code(text=f"{script}print(p.parse_args())").hyperparameters(**{"no-accel": True})
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
-    job.env(DLC_VENV=str(tmp_path / "venv"))
-    command = [sys.executable, "-I", "-S", LAUNCHER, "train"]
-    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=False)
+    job = runnable_job(tmp_path).code(text=f"{script}print(p.parse_args())").hyperparameters(**{"no-accel": True})
+    done = train(job)
     assert done.returncode == 2
     reason = (job.base / "output/failure").read_text()[:1024]
     assert "DLC_ARGV_DIALECT" in reason
     assert "flags: true is the bare flag" in reason
     (job.base / "output/failure").unlink()
     job.env(DLC_ARGV_DIALECT="flags")
-    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=False)
+    done = train(job)
     assert (done.returncode, done.stdout) == (0, "Namespace(no_accel=True)\n")

@@ -5,28 +5,23 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import BOUND, launched, runnable_job
 
 CASES = {case["id"]: case for case in json.loads(Path("tests/contract/cases.json").read_text())}
-BOUND = 60  # seconds; only a hang takes that long
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
-    return JobFolder(tmp_path / "ml").hyperparameters().env(DLC_VENV=str(tmp_path / "venv"))
+    return runnable_job(tmp_path)
 
 
 def start(job: JobFolder, script: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-I", "-S", "src/entrypoint/launcher.py", "train"]
-    job.code(text=script)
-    return subprocess.Popen(command, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return launched(job.code(text=script))
 
 
 def run(job: JobFolder, name: str) -> tuple[int, list[str], str]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import LAUNCHER, make_venv
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 BOUND = 60  # seconds; only a hang takes that long
 MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
 
@@ -30,12 +30,9 @@ class Hosts:
         self.below: tuple[str, ...] = ()  # what to put before the launchers' commands
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
-        (folder / "venv/bin").mkdir(parents=True)
-        (folder / "venv/bin/python").symlink_to(sys.executable)
+        venv = make_venv(folder / "venv")
         for job in self.jobs:
-            job.env(
-                DLC_VENV=str(folder / "venv"), DLC_GROUP_PORT=port, DLC_PEER_TIMEOUT="30", DLC_HEARTBEAT_TIMEOUT="5"
-            )
+            job.env(DLC_VENV=venv, DLC_GROUP_PORT=port, DLC_PEER_TIMEOUT="30", DLC_HEARTBEAT_TIMEOUT="5")
 
     def configure(self, script: str, groups: dict[str, list[int]] | None = None, **parameters: object) -> None:
         """One script for all hosts; `groups` holds the numbers of each group's hosts."""

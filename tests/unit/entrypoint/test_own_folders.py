@@ -5,29 +5,33 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import LAUNCHER
 
 from harness.empty_wheel import write_wheel
 from launch.plan import own_folders
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 UID = 54321  # has no entry in /etc/passwd
 BOUND = 120  # seconds; only a hang takes that long
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Path:
-    """A folder that everybody may pass, which holds a copy of the launcher: the checkout may be root's alone."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if not os.access(folder, os.X_OK) or folder.stat().st_mode & 0o001:
-            continue
-        folder.chmod(folder.stat().st_mode | 0o011)
-    shutil.copytree(Path(LAUNCHER).parent, tmp_path / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
+def folders() -> Iterator[Path]:
+    """A folder that everybody may pass, which holds a copy of the launcher: the checkout may be root's alone.
+
+    Not below pytest's own folders: each start of pytest closes these to others again.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        shutil.copytree(Path(LAUNCHER).parent, folder / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
+        yield folder
 
 
 def made_venv(folder: Path) -> Path:

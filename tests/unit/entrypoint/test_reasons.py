@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import launched, runnable_job
 from supervised import HANG_BOUND, Script, run, start, wait_for
-from test_stops import RANK, below_a_starter, launched
+from test_stops import RANK, below_a_starter
 
 from launch.base.outcome import Failure
 from launch.plan import programs
@@ -26,9 +27,7 @@ LIBRARY = 'File "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
-    return JobFolder(tmp_path / "ml").hyperparameters().env(DLC_VENV=str(tmp_path / "venv"))
+    return runnable_job(tmp_path)
 
 
 def first_characters(job: JobFolder) -> str:

@@ -10,20 +10,17 @@ from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import LAUNCHER, make_venv
 
 from launch.plan.strategies import STRATEGIES
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 PYTHONS = [f"python3.{minor}" for minor in (9, 11, 13)]
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
     """A job whose virtual environment is made of the Python that runs the tests."""
-    venv = tmp_path / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin/python").symlink_to(sys.executable)
-    return JobFolder(tmp_path / "ml").env(DLC_VENV=str(venv))
+    return JobFolder(tmp_path / "ml").env(DLC_VENV=make_venv(tmp_path / "venv"))
 
 
 def found(python: str) -> str:

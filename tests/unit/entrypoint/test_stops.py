@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
+from real_launcher import launched, runnable_job
 from supervised import HANG_BOUND, Run, Script, start, wait_for
 
 from launch.plan import programs
 from launch.supervision import grace
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 # As a script with DataLoader(num_workers=1): it saves some steps after the signal, and each needs its worker.
 WITH_A_WORKER = """
 import os, pathlib, signal, sys, time
@@ -237,14 +236,7 @@ def test_stacks_of_ranks_below_a_starter_reach_the_failure(tmp_path: Path) -> No
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
-    return JobFolder(tmp_path / "ml").hyperparameters().env(DLC_VENV=str(tmp_path / "venv"))
-
-
-def launched(job: JobFolder) -> subprocess.Popen[str]:
-    command = [sys.executable, "-I", "-S", LAUNCHER, "train"]
-    return subprocess.Popen(command, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return runnable_job(tmp_path)
 
 
 SAVES = (

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,36 +65,30 @@ class Archive:
 
 def read(path: Path) -> Archive:
     """The image in an archive. Raises ImageError where there is none, or more than one."""
-    try:
-        with tarfile.open(path, "r:") as tar:
-            return _read(path, tar)
-    except (tarfile.TarError, KeyError, json.JSONDecodeError) as error:
-        raise ImageError(f"{path}: expected the archive of one image, found: {error}") from None
-
-
-def _read(path: Path, tar: tarfile.TarFile) -> Archive:
-    if "index.json" in tar.getnames():
-        digest, config_name, layer_names = _from_index(path, tar)
-    else:
-        [manifest] = _json(tar, "manifest.json")
-        digest, config_name, layer_names = "", manifest["Config"], manifest["Layers"]
-    config = _json(tar, config_name)
-    commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
-    commands += [""] * len(layer_names)
-    layers = tuple(
-        Layer(diff_id, command, dict(_entries(tar, name)))
-        for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, layer_names, strict=False)
-    )
-    return Archive(digest, config, layers)
+    with _opened(path) as tar:
+        digest, config_name, layer_names = _members(path, tar)
+        config = _json(tar, config_name)
+        commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
+        commands += [""] * len(layer_names)
+        layers = tuple(
+            Layer(diff_id, command, dict(_entries(tar, name)))
+            for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, layer_names, strict=False)
+        )
+        return Archive(digest, config, layers)
 
 
 def compressed_size(path: Path) -> int:
     """Bytes of all layers, compressed as a push compresses them. Raises ImageError as `read` does."""
+    with _opened(path) as tar:
+        _, _, layer_names = _members(path, tar)
+        return sum(_compressed(tar, name) for name in dict.fromkeys(layer_names))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(path, "r:") as tar:
-            has_index = "index.json" in tar.getnames()
-            names = _from_index(path, tar)[2] if has_index else _json(tar, "manifest.json")[0]["Layers"]
-            return sum(_compressed(tar, name) for name in dict.fromkeys(names))
+            yield tar
     except (tarfile.TarError, KeyError, json.JSONDecodeError) as error:
         raise ImageError(f"{path}: expected the archive of one image, found: {error}") from None
 
@@ -102,20 +97,22 @@ def _compressed(tar: tarfile.TarFile, name: str) -> int:
     member = tar.extractfile(name)
     if member is None:
         raise KeyError(f"{name} is no file")
-    is_gzip = member.read(2) == GZIP
+    if member.read(len(GZIP)) == GZIP:
+        return tar.getmember(name).size
     member.seek(0)
     counter = Counter()
-    if is_gzip:
-        return tar.getmember(name).size
     compress(member, counter)
     return counter.bytes
 
 
-def _from_index(path: Path, tar: tarfile.TarFile) -> tuple[str, str, list[str]]:
-    """Manifest digest, and the members that hold configuration and layers."""
-    manifests = _json(tar, "index.json")["manifests"]
+def _members(path: Path, tar: tarfile.TarFile) -> tuple[str, str, list[str]]:
+    """The manifest's digest, and the members that hold configuration and layers; older engines write no index."""
+    has_index = "index.json" in tar.getnames()
+    manifests = _json(tar, "index.json")["manifests"] if has_index else _json(tar, "manifest.json")
     if len(manifests) != 1:
         raise ImageError(f"{path}: expected the archive of one image, found {len(manifests)} manifests")
+    if not has_index:
+        return "", manifests[0]["Config"], manifests[0]["Layers"]
     digest = manifests[0]["digest"]
     manifest = _json(tar, blob(digest))
     if "layers" not in manifest:

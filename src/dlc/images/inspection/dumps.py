@@ -108,20 +108,19 @@ def _version(text: str) -> Version | None:
 
 def of_debian(facts: Facts, dump: Path) -> Answer:
     """Security updates that the image lacks, by Debian's tracker (`data/json`). Raises LockError for another file."""
-    match = re.search(r"\((\w+)\)", facts.os)
-    suite = match[1] if match else ""
+    packages = facts.of_kind("debian")
     try:
         known: Mapping[str, Mapping[str, Any]] = json.loads(dump.read_bytes())
         found = {
             Finding(package.source, package.source_version, name, (), str(state["fixed_version"]))
-            for package in facts.of_kind("debian")
+            for package in packages
             for name, advisory in known.get(package.source, {}).items()
-            if (state := advisory.get("releases", {}).get(suite, {})).get("status") == "resolved"
+            if (state := advisory.get("releases", {}).get(facts.suite, {})).get("status") == "resolved"
             and _lacks(package.source_version, str(state.get("fixed_version", "0")))
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LockError(f"{TRACKER}: expected the tracker's JSON, found: {error}", "take data/json of it") from None
-    return Answer(f"Debian's security tracker for {suite}", tuple(sorted(found)), len(facts.of_kind("debian")), ())
+    return Answer(f"Debian's security tracker for {facts.suite}", tuple(sorted(found)), len(packages), ())
 
 
 def _lacks(installed: str, fixed: str) -> bool:

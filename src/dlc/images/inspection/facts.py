@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,6 +65,12 @@ class Facts:
     def bytes(self) -> int:
         """Of all layers, unpacked: the figure that `dlc build` prints and budgets limit."""
         return sum(step.bytes for step in self.steps)
+
+    @property
+    def suite(self) -> str:
+        """The code name of its Debian release; empty where its system names none."""
+        match = re.search(r"\((\w+)\)", self.os)
+        return match[1] if match else ""
 
     def of_kind(self, kind: str) -> tuple[Package, ...]:
         """Its Debian packages, its Python packages or its launcher, by name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -32,21 +31,20 @@ def scan(
     """Ask the index, Debian and the calendar. A dump that the user names answers for a source that cannot be asked."""
     ca = host.ca_bundle(environment)
     cache = host.cache_folder()
-    answers = [advisories.of_python(facts, ca)]
-    if answers[0].unanswered and (dump := dumps.named(dumps.OSV, environment, cache, ca)):
-        answers = [dumps.of_python(facts, dump)]
-    answers.append(advisories.of_debian(engine, facts, host.proxies(environment), ca))
-    if answers[1].unanswered and (dump := dumps.named(dumps.TRACKER, environment, cache, ca)):
-        answers[1] = dumps.of_debian(facts, dump)
-    answers.append(of_suite(facts, today))
+    python = advisories.of_python(facts, ca)
+    if python.unanswered and (dump := dumps.named(dumps.OSV, environment, cache, ca)):
+        python = dumps.of_python(facts, dump)
+    debian = advisories.of_debian(engine, facts, host.proxies(environment), ca)
+    if debian.unanswered and (dump := dumps.named(dumps.TRACKER, environment, cache, ca)):
+        debian = dumps.of_debian(facts, dump)
+    answers = (python, debian, of_suite(facts, today))
     findings = [finding for answer in answers for finding in answer.findings]
-    return Scan(facts.ref, tuple(answers), judge(findings, exceptions, today))
+    return Scan(facts.ref, answers, judge(findings, exceptions, today))
 
 
 def of_suite(facts: Facts, today: date) -> Answer:
     """Whether the image's Debian still gets security updates: without them no source has more to say."""
-    match = re.search(r"\((\w+)\)", facts.os)
-    suite = SUITES.get(match[1]) if match else None
+    suite = SUITES.get(facts.suite)
     source = "security support of the Debian release"
     if suite is None:
         return Answer(source, (), 0, ())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of, fallback_tag
 
 SPDX = "application/spdx+json"
 EMPTY = b"{}"
@@ -36,7 +36,7 @@ def attach(repository: Repository, subject: Manifest, document: Callable[[], byt
                 repository.upload(path, digest_of(content))
     manifest = referrer(subject, data)
     if not repository.put_manifest(manifest.digest, manifest):
-        _list(repository, subject, manifest)
+        _add_to_index(repository, subject, manifest)
     return manifest.digest
 
 
@@ -53,12 +53,7 @@ def referrer(subject: Manifest, document: bytes) -> Manifest:
     return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
 
 
-def fallback_tag(digest: str) -> str:
-    """Where the index of an image's referrers lies in a registry that does not list them."""
-    return digest.replace(":", "-")
-
-
-def _list(repository: Repository, subject: Manifest, manifest: Manifest) -> None:
+def _add_to_index(repository: Repository, subject: Manifest, manifest: Manifest) -> None:
     """Add a referrer to the index under the fallback tag, beside what others have put there."""
     others = [found for found in repository.referrers(subject.digest) if found.get("digest") != manifest.digest]
     own = {**_descriptor(manifest.kind, manifest.data), "artifactType": SPDX}

@@ -89,15 +89,15 @@ class Repository:
 
     def referrers(self, digest: str) -> list[Mapping[str, Any]]:
         """Descriptors of what refers to a manifest: as the registry lists it, else as the index under the tag does."""
-        found = self._index(self._path("referrers", digest))
-        return self._index(self._path("manifests", digest.replace(":", "-"))) or [] if found is None else found
+        listed = self._index(self._path("referrers", digest))
+        if listed is not None:
+            return listed
+        return self._index(self._path("manifests", fallback_tag(digest))) or []
 
     def _index(self, path: str) -> list[Mapping[str, Any]] | None:
         """The descriptors in an index; None where there is none."""
-        headers = {"Accept": INDEX}
-        answer = self._retry(
-            lambda: self._session.send("GET", path, headers=headers, accept=(200, 400, 404, 405))
-        )  # fmt: skip
+        accept = (200, 400, 404, 405)
+        answer = self._retry(lambda: self._session.send("GET", path, headers={"Accept": INDEX}, accept=accept))
         if answer.status != 200 or answer.headers.get_content_type() != INDEX:
             return None
         found = answer.json("an index").get("manifests")
@@ -158,6 +158,11 @@ class Repository:
 def digest_of(data: bytes) -> str:
     """`sha256:...`, as registries name content."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def fallback_tag(digest: str) -> str:
+    """Where the index of an image's referrers lies in a registry that does not list them."""
+    return digest.replace(":", "-")
 
 
 def _is_image(content: Mapping[str, Any]) -> bool:

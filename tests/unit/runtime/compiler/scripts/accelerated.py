@@ -2,7 +2,7 @@
 
 import torch
 from accelerate import Accelerator
-from common import Net, data, finish
+from small_training import Net, data, finish
 
 accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
 model = Net()

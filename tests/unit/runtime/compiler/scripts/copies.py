@@ -6,7 +6,7 @@ import pickle
 import sys
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 model = Net()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

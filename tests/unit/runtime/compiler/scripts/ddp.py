@@ -4,7 +4,7 @@ import contextlib
 import sys
 
 import torch
-from common import Net, data, finish
+from small_training import Net, data, finish
 
 how = sys.argv[1]
 torch.distributed.init_process_group("gloo")

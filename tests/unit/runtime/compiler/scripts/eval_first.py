@@ -1,7 +1,7 @@
 """Evaluates before the first step and after each epoch, with batches of another size."""
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 model = Net()
 batches, held_out = data(12), data(2, size=6, seed=5)

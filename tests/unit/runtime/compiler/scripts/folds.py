@@ -1,7 +1,7 @@
 """A new model and optimizer for each fold; the first model is used while the second is trained."""
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 first, second = Net(), Net(width=24)
 losses = train(first, data(9))

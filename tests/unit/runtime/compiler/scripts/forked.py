@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 model = Net()
 

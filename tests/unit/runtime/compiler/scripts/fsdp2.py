@@ -1,7 +1,7 @@
 """fully_shard on two ranks."""
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 from torch.distributed.fsdp import fully_shard
 
 torch.distributed.init_process_group("gloo")

@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from common import data, finish
+from small_training import data, finish
 from torch import nn
 
 

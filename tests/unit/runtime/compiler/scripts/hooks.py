@@ -1,6 +1,6 @@
 """A hook from the start that appends to a list, and one that is registered while training."""
 
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 model = Net()
 early, late = [], []

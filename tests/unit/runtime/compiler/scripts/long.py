@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from common import Net, data
+from small_training import Net, data
 
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

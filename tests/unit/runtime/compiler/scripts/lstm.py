@@ -1,6 +1,6 @@
 """An LSTM between parts that can be compiled."""
 
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 from torch import nn
 
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from common import Net, data, finish
+from small_training import Net, data, finish
 from torch import nn
 
 

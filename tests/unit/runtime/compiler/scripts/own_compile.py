@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 model = Net()
 if sys.argv[1] == "model":

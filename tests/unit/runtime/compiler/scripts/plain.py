@@ -1,6 +1,6 @@
 """A plain training loop."""
 
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 model = Net()
 finish(train(model, data(12)), model)

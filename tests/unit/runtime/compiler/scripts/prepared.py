@@ -1,7 +1,7 @@
 """One line of ours in the script."""
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 from dlc_runtime.compiler import prepare
 

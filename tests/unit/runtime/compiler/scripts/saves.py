@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 
 def stop(number, frame):

@@ -3,7 +3,7 @@
 import os
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 
 
 def work(rank, port):

@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from common import Net, data, finish
+from small_training import Net, data, finish
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

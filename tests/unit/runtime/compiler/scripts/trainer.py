@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-import common
+import small_training
 import torch
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
@@ -37,4 +37,4 @@ arguments = TrainingArguments(
 trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows[:8])
 trainer.train()
 losses = [float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
-common.finish([*losses, trainer.evaluate()["eval_loss"]], model)
+small_training.finish([*losses, trainer.evaluate()["eval_loss"]], model)

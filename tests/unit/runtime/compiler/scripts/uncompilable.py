@@ -1,7 +1,7 @@
 """An operation of the user's own that eager runs and Inductor cannot compile."""
 
 import torch
-from common import Net, data, finish, train
+from small_training import Net, data, finish, train
 from torch import nn
 
 

@@ -26,7 +26,7 @@ build() {
     "$DLC" build "$1"
 }
 
-failed='' tested='' others=''
+failed='' others=''
 tested=$("$DLC" list --ids "$@" | tr '\n' ' ')
 for image in $("$DLC" list --ids); do
     case " $tested" in *" $image "*) ;; *) others="$others $image" ;; esac

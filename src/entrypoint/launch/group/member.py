@@ -14,10 +14,10 @@ from launch.base.errors import SOFTWARE, UNAVAILABLE
 from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
 from launch.discovery import names
-from launch.group.absence import GONE_AFTER, LifeSign, Refusals
+from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, beat_interval, quiet_bound, silence
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.door import Door, open_door
-from launch.group.hub import Hub, beat_interval
+from launch.group.hub import Hub
 from launch.group.ledger import End, Ledger, Rules, end_of, verdict_of
 from launch.group.listeners import listen
 from launch.group.reach import Reach
@@ -30,6 +30,7 @@ CONNECT_RETRY = 0.2  # seconds
 CONNECT_BOUND = 5.0  # seconds for one attempt
 NEWS_BOUND = 10.0  # seconds for the hub to answer a failure
 HELLO_BOUND = 5.0  # seconds for the hub to prove that it is one
+ATTEMPT = CONNECT_BOUND + 1.0  # seconds for which one attempt may keep the thread busy
 
 
 class Place(NamedTuple):
@@ -71,7 +72,7 @@ class Group:
         self._hub_id = ""
         self._said: list[dict[str, Any]] = []  # all of it: repeated to the hub after a break
         self._sent = 0  # how many of these the present connection took
-        self._heard_at = 0.0
+        self._silence = Silence(place.heartbeat)
         self._is_lost = False  # a connection that worked broke, and no other one works yet
         self._how_lost = ""  # set when the leader is given up
         self._refusals = Refusals()  # by the leader's machine
@@ -280,41 +281,44 @@ class Group:
             with contextlib.suppress(OSError):
                 channel.flush()  # by which the hub can tell who comes with another token
         self.reach.failed(error, how, answered=channel is not None)
-        if self._hub_id and channel and channel.authentic and not self._state.get("end"):
-            self._is_lost = True
-            _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
         if channel is None and isinstance(error, ConnectionRefusedError):
             self._refusals.add(time.monotonic())
         else:
             self._refusals.end()
-        is_silent = time.monotonic() - self._heard_at >= self.place.heartbeat
-        if not self._hub_id or not (is_silent or self._refusals.are_enough):
+        self._silence.forgive_pause(time.monotonic(), busy=ATTEMPT)
+        worked = bool(self._hub_id) and channel is not None and channel.authentic and not self._state.get("end")
+        self._is_lost = self._is_lost or worked
+        if not self._hub_id or not (self._silence.is_too_long or self._refusals.are_enough):
+            if worked:
+                _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
             self._life_sign.clear()
             select.select([self._wake_read], [], [], CONNECT_RETRY)
         elif self._stop_host:
             self._ended(End(True, kind=STOPPED))  # the leader has stopped already
         else:
-            how += "" if is_silent else f" for {GONE_AFTER:g} s, its launcher is gone"
+            is_gone = self._refusals.are_enough
+            last = f"{silence(self.place.heartbeat)}; the last attempt to connect: {how}"
+            how = f"{how} for {GONE_AFTER:g} s, its launcher is gone" if is_gone else last
             self._how_lost = f"which leads the group, vanished: {how}"
             cause = f"{self.place.rules.leader}, {self._how_lost}"
             self._ended(End(False, UNAVAILABLE, self.place.rules.leader, cause))
 
     def _converse(self, channel: Channel) -> None:
-        interval = beat_interval(self.place.heartbeat)
-        last_turn = next_beat = time.monotonic()
+        interval, quiet = beat_interval(self.place.heartbeat), quiet_bound(self.place.heartbeat)
+        next_beat = time.monotonic()
+        self._silence.forgive_pause(next_beat, busy=ATTEMPT)
         while self.end is None and not self._may_leave:
-            self._wait(channel, interval if channel.authentic else CONNECT_RETRY)
+            self._wait(channel, interval if channel.authentic else min(interval, CONNECT_RETRY))
             now = time.monotonic()
-            if now - last_turn > self.place.heartbeat / 2:  # this process stood still: the hub's silence says nothing
+            if self._silence.forgive_pause(now):
                 channel.heard_at = now
-            last_turn = now
             if channel.authentic and now >= next_beat:
                 channel.send({"kind": "beat"})
                 next_beat = now + interval
             self._talk(channel)
-            bound = self.place.heartbeat if channel.authentic else min(HELLO_BOUND, self.place.heartbeat)
+            bound = quiet if channel.authentic else min(HELLO_BOUND, self.place.heartbeat)
             if now - channel.heard_at > bound:
-                raise TimeoutError(f"nothing heard for {bound:g} s (DLC_HEARTBEAT_TIMEOUT)")
+                raise TimeoutError(f"nothing heard for {bound:g} s")
         self._say_goodbye(channel)
 
     def _talk(self, channel: Channel) -> None:
@@ -324,7 +328,7 @@ class Group:
         for message in channel.receive():
             self._take(message, channel)
         if channel.authentic:
-            self._heard_at = channel.heard_at
+            self._silence.end(channel.heard_at)
 
     def _wait(self, channel: Channel, timeout: float) -> None:
         poll = select.poll()

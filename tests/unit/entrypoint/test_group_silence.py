@@ -1,4 +1,4 @@
-"""Connections on which nothing comes any more: given up for new ones in time; the leader stays until all heard the end."""
+"""Connections on which nothing comes: given up for new ones in time; the leader stays until all have heard the end."""
 
 from __future__ import annotations
 

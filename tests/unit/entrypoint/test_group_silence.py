@@ -139,3 +139,17 @@ def test_silence_while_this_process_stood_still_does_not_count() -> None:
         assert silence.forgive_pause(now + turn) == is_forgiven
         assert silence.is_too_long == (not is_forgiven)
         assert not silence.forgive_pause(now + turn + 0.1)
+
+
+def test_a_host_that_need_not_stay_stays_until_the_leader_has_heard_that_its_part_is_done(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS, members=HOSTS[:1], heartbeat=20.0) as job, Relay(job.join["port"]) as relay:
+        leader = job.start(HOSTS[0], UNTIL_GO.replace('"go"', '"go-on"'))
+        other = job.start(HOSTS[1], UNTIL_GO, join={"port": relay.port})
+        wait_until_running(tmp_path, 2)
+        made = relay.connections
+        relay.silence()
+        (tmp_path / "go").touch()
+        assert other.finish().exit_code == 0
+        assert relay.connections > made, "it left without having been heard"
+        (tmp_path / "go-on").touch()
+        assert leader.finish().exit_code == 0, leader.stderr

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+from launch import signals
 from launch.base.errors import SOFTWARE, UNAVAILABLE
 from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
@@ -82,6 +83,7 @@ class Group:
         os.set_blocking(self._news_write, False)
         self._wake_read, self._wake_write = os.pipe()
         self._leave_at = float("inf")  # when to give up telling what was said
+        self._has_left = False  # and the hub has heard it
         self._thread = threading.Thread(target=self._keep, daemon=True, name="group")
 
     # What supervision asks
@@ -212,11 +214,16 @@ class Group:
         self._own_facts = {**facts, "door": self.door.port if self.door else 0}
 
     def close(self, linger: float | None = None) -> None:
-        """Leave. On the leader this first waits (for seconds at most) until every host has heard the end."""
+        """Leave: when the hub heard what was said, on the leader when all heard the end. Only if all is well, wait long."""
         self.shut_door()
-        self._leave_at = time.monotonic() + (0 if self.reach.hopeless else CONNECT_BOUND)
+        is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
+        patience = max(CONNECT_BOUND, self.place.heartbeat if is_well else 0.0)
+        self._leave_at = time.monotonic() + (0 if self.reach.hopeless else patience)
         self._wake()
-        self._thread.join(2 * CONNECT_BOUND + 1)
+        while self._thread.is_alive() and time.monotonic() < self._leave_at + CONNECT_BOUND + 1:
+            self._thread.join(CONNECT_RETRY)
+            if signals.received():
+                self._leave_at = min(self._leave_at, time.monotonic() + CONNECT_BOUND)
         if self._hub:
             self._hub.close(*([] if linger is None else [linger]))
         if not self._thread.is_alive():  # one that hangs in a name look-up keeps its descriptors
@@ -240,7 +247,7 @@ class Group:
 
     def _keep(self) -> None:
         """Connect, and again after a break, until the end, `close`, or a heartbeat's time without the hub."""
-        while self.end is None and not self._may_leave:
+        while self.end is None and not self._has_left and time.monotonic() < self._leave_at:
             channel = None
             try:
                 channel = self._connect()
@@ -351,6 +358,7 @@ class Group:
         channel.socket.shutdown(socket.SHUT_WR)
         while channel.socket.recv(1 << 16):
             pass
+        self._has_left = True  # it closes when it has read all
 
     def _take(self, message: dict[str, Any], channel: Channel) -> None:
         if message["kind"] == "hello":

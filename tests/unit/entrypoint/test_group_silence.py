@@ -60,6 +60,7 @@ def test_the_leader_stays_until_a_host_whose_connection_fell_silent_has_heard_th
         relay.silence(FROM_HUB)
         (tmp_path / "go").touch()
         assert [leader.finish().exit_code, other.finish().exit_code] == [0, 0], (leader.stderr, other.stderr)
+        assert "waiting for algo-2 to hear that the job has ended" in leader.stderr
 
 
 def test_the_leader_stays_until_a_host_whose_connection_broke_at_the_end_has_come_back(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from launch.base.outcome import STOPPED
 from launch.discovery import names
 from launch.group.absence import GONE_AFTER, PROBE_INTERVAL, Absence, beat_interval, quiet_bound, silence
 from launch.group.channel import WRONG_TOKEN, Channel, NotOfThisJobError, pack
-from launch.group.ledger import MOST_NAMED, End, Ledger
+from launch.group.ledger import MOST_NAMED, End, Ledger, named
 from launch.group.strangers import Strangers
 
 TYPE_CHECKING = False
@@ -66,12 +66,18 @@ class Hub(threading.Thread):
         At the latest in `linger` seconds; where the group has ended well and nobody asked for a stop, in a heartbeat's
         time: a host to which the way was cut for a while must not take its leader's leaving for a failure.
         """
+        say_at = time.monotonic() + LINGER
         self._closing_at = time.monotonic() + (max(linger, self._heartbeat) if self._has_ended_well else linger)
         os.write(self._wake_write, b"x")
         while self.is_alive() and time.monotonic() < self._closing_at + 1:
             self.join(CLOSING_LOOK)
             if signals.received():
                 self._closing_at = min(self._closing_at, time.monotonic() + linger)
+            awaited = {*list(self._hosts.values()), *list(self._away)}  # copies: the thread changes them
+            if awaited and say_at <= time.monotonic() < self._closing_at:
+                say_at = float("inf")
+                text = f"dlc: waiting for {named(sorted(awaited))} to hear that the job has ended"
+                print(text, file=sys.stderr, flush=True)
         if not self.is_alive():  # closed here, not by the thread: it may end before the byte above is written
             os.close(self._wake_read)
             os.close(self._wake_write)

@@ -214,7 +214,7 @@ class Group:
         self._own_facts = {**facts, "door": self.door.port if self.door else 0}
 
     def close(self, linger: float | None = None) -> None:
-        """Leave: when the hub heard what was said, on the leader when all heard the end. Only if all is well, wait long."""
+        """Leave: when the hub heard what was said; on the leader, when all heard the end. Soon, unless all is well."""
         self.shut_door()
         is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
         patience = max(CONNECT_BOUND, self.place.heartbeat if is_well else 0.0)

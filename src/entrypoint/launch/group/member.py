@@ -323,7 +323,8 @@ class Group:
                 channel.send({"kind": "beat"})
                 next_beat = now + interval
             self._talk(channel)
-            bound = quiet if channel.authentic else min(HELLO_BOUND, self.place.heartbeat)
+            hello = min(HELLO_BOUND, quiet / 2 if self._hub_id else self.place.heartbeat)
+            bound = quiet if channel.authentic else hello
             if now - channel.heard_at > bound:
                 raise TimeoutError(f"nothing heard for {bound:g} s")
         self._say_goodbye(channel)

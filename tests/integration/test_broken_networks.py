@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 SCRIPTS = Path(__file__).parent / "scripts"
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 GROUP_PORT = "7790"
+ESTABLISHED = "01"  # in /proc/net/tcp
 SAID_WITHIN = 30.0  # seconds from the moment on at which all hosts are there
 CUT_SECONDS = 20.0
 
@@ -51,6 +52,17 @@ def wait_for_count(job: Job, host: str, text: str, count: int) -> None:
     while job.log(host).count(text) < count:
         assert time.monotonic() < deadline, job.report()
         time.sleep(0.2)
+
+
+def forget_connection(job: Job, host: str) -> None:
+    """Nothing from the leader's hub comes through any more on the connection that there is; a new one works."""
+    for line in job.ask(host, "cat", "/proc/net/tcp", "/proc/net/tcp6").splitlines():
+        own, remote, state = line.split()[1:4]
+        if remote.endswith(f":{int(GROUP_PORT):04X}") and state == ESTABLISHED:
+            port = str(int(own.rpartition(":")[2], 16))
+            job.firewall(host, "-A", "INPUT", "-p", "tcp", "--sport", GROUP_PORT, "--dport", port, "-j", "DROP")
+            return
+    raise AssertionError(f"{host} is not connected to the hub\n{job.report()}")
 
 
 @pytest.mark.parametrize("command", ["train", "--preflight"])
@@ -93,3 +105,16 @@ def test_a_network_that_is_cut_for_a_while_and_heals_does_not_end_the_job(image:
         for chain in ("INPUT", "OUTPUT"):
             job.firewall("algo-2", "-F", chain)
         assert end(job) == {"algo-1": 0, "algo-2": 0}, job.report()
+
+
+@pytest.mark.parametrize("ends_at_once", [False, True], ids=["while it trains", "as it ends"])
+def test_a_connection_that_falls_silent_is_made_again_and_the_end_is_heard(
+    image: Image, tmp_path: Path, ends_at_once: bool
+) -> None:
+    """As after a cut, when the kernel waits long before it sends again, or by a firewall that forgot the connection."""
+    with training(image, tmp_path, {"DLC_HEARTBEAT_TIMEOUT": "20"}) as job:
+        forget_connection(job, "algo-2")
+        if not ends_at_once:
+            wait_for_count(job, "algo-2", "the connection to algo-1 works again", 1)
+        assert end(job) == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.log("algo-2").count("connecting again") == 1, job.report()

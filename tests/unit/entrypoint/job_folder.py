@@ -112,3 +112,15 @@ def training_env(data: Mapping[str, Any]) -> dict[str, Any]:
 def roles(job: JobFolder) -> list[tuple[str, int, bool]]:
     """(role, rank, essential) of every process of the job on this host."""
     return [(process["role"], process["rank"], process["essential"]) for process in job.explain()["processes"]]
+
+
+def decisions(data: dict[str, Any]) -> str:
+    """What `--explain` says was decided and why, a line each."""
+    return "\n".join(f"{decision['what']}: {decision['why']}" for decision in data["decisions"])
+
+
+def install(job: JobFolder, *libraries: str) -> None:
+    """Let the job's image have these."""
+    for library in libraries:
+        (job.base / f"venv/lib/python3.11/site-packages/{library}").mkdir(parents=True)
+    job.env(DLC_VENV=str(job.base / "venv"))

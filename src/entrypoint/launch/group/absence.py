@@ -1,7 +1,10 @@
-"""Whether the launcher at the other end of a broken connection is gone, or only out of reach.
+"""Whether the launcher at the other end of a broken or silent connection is gone, or only out of reach.
 
 A machine that answers and refuses a port on which the launcher listens says that the launcher is gone: its own kernel
 knows. Silence, no route and any other error say nothing; then the heartbeat's time has to pass.
+
+A connection on which nothing comes is given up before that: after a cut of the network the kernel's next try on it may
+be half a minute away, or something on the way has forgotten it, while a new one works at once.
 """
 
 from __future__ import annotations
@@ -10,12 +13,55 @@ import contextlib
 import errno
 import select
 import socket
+import time
 
 GONE_AFTER = 10.0  # seconds of nothing but refusals after which a launcher is given up
 LONGEST_GAP = 2.0  # seconds between two refusals that count; longer: this process stood still
 PROBE_INTERVAL = 0.5  # seconds
 PROBE_BOUND = 3.0  # seconds without an answer
 BACKLOG = 16
+LONGEST_BEAT = 10.0  # seconds; of a thousand hosts, each beat costs a look
+QUIET_BEATS = 3  # missed ones after which a connection is given up for a new one: at most half of a heartbeat's time
+
+
+def beat_interval(heartbeat: float) -> float:
+    """Seconds between beats: at least four are missed before a host counts as vanished."""
+    return max(0.02, min(LONGEST_BEAT, heartbeat / 6))
+
+
+def quiet_bound(heartbeat: float) -> float:
+    """Seconds without a word on one connection: as many and more are left to make a new one and hear something."""
+    return QUIET_BEATS * beat_interval(heartbeat)
+
+
+def silence(seconds: float) -> str:
+    """What is said of one who has vanished because of it."""
+    return f"nothing heard for {seconds:g} s (DLC_HEARTBEAT_TIMEOUT)"
+
+
+class Silence:
+    """A member's: for how long the hub has not been heard, whatever the connection."""
+
+    def __init__(self, heartbeat: float) -> None:
+        self._heartbeat = heartbeat
+        self._heard_at = self._turn_at = time.monotonic()
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the hub has vanished."""
+        return time.monotonic() - self._heard_at >= self._heartbeat
+
+    def end(self, heard_at: float) -> None:
+        """The hub was heard."""
+        self._heard_at = heard_at
+
+    def forgive_pause(self, now: float, busy: float = 0.0) -> bool:
+        """To be asked every beat. When this process stood still, `busy` seconds aside, the silence says nothing."""
+        stood_still = now - self._turn_at > quiet_bound(self._heartbeat) + busy
+        self._turn_at = now
+        if stood_still:
+            self._heard_at = now
+        return stood_still
 
 
 class Refusals:
@@ -75,7 +121,10 @@ class Absence:
     """The hub's: a host whose connection broke, and which has not come back yet."""
 
     def __init__(self, how: str, since: float, sign: tuple[str, int] | None) -> None:
-        """`how` it broke; `sign` is where its launcher listens while it lives, None where that cannot be asked."""
+        """`how` it broke; `sign` is where its launcher listens while it lives, None where that cannot be asked.
+
+        Of a connection that was given up because nothing came, `since` is when something came last.
+        """
         self.how, self.since = how, since
         self._sign = sign
         self._refusals = Refusals()

@@ -13,11 +13,13 @@ import sys
 import threading
 import time
 
+from launch import signals
 from launch.base.errors import UNAVAILABLE
+from launch.base.outcome import STOPPED
 from launch.discovery import names
-from launch.group.absence import GONE_AFTER, PROBE_INTERVAL, Absence
+from launch.group.absence import GONE_AFTER, PROBE_INTERVAL, Absence, beat_interval, quiet_bound, silence
 from launch.group.channel import WRONG_TOKEN, Channel, NotOfThisJobError, pack
-from launch.group.ledger import MOST_NAMED, End, Ledger
+from launch.group.ledger import MOST_NAMED, End, Ledger, named
 from launch.group.strangers import Strangers
 
 TYPE_CHECKING = False
@@ -28,10 +30,9 @@ if TYPE_CHECKING:
 
 CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
 MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
-LINGER = 5.0  # seconds to wait at the end for the hosts to have heard it
+LINGER = 5.0  # seconds to wait after a failure or a stop for the hosts to have heard it: a stop leaves little time
 WRONG_TOKEN_BOUND = 8.0  # seconds in which a host of the job keeps coming with another token
 MOST_PROBED = 64  # hosts at a time
-LONGEST_BEAT = 10.0  # seconds; of a thousand hosts, each beat costs a look
 
 
 class Hub(threading.Thread):
@@ -60,10 +61,23 @@ class Hub(threading.Thread):
             self._epoll.register(fd, select.EPOLLIN)
 
     def close(self, linger: float = LINGER) -> None:
-        """Stop serving when all hosts heard the end, at the latest in `linger` seconds; comes back when it did."""
-        self._closing_at = time.monotonic() + linger
+        """Stop serving when all hosts heard the end; comes back when it did.
+
+        At the latest in `linger` seconds; where the group has ended well and nobody asked for a stop, in a heartbeat's
+        time: a host to which the way was cut for a while must not take its leader's leaving for a failure.
+        """
+        say_at = time.monotonic() + LINGER
+        self._closing_at = time.monotonic() + (max(linger, self._heartbeat) if self._has_ended_well else linger)
         os.write(self._wake_write, b"x")
-        self.join(linger + 1)
+        while self.is_alive() and time.monotonic() < self._closing_at + 1:
+            self.join(CLOSING_LOOK)
+            if signals.received():
+                self._closing_at = min(self._closing_at, time.monotonic() + linger)
+            awaited = {*list(self._hosts.values()), *list(self._away)}  # copies: the thread changes them
+            if awaited and say_at <= time.monotonic() < self._closing_at:
+                say_at = float("inf")
+                text = f"dlc: waiting for {named(sorted(awaited))} to hear that the job has ended"
+                print(text, file=sys.stderr, flush=True)
         if not self.is_alive():  # closed here, not by the thread: it may end before the byte above is written
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -89,7 +103,7 @@ class Hub(threading.Thread):
             for fd, events in self._epoll.poll(self._patience(next_beat)):
                 self._serve(fd, events)
             now = time.monotonic()
-            if now - last_turn > self._heartbeat / 2:
+            if now - last_turn > quiet_bound(self._heartbeat):
                 self._forgive(now)
             last_turn = now
             if now >= next_beat:
@@ -111,6 +125,12 @@ class Hub(threading.Thread):
         if self._closing_at == float("inf"):
             return False
         return not (self._hosts or self._away) or time.monotonic() >= self._closing_at
+
+    @property
+    def _has_ended_well(self) -> bool:
+        """And not because of a stop."""
+        end = self.ledger.end
+        return end is not None and end.ok and end.kind != STOPPED
 
     # What comes in
 
@@ -245,12 +265,13 @@ class Hub(threading.Thread):
             absence.since = now
 
     def _drop_silent(self, now: float) -> None:
-        for channel in [known for known in self._hosts if now - known.heard_at > self._heartbeat]:
-            self._drop(channel, f"nothing heard for {self._heartbeat:g} s (DLC_HEARTBEAT_TIMEOUT)")
+        """Connections on which nothing comes, for which the host makes a new one; hosts that have not come back."""
+        for channel in [known for known in self._hosts if now - known.heard_at > quiet_bound(self._heartbeat)]:
+            self._drop(channel, silence(self._heartbeat), channel.heard_at)
         for channel in self._strangers.overdue(now):
             self._close(channel)
         for host, absence in list(self._away.items()):
-            if now - absence.since >= self._heartbeat or "nothing heard" in absence.how:
+            if now - absence.since >= self._heartbeat:
                 self._await_no_more(host)
                 self.ledger.lost(host, absence.how)
 
@@ -274,12 +295,13 @@ class Hub(threading.Thread):
         if told and names.plain_address(str(told[0])) == _address_of(channel):
             self._life_signs[host] = (str(told[0]), int(told[1]))
 
-    def _drop(self, channel: Channel, how: str) -> None:
-        """A connection broke. Its host may come back until the heartbeat's time is over."""
+    def _drop(self, channel: Channel, how: str, since: float | None = None) -> None:
+        """A connection broke, or was silent `since` then. Its host may come back until the heartbeat's time is over."""
         host = self._hosts.pop(channel, None)
         self._close(channel)
-        if host and not self.ledger.end:
-            self._away[host] = Absence(how, time.monotonic(), self._life_signs.get(host))
+        if host and (self.ledger.end is None or self._has_ended_well):
+            since = time.monotonic() if since is None else since
+            self._away[host] = Absence(how, since, self._life_signs.get(host))
 
     def _close(self, channel: Channel | None) -> None:
         if channel is not None and self._channels.pop(channel.fileno(), None) is not None:
@@ -313,11 +335,6 @@ class Hub(threading.Thread):
         if not known or peer in known:
             cause = f"{host} cannot join: {WRONG_TOKEN}; give every host the same DLC_JOB_TOKEN or job name"
             self.ledger.failed(host, End(False, UNAVAILABLE, host, cause), self.ledger.generation)
-
-
-def beat_interval(heartbeat: float) -> float:
-    """Seconds between beats: at least four are missed before a host counts as vanished."""
-    return max(0.02, min(LONGEST_BEAT, heartbeat / 6))
 
 
 def _address_of(channel: Channel) -> str:

@@ -10,14 +10,15 @@ import sys
 import threading
 import time
 
+from launch import signals
 from launch.base.errors import SOFTWARE, UNAVAILABLE
 from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
 from launch.discovery import names
-from launch.group.absence import GONE_AFTER, LifeSign, Refusals
+from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, beat_interval, quiet_bound, silence
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.door import Door, open_door
-from launch.group.hub import Hub, beat_interval
+from launch.group.hub import Hub
 from launch.group.ledger import End, Ledger, Rules, end_of, verdict_of
 from launch.group.listeners import listen
 from launch.group.reach import Reach
@@ -30,6 +31,7 @@ CONNECT_RETRY = 0.2  # seconds
 CONNECT_BOUND = 5.0  # seconds for one attempt
 NEWS_BOUND = 10.0  # seconds for the hub to answer a failure
 HELLO_BOUND = 5.0  # seconds for the hub to prove that it is one
+ATTEMPT = CONNECT_BOUND + 1.0  # seconds for which one attempt may keep the thread busy
 
 
 class Place(NamedTuple):
@@ -71,7 +73,7 @@ class Group:
         self._hub_id = ""
         self._said: list[dict[str, Any]] = []  # all of it: repeated to the hub after a break
         self._sent = 0  # how many of these the present connection took
-        self._heard_at = 0.0
+        self._silence = Silence(place.heartbeat)
         self._is_lost = False  # a connection that worked broke, and no other one works yet
         self._how_lost = ""  # set when the leader is given up
         self._refusals = Refusals()  # by the leader's machine
@@ -81,6 +83,7 @@ class Group:
         os.set_blocking(self._news_write, False)
         self._wake_read, self._wake_write = os.pipe()
         self._leave_at = float("inf")  # when to give up telling what was said
+        self._has_left = False  # and the hub has heard it
         self._thread = threading.Thread(target=self._keep, daemon=True, name="group")
 
     # What supervision asks
@@ -211,11 +214,16 @@ class Group:
         self._own_facts = {**facts, "door": self.door.port if self.door else 0}
 
     def close(self, linger: float | None = None) -> None:
-        """Leave. On the leader this first waits (for seconds at most) until every host has heard the end."""
+        """Leave: when the hub heard what was said; on the leader, when all heard the end. Soon, unless all is well."""
         self.shut_door()
-        self._leave_at = time.monotonic() + (0 if self.reach.hopeless else CONNECT_BOUND)
+        is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
+        patience = max(CONNECT_BOUND, self.place.heartbeat if is_well else 0.0)
+        self._leave_at = time.monotonic() + (0 if self.reach.hopeless else patience)
         self._wake()
-        self._thread.join(2 * CONNECT_BOUND + 1)
+        while self._thread.is_alive() and time.monotonic() < self._leave_at + CONNECT_BOUND + 1:
+            self._thread.join(CONNECT_RETRY)
+            if signals.received():
+                self._leave_at = min(self._leave_at, time.monotonic() + CONNECT_BOUND)
         if self._hub:
             self._hub.close(*([] if linger is None else [linger]))
         if not self._thread.is_alive():  # one that hangs in a name look-up keeps its descriptors
@@ -239,7 +247,7 @@ class Group:
 
     def _keep(self) -> None:
         """Connect, and again after a break, until the end, `close`, or a heartbeat's time without the hub."""
-        while self.end is None and not self._may_leave:
+        while self.end is None and not self._has_left and time.monotonic() < self._leave_at:
             channel = None
             try:
                 channel = self._connect()
@@ -280,41 +288,45 @@ class Group:
             with contextlib.suppress(OSError):
                 channel.flush()  # by which the hub can tell who comes with another token
         self.reach.failed(error, how, answered=channel is not None)
-        if self._hub_id and channel and channel.authentic and not self._state.get("end"):
-            self._is_lost = True
-            _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
         if channel is None and isinstance(error, ConnectionRefusedError):
             self._refusals.add(time.monotonic())
         else:
             self._refusals.end()
-        is_silent = time.monotonic() - self._heard_at >= self.place.heartbeat
-        if not self._hub_id or not (is_silent or self._refusals.are_enough):
+        self._silence.forgive_pause(time.monotonic(), busy=ATTEMPT)
+        worked = bool(self._hub_id) and channel is not None and channel.authentic and not self._state.get("end")
+        self._is_lost = self._is_lost or worked
+        if not self._hub_id or not (self._silence.is_too_long or self._refusals.are_enough):
+            if worked:
+                _print(f"the connection to {self.place.rules.leader} broke ({how}); connecting again")
             self._life_sign.clear()
             select.select([self._wake_read], [], [], CONNECT_RETRY)
         elif self._stop_host:
             self._ended(End(True, kind=STOPPED))  # the leader has stopped already
         else:
-            how += "" if is_silent else f" for {GONE_AFTER:g} s, its launcher is gone"
+            is_gone = self._refusals.are_enough
+            last = f"{silence(self.place.heartbeat)}; the last attempt to connect: {how}"
+            how = f"{how} for {GONE_AFTER:g} s, its launcher is gone" if is_gone else last
             self._how_lost = f"which leads the group, vanished: {how}"
             cause = f"{self.place.rules.leader}, {self._how_lost}"
             self._ended(End(False, UNAVAILABLE, self.place.rules.leader, cause))
 
     def _converse(self, channel: Channel) -> None:
-        interval = beat_interval(self.place.heartbeat)
-        last_turn = next_beat = time.monotonic()
+        interval, quiet = beat_interval(self.place.heartbeat), quiet_bound(self.place.heartbeat)
+        next_beat = time.monotonic()
+        self._silence.forgive_pause(next_beat, busy=ATTEMPT)
         while self.end is None and not self._may_leave:
-            self._wait(channel, interval if channel.authentic else CONNECT_RETRY)
+            self._wait(channel, interval if channel.authentic else min(interval, CONNECT_RETRY))
             now = time.monotonic()
-            if now - last_turn > self.place.heartbeat / 2:  # this process stood still: the hub's silence says nothing
+            if self._silence.forgive_pause(now):
                 channel.heard_at = now
-            last_turn = now
             if channel.authentic and now >= next_beat:
                 channel.send({"kind": "beat"})
                 next_beat = now + interval
             self._talk(channel)
-            bound = self.place.heartbeat if channel.authentic else min(HELLO_BOUND, self.place.heartbeat)
+            hello = min(HELLO_BOUND, quiet / 2 if self._hub_id else self.place.heartbeat)
+            bound = quiet if channel.authentic else hello
             if now - channel.heard_at > bound:
-                raise TimeoutError(f"nothing heard for {bound:g} s (DLC_HEARTBEAT_TIMEOUT)")
+                raise TimeoutError(f"nothing heard for {bound:g} s")
         self._say_goodbye(channel)
 
     def _talk(self, channel: Channel) -> None:
@@ -324,7 +336,7 @@ class Group:
         for message in channel.receive():
             self._take(message, channel)
         if channel.authentic:
-            self._heard_at = channel.heard_at
+            self._silence.end(channel.heard_at)
 
     def _wait(self, channel: Channel, timeout: float) -> None:
         poll = select.poll()
@@ -347,6 +359,7 @@ class Group:
         channel.socket.shutdown(socket.SHUT_WR)
         while channel.socket.recv(1 << 16):
             pass
+        self._has_left = True  # it closes when it has read all
 
     def _take(self, message: dict[str, Any], channel: Channel) -> None:
         if message["kind"] == "hello":

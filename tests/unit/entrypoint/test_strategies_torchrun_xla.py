@@ -1,0 +1,146 @@
+"""What torchrun and xla make of a job on one host, and the settings of accelerators, beyond the worked cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_folder import MPI, TORCHRUN, XLA, JobFolder, hosts, install
+
+from launch.base.errors import LaunchError
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobFolder:
+    return JobFolder(tmp_path / "ml").config("resourceconfig", hosts("algo-1", "algo-2", current="algo-2")).code()
+
+
+def test_ranks_of_torchrun_count_from_the_first_host_of_the_group(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN, sagemaker_mpi_num_of_processes_per_host=3).env(DLC_NUM_GPUS="8")
+    process = job.process()
+    assert process["rank"] == 3
+    assert process["argv"][3:5] == ["--nproc_per_node", "3"]
+    assert process["env"]["OMP_NUM_THREADS"] == "2"  # 8 CPUs, 3 processes
+
+
+def test_one_process_keeps_its_librarys_number_of_threads(job: JobFolder) -> None:
+    assert "OMP_NUM_THREADS" not in job.hyperparameters(**TORCHRUN).process()["env"]
+
+
+def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:4:2", TRAINING_JOB_NAME="job-7")
+    argv = " ".join(job.process()["argv"])
+    assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777" in argv
+    assert "--rdzv_conf is_host=false --local_addr algo-2 --rdzv_id job-7" in argv
+    assert "--node_rank" not in argv
+
+
+def test_efa_is_used_where_there_is_efa_and_not_elsewhere(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN)
+    assert "FI_PROVIDER" not in job.process()["env"]
+    job.env(DLC_EFA="1")
+    assert job.process()["env"]["FI_PROVIDER"] == "efa"
+    job.env(FI_PROVIDER="tcp")
+    assert "FI_PROVIDER" not in job.process()["env"]  # the user's own stays
+
+
+def test_xla_takes_the_device_that_there_is(job: JobFolder) -> None:
+    job.hyperparameters(**XLA, sagemaker_mpi_num_of_processes_per_host=4)
+    process = job.process()
+    assert process["argv"][:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "1"]
+    assert (process["env"]["PJRT_DEVICE"], process["env"]["CPU_NUM_DEVICES"]) == ("CPU", "4")
+    process = job.env(DLC_NUM_GPUS="8").process()
+    assert process["argv"][4] == "4"
+    assert (process["env"]["PJRT_DEVICE"], process["env"]["GPU_NUM_DEVICES"]) == ("CUDA", "4")
+    job.env(DLC_NUM_GPUS="0", DLC_NUM_NEURONS="2")
+    assert job.process()["env"]["PJRT_DEVICE"] == "NEURON"
+
+
+@pytest.mark.parametrize(
+    ("text", "spawned"),
+    [
+        ("def _mp_fn(index):\n    pass\n", True),
+        ("_mp_fn = main\n", True),
+        ("# def _mp_fn(index)\n", False),
+        ("", False),
+    ],
+)
+def test_a_script_with_mp_fn_is_called_by_our_spawn_program(job: JobFolder, text: str, spawned: bool) -> None:
+    argv = job.code(text=text).hyperparameters(**XLA).process()["argv"]
+    assert argv[-1] == "train.py"
+    assert argv[-2].endswith("programs/xla_spawn.py") == spawned
+
+
+@pytest.mark.parametrize(
+    ("libraries", "expected"),
+    [(("torch",), {"GPU_NUM_DEVICES"}), (("tensorflow",), {"TF_XLA_FLAGS"}), ((), {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"})],
+)
+def test_the_training_compiler_becomes_xla_settings_of_the_frameworks_that_are_there(
+    job: JobFolder, libraries: tuple[str, ...], expected: set[str]
+) -> None:
+    install(job, *libraries)
+    data = job.hyperparameters(sagemaker_training_compiler_enabled=True).explain()
+    assert {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(data["env"]) == expected
+
+
+def test_a_disabled_training_compiler_sets_nothing(job: JobFolder) -> None:
+    env = job.hyperparameters(sagemaker_training_compiler_enabled=False).explain()["env"]
+    assert not {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(env)
+
+
+def test_the_training_compilers_debug_mode_writes_below_the_output_folder(job: JobFolder) -> None:
+    flags = {"sagemaker_training_compiler_enabled": True, "sagemaker_training_compiler_debug_mode": True}
+    env = job.hyperparameters(**flags).explain()["env"]
+    assert env["XLA_FLAGS"] == "--xla_dump_to=/opt/ml/output/data/compiler"
+    assert env["XLA_METRICS_FILE"].startswith("/opt/ml/output/data/compiler/")
+
+
+@pytest.mark.parametrize("strategy", [TORCHRUN, XLA])
+def test_what_starts_python_processes_rejects_other_programs(job: JobFolder, strategy: dict[str, Any]) -> None:
+    job.code(["run.sh"]).hyperparameters(sagemaker_program="run.sh", **strategy)
+    with pytest.raises(LaunchError, match="expected a Python script"):
+        job.explain()
+
+
+def test_a_users_own_master_reaches_torchruns_flags(job: JobFolder) -> None:
+    job.hyperparameters(**TORCHRUN).env(MASTER_ADDR="10.0.0.9", MASTER_PORT="29500")
+    argv = " ".join(job.process()["argv"])
+    assert "--master_addr 10.0.0.9 --master_port 29500" in argv
+    assert "--rdzv_endpoint 10.0.0.9:29500" in " ".join(job.env(DLC_ELASTIC="1:2").process()["argv"])
+
+
+@pytest.mark.parametrize("strategy", [TORCHRUN, XLA, MPI])
+def test_nccls_simple_protocol_is_for_efa_only(job: JobFolder, strategy: dict[str, Any]) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**strategy).env(DLC_NUM_GPUS="2")
+    assert "NCCL_PROTO" not in job.process()["env"]
+    assert "NCCL_PROTO=simple" not in job.process()["argv"]
+    assert job.env(DLC_EFA="1").process()["env"]["NCCL_PROTO"] == "simple"
+
+
+def test_without_an_accelerator_hugging_face_is_told_so(job: JobFolder) -> None:
+    install(job, "torch")
+    job.hyperparameters(**TORCHRUN)
+    assert job.process()["env"]["ACCELERATE_USE_CPU"] == "true"
+    assert "ACCELERATE_USE_CPU" not in job.env(ACCELERATE_USE_CPU="false").process()["env"]  # the user's own stays
+    del job.environ["ACCELERATE_USE_CPU"]
+    assert "ACCELERATE_USE_CPU" not in job.env(DLC_NUM_GPUS="1").process()["env"]
+
+
+def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFolder) -> None:
+    install(job, "torch", "torch_xla")
+    for gpus in ("0", "4"):
+        job.env(DLC_NUM_GPUS=gpus).hyperparameters(**TORCHRUN)
+        assert job.process()["env"]["USE_TORCH_XLA"] == "0"
+    job.env(DLC_NUM_GPUS="0", DLC_NUM_NEURONS="2")  # which is what torch_xla is for
+    assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(job.process()["env"])
+    job.env(DLC_NUM_NEURONS="0")
+    for asked in (XLA, {"sagemaker_training_compiler_enabled": True}):
+        env = job.hyperparameters(**asked).process()["env"]
+        assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(env)
+    assert "USE_TORCH_XLA" not in job.hyperparameters().env(PJRT_DEVICE="CPU").process()["env"]
+
+
+def test_an_image_without_torch_xla_gets_no_word_of_it(job: JobFolder) -> None:
+    install(job, "torch")
+    assert "USE_TORCH_XLA" not in job.hyperparameters().process()["env"]

@@ -9,6 +9,7 @@ from dlc.buildspec.instances import read_instances
 from dlc.cli import advise
 from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.errors import ProfileError
 from dlc.jobs.advice.machines import catalogue
 from dlc.jobs.advice.output import profile_json
 from dlc.jobs.advice.profiles import Profile, read_profile, summary
@@ -34,6 +35,11 @@ def run(args: argparse.Namespace) -> int:
 
 def say(args: argparse.Namespace, profile: Profile) -> int:
     """The same for a profile that is already here: what starts a run to measure it ends with this."""
+    if args.on and profile.cpu is None:
+        raise ProfileError(
+            f"{args.report[0]}: the CPU seconds of a batch could not be seen, and advice needs them",
+            "dlc advise REPORT --on CLUSTER --cpu-seconds S",
+        )
     if args.on and profile.cpu:
         machines = catalogue(read_instances(read_tree(find_root())), advise.prices(args.price))
         advice = advise.advised(args, machines, profile.step, profile.cpu, profile.batch_bytes, profile)

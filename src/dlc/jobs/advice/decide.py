@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from dlc.jobs.advice.machines import Catalogue, Cluster, Machine
-from dlc.jobs.advice.speed import COMPUTING, EVERYWHERE, Estimate, Workload, estimate
+from dlc.jobs.advice.speed import COMPUTING, EVERYWHERE, PREPROCESSING, Estimate, Workload, estimate
 
 SAME, BIGGER, MIXED, ON_GPU = "same machine", "bigger machine", "heterogeneous", "preprocessing on the GPU"
 ORDER = (SAME, BIGGER, MIXED, ON_GPU)
@@ -49,7 +49,7 @@ def advise(
     """`data_types` are the machines that data hosts may be; `gpu_extra` is None where nobody measured it."""
     same = Choice(SAME, estimate(now, job))
     mixed = [Choice(MIXED, found) for found in (best_mix(now, job, data, goal) for data in data_types) if found]
-    choices = [same, *(Choice(BIGGER, estimate(Cluster(m, now.hosts), job)) for m in bigger(now.training, machines))]
+    choices = [same, *_bigger(now, job, machines, same.result)]
     choices += mixed
     if gpu_extra is not None:
         choices.append(Choice(ON_GPU, estimate(now, job, gpu_extra)))
@@ -58,6 +58,16 @@ def advise(
     shown = chosen if chosen.kind == MIXED else best
     kept = sorted((c for c in choices if c.kind != MIXED or c is shown), key=_order)
     return Advice(job, tuple(kept), chosen, why, _curve(now, job, shown), _limit(kept, job))
+
+
+def _bigger(now: Cluster, job: Workload, machines: Catalogue, same: Estimate) -> list[Choice]:
+    """As far as the first that ends the wait for data; none where there is no wait."""
+    found: list[Choice] = []
+    for machine in bigger(now.training, machines):
+        if (found[-1].result if found else same).bound != PREPROCESSING:
+            break
+        found.append(Choice(BIGGER, estimate(Cluster(machine, now.hosts), job)))
+    return found
 
 
 def bigger(machine: Machine, machines: Catalogue) -> list[Machine]:

@@ -14,10 +14,11 @@ from dlc.core.errors import ProfileError
 VERSION = 1
 FIELDS = {
     "host": str, "framework": str, "steps": int, "step_seconds": float, "waiting_seconds": float,
-    "computing_seconds": float, "batch_bytes": float, "cpu": dict, "preprocessing": dict,
+    "computing_seconds": float, "starting_seconds": float, "batch_bytes": float, "cpu": dict, "preprocessing": dict,
 }  # fmt: skip
 CPU_FIELDS = {"usable": float, "busy": float}
 PREPROCESSING_FIELDS = {"batches": int, "cpu_seconds": float, "seconds": float, "workers": int}
+LEAST = 1e-9  # CPU seconds of a batch that costs nothing to prepare
 WAITS = 0.05  # of the time: less is noise
 BUSY = 0.85  # of the usable processors: more is full
 COMPUTING, PROCESSORS, WORKERS, INPUT, ELSEWHERE = "computing", "processors", "workers", "input", "elsewhere"
@@ -34,6 +35,7 @@ class Rank:
     step: float  # seconds with the data ready: the median
     waiting: float  # seconds in all
     computing: float
+    starting: float  # seconds until the first batch of each iteration, while workers are started
     batch_bytes: float
     usable: float  # processors of the host that this job may use
     busy: float  # share of them that worked
@@ -67,7 +69,7 @@ class Profile:
     def cpu(self) -> float | None:
         """CPU seconds that prepare one batch; None where this could not be seen."""
         batches = sum(rank.batches for rank in self.ranks)
-        return sum(rank.cpu for rank in self.ranks) / batches if batches else None
+        return max(sum(rank.cpu for rank in self.ranks) / batches, LEAST) if batches else None
 
     @property
     def batch_bytes(self) -> float:
@@ -77,6 +79,12 @@ class Profile:
     def busy(self) -> float:
         """Share of the processors that worked, on the host where it is highest."""
         return max(rank.busy for rank in self.ranks)
+
+    @property
+    def starting(self) -> float:
+        """Share of the whole time that passes before the first batch of each iteration."""
+        whole = sum(rank.waiting + rank.computing + rank.starting for rank in self.ranks)
+        return sum(rank.starting for rank in self.ranks) / whole
 
     @property
     def worker_use(self) -> float:
@@ -138,13 +146,25 @@ def _rank(file: Path) -> Rank:
         raise ProfileError(
             f"{file}: expected at least one measured step, found none", "let the script train for longer"
         )
-    gpu = value.get("gpu")
+    gpu, cpu = value.get("gpu"), value["cpu"]
     use = gpu.get("use") if isinstance(gpu, dict) else None
     return Rank(
-        value["host"], value["framework"], value["steps"], value["step_seconds"], value["waiting_seconds"],
-        value["computing_seconds"], value["batch_bytes"], value["cpu"]["usable"], value["cpu"]["busy"], work["batches"],
-        work["cpu_seconds"], work["seconds"], work["workers"], float(use) if isinstance(use, int | float) else None,
-    )  # fmt: skip
+        host=value["host"],
+        framework=value["framework"],
+        steps=value["steps"],
+        step=value["step_seconds"],
+        waiting=value["waiting_seconds"],
+        computing=value["computing_seconds"],
+        starting=value["starting_seconds"],
+        batch_bytes=value["batch_bytes"],
+        usable=cpu["usable"],
+        busy=cpu["busy"],
+        batches=work["batches"],
+        cpu=work["cpu_seconds"],
+        fetching=work["seconds"],
+        workers=work["workers"],
+        gpu_use=float(use) if isinstance(use, int | float) else None,
+    )
 
 
 def _check(file: Path, path: str, value: Mapping[str, Any], fields: Mapping[str, type]) -> None:
@@ -159,36 +179,44 @@ def _check(file: Path, path: str, value: Mapping[str, Any], fields: Mapping[str,
 def summary(profile: Profile) -> str:
     """What was measured, and which it is."""
     first = profile.ranks[0]
-    cpu = "unknown" if profile.cpu is None else f"{profile.cpu:.3f}"
-    lines = [
-        f"{len(profile.ranks)} ranks, {sum(rank.steps for rank in profile.ranks)} steps of {profile.framework}",
-        f"  step with the data ready  {profile.step * 1000:.1f} ms",
-        f"  waiting for data          {profile.waiting:.0%} of the time",
-        f"  preprocessing             {cpu} CPU seconds for a batch, by {first.workers} workers of each rank",
-        f"  processors                {profile.busy:.0%} of {first.usable:g} busy",
+    shared = "at most " if profile.framework == "tensorflow" and profile.gpu_use is None else ""
+    cpu = "unknown" if profile.cpu is None else f"{shared}{profile.cpu:.3f}"
+    by = f"{first.workers} workers of each rank" if first.workers else "the training process"
+    rows = [
+        ("step with the data ready", f"{profile.step * 1000:.1f} ms"),
+        ("waiting for data", f"{profile.waiting:.0%} of the time"),
+        ("before the first batch", f"{profile.starting:.0%} of the time"),
+        ("preprocessing", f"{cpu} CPU seconds for a batch, by {by}"),
+        ("processors", f"{profile.busy:.0%} of {first.usable:g} busy"),
+        ("GPUs", "unknown" if profile.gpu_use is None else f"{profile.gpu_use:.0%} busy"),
+        ("a batch", f"{profile.batch_bytes / 1e6:.3f} MB"),
     ]
-    if profile.gpu_use is not None:
-        lines.append(f"  GPUs                      {profile.gpu_use:.0%} busy")
-    if profile.batch_bytes:
-        lines.append(f"  a batch                   {profile.batch_bytes / 1e6:.2f} MB")
-    return "\n".join([*lines, f"{'; '.join(_meaning(profile))}"])
+    steps = sum(rank.steps for rank in profile.ranks)
+    lines = [
+        f"{steps} steps of {profile.framework} on {len(profile.ranks)} rank{'s'[: len(profile.ranks) - 1]}",
+        *(f"  {n:<26}{v}" for n, v in rows),
+    ]
+    return "\n".join([*lines, *meaning(profile)])
 
 
-def _meaning(profile: Profile) -> list[str]:
-    needed = profile.workers_needed
-    return {
+def meaning(profile: Profile) -> list[str]:
+    """Which it is, and what to do first."""
+    needed = f"give the DataLoader num_workers={profile.workers_needed}"
+    if profile.framework != "torch":
+        needed = "prepare batches in parallel (tf.data: num_parallel_calls=tf.data.AUTOTUNE, prefetch)"
+    lines = {
         COMPUTING: ["not waiting for data: faster preprocessing changes nothing"],
         PROCESSORS: [
-            "CPU-bound: all processors work and training waits for data",
-            "`dlc advise` says which machines help",
+            "CPU-bound: all processors are busy and training waits for data; `dlc advise` says which machines help"
         ],
         WORKERS: [
-            "too few workers: training waits for data while processors are free",
-            f"first give the DataLoader num_workers={needed}, then measure again",
+            f"too few workers: training waits for data while processors are free; first {needed}, then measure again"
         ],
         INPUT: [
-            "bound by reading: workers wait for files or the network",
-            "more CPUs change nothing; look at where the data is",
+            "bound by reading: workers wait for files or the network; more CPUs change nothing, look at the storage"
         ],
-        ELSEWHERE: ["training waits for data while processors are free; what for could not be seen from outside"],
+        ELSEWHERE: ["training waits for data while processors are free; what for could not be seen"],
     }[profile.kind]
+    if profile.starting > WAITS and profile.ranks[0].workers:
+        lines.append("workers are started for each epoch: persistent_workers=True keeps them")
+    return lines

@@ -1,0 +1,17 @@
+"""An unchanged TensorFlow script with a loop of its own is measured."""
+
+from __future__ import annotations
+
+from profile_runs import Runner
+
+
+def test_a_loop_over_a_dataset_is_measured_with_the_cpu_seconds_of_its_batches(tensorflow_runner: Runner) -> None:
+    ended = tensorflow_runner.run("-m", "dlc_runtime.profile", "datasets.py")
+    assert ended.code == 0, ended.log
+    assert "trained to" in ended.log
+    found = ended.report()
+    assert (found["framework"], found["steps"], found["batch_bytes"]) == ("tensorflow", 80 - 3, 16)
+    assert found["waiting_seconds"] > found["computing_seconds"]
+    work = found["preprocessing"]
+    assert work["batches"] == 80 - 2  # the first of each epoch is not whole
+    assert 0.035 < work["cpu_seconds"] / work["batches"] < 0.08

@@ -11,7 +11,7 @@ import sys
 import time
 
 from dlc_runtime.profile.fetches import Fetches, cpu_seconds
-from dlc_runtime.profile.session import current
+from dlc_runtime.profile.session import Framework, current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +27,18 @@ def patch(module: ModuleType) -> None:
     iterator.__next__ = _measured_next(iterator.__next__)
 
 
-def settle() -> None:
-    """A step ends when the devices have done it; before TensorFlow 2.9 nothing says when that is."""
-    tensorflow: Any = sys.modules.get("tensorflow")
-    experimental: Any = getattr(getattr(tensorflow, "test", None), "experimental", None)
-    if hasattr(experimental, "sync_devices"):
-        experimental.sync_devices()
+class TensorFlow(Framework):
+    name = "tensorflow"
+
+    def settle(self) -> None:
+        """Before TensorFlow 2.9 nothing says when the devices have done a step."""
+        tensorflow: Any = sys.modules.get("tensorflow")
+        experimental: Any = getattr(getattr(tensorflow, "test", None), "experimental", None)
+        if hasattr(experimental, "sync_devices"):
+            experimental.sync_devices()
+
+
+TENSORFLOW = TensorFlow()
 
 
 def others_seconds() -> float:
@@ -46,7 +52,7 @@ def _measured_next(original: Any) -> Any:
     @functools.wraps(original)
     def measured(self: Any) -> Any:
         tensorflow: Any = sys.modules["tensorflow"]
-        session = current("tensorflow", settle) if tensorflow.executing_eagerly() else None
+        session = current(TENSORFLOW) if tensorflow.executing_eagerly() else None
         if session is None or session.over:  # inside a tf.function no Python runs when a step does
             return original(self)
         meter = session.meter_of(getattr(self, "_dataset", self))

@@ -7,7 +7,7 @@ import time
 
 from dlc_runtime.profile import arm
 from dlc_runtime.profile.fetches import Fetches, cpu_seconds
-from dlc_runtime.profile.session import current
+from dlc_runtime.profile.session import Framework, current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def watched(batches: Iterable[T]) -> Iterator[T]:
     if type(batches).__module__.partition(".")[0] in ("torch", "tensorflow"):
         yield from batches
         return
-    session = current("python")
+    session = current(Framework())
     meter = session.meter_of(batches)
     iterator = iter(batches)
     while not session.over:

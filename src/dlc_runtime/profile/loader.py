@@ -8,7 +8,7 @@ import sys
 import time
 
 from dlc_runtime.profile import fetches
-from dlc_runtime.profile.session import current
+from dlc_runtime.profile.session import Framework, current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,11 +51,22 @@ class ArmWorker:
             self.own(worker)
 
 
-def settle() -> None:
-    """A step ends when the accelerator has done it, not when it was told to."""
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+class Torch(Framework):
+    name = "torch"
+
+    def settle(self) -> None:
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+
+    def rank(self) -> int | None:
+        distributed: Any = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_rank())
+        return None
+
+
+TORCH = Torch()
 
 
 def in_worker() -> bool:
@@ -67,7 +78,7 @@ def in_worker() -> bool:
 def _measured_start(original: Any) -> Any:
     @functools.wraps(original)
     def measured(self: Any, loader: Any) -> None:
-        session = None if in_worker() else current("torch", settle)
+        session = None if in_worker() else current(TORCH)
         if session is None or session.over:
             original(self, loader)
             return
@@ -84,7 +95,7 @@ def _measured_start(original: Any) -> Any:
 def _measured_next(original: Any) -> Any:
     @functools.wraps(original)
     def measured(self: Any) -> Any:
-        session = None if in_worker() else current("torch", settle)
+        session = None if in_worker() else current(TORCH)
         if session is None or session.over:
             return original(self)
         meter = session.meter_of(self._dataset)
@@ -128,7 +139,7 @@ def _in_worker(original: Any, fetcher: Any, index: Any) -> Any:
 
 
 def _in_process(original: Any, fetcher: Any, index: Any) -> Any:
-    session = current("torch", settle)
+    session = current(TORCH)
     if session.over:
         return original(fetcher, index)
     cpu, began = fetches.cpu_seconds(), time.perf_counter()

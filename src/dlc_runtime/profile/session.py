@@ -20,7 +20,6 @@ from dlc_runtime.profile.settings import SWITCH, Settings, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 VERSION = 1
@@ -33,24 +32,38 @@ def say(text: str) -> None:
     print(f"dlc profile: {text}", file=sys.stderr, flush=True)
 
 
-def current(framework: str, settle: Callable[[], None] = lambda: None) -> Session:
+class Framework:
+    """What the measuring has to know of one; as it is here, of none."""
+
+    name = "python"
+
+    def settle(self) -> None:
+        """Wait until the accelerator has done what it was given."""
+
+    def rank(self) -> int | None:
+        """This process's rank, where the script gave itself one."""
+        return None
+
+
+def current(framework: Framework) -> Session:
     """This process's session. A forked process begins one of its own."""
     global _current
     with _lock:
         if _current is None or _current.process != os.getpid():
-            _current = Session(read({**os.environ, SWITCH: "1"}), framework, settle)
+            _current = Session(read({**os.environ, SWITCH: "1"}), framework)
         return _current
 
 
 class Session:
     """Measures until there are enough steps, then lets the script run on as it would without it."""
 
-    def __init__(self, settings: Settings, framework: str, settle: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, framework: Framework) -> None:
         self.settings, self.framework, self.process = settings, framework, os.getpid()
+        self._rank = settings.rank
         self.over = False
         self.folder = tempfile.mkdtemp(prefix="dlc-profile-")
         os.environ[fetches.FOLDER] = self.folder
-        self._clock = Clock(settle)
+        self._clock = Clock(framework.settle)
         self._meters: dict[int, tuple[Any, Meter]] = {}  # with what they measure, so that no other gets its number
         self._next = 8
         self._failed = False
@@ -71,6 +84,9 @@ class Session:
     def after_step(self) -> None:
         """Writes after 8, 16, 32 ... steps, so that a job that is killed leaves a report too."""
         steps = self._main().steps
+        given = self.framework.rank()
+        if given is not None:  # at the end its group may be gone
+            self._rank = given
         if steps >= self.settings.steps:
             self.finish(MEASURED)
         elif steps >= self._next:
@@ -100,7 +116,7 @@ class Session:
             if state != RUNNING:
                 say(f"nothing measured: no loop over data had more than {self.settings.skip} steps")
             return
-        path = os.path.join(self.settings.report, f"rank-{self.settings.rank}.json")
+        path = os.path.join(self.settings.report, f"rank-{self._rank}.json")
         try:
             os.makedirs(self.settings.report, exist_ok=True)
             partial = f"{path}.{self.process}.tmp"
@@ -122,9 +138,9 @@ class Session:
         return {
             "version": VERSION,
             "state": state,
-            "framework": self.framework,
+            "framework": self.framework.name,
             "host": socket.gethostname(),
-            "rank": self.settings.rank,
+            "rank": self._rank,
             "steps": meter.steps,
             "step_seconds": meter.step,
             "waiting_seconds": meter.waiting,

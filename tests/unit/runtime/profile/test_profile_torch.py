@@ -102,3 +102,12 @@ def test_nothing_is_left_behind(runner: Runner, tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").glob("dlc-profile-*")) == []
     assert [file.name for file in runner.folder.iterdir()] == ["rank-0.json"]
     assert json.loads((runner.folder / "rank-0.json").read_text())["state"] == "ended"
+
+
+def test_ranks_that_a_script_forks_itself_have_a_file_each(runner: Runner, tmp_path: Path) -> None:
+    ended = runner.run("-m", "dlc_runtime.profile", "ranks.py", str(tmp_path / "store"))
+    assert ended.code == 0, ended.log
+    assert {(rank, ended.report(rank)["rank"], ended.report(rank)["state"]) for rank in (0, 1)} == {
+        (0, 0, "ended"),
+        (1, 1, "ended"),
+    }

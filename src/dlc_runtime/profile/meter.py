@@ -42,12 +42,16 @@ class Meter:
         self.steps = 0
         self._asked = self._got = 0.0
         self._fresh = True
+        self._pending = False
         self._wait = 0.0
         self._others = (0.0, 0)
 
-    def ask(self) -> None:
-        """The loop wants a batch."""
-        if not self._fresh:
+    def ask(self, *, settled: bool = False) -> None:
+        """The loop wants a batch. With `settled` the accelerator has already done the step."""
+        if self._pending:  # the last one was not there: an iteration ended inside of a graph
+            self.leave()
+        self._pending = True
+        if not self._fresh and not settled:
             self._clock.settle()
         self._asked = self._clock.now()
         if not self._fresh:
@@ -55,6 +59,7 @@ class Meter:
 
     def got(self, batch: Any) -> None:
         """It has one."""
+        self._pending = False
         self._got = self._clock.now()
         self._wait = self._got - self._asked
         self._clock.waited += self._wait
@@ -70,6 +75,7 @@ class Meter:
     def leave(self) -> None:
         """There is none any more: the next batch is that of a new iteration."""
         self._fresh = True
+        self._pending = False
 
     def _end_step(self) -> None:
         waited, waits = self._clock.waited - self._others[0], self._clock.waits - self._others[1]

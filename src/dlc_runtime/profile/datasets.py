@@ -1,7 +1,7 @@
 """Measures loops over a tf.data.Dataset, also those inside of a tf.function, such as Keras's `fit`.
 
 Its threads work in the training process and have no name of their own. So what they cost is the process's CPU time
-without the main thread's: with GPUs that is preprocessing, without them it holds training's threads too, an upper bound.
+without the main thread's: with GPUs that is preprocessing, without them an upper bound: training's threads are in it.
 """
 
 from __future__ import annotations

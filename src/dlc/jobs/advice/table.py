@@ -110,13 +110,18 @@ def chart(rows: Sequence[Estimate]) -> str:
     """Bars of what 1000 steps cost, or of the step's time where a price is unknown."""
     priced = all(row.cost is not None for row in rows)
     values = [row.cost if priced and row.cost is not None else row.seconds * 1000 for row in rows]
-    names = [f"{row.cluster}{' (on the GPU)' if row.extra else ''}" for row in rows]
-    width = max(len(name) for name in names)
+    names = [name(row) for row in rows]
+    width = max(len(title) for title in names)
     lines = ["USD for 1000 steps" if priced else "milliseconds for a step (not all prices are known)"]
-    for name, value, row in zip(names, values, rows, strict=True):
+    for title, value, row in zip(names, values, rows, strict=True):
         bar = "#" * max(round(BAR * value / max(values)), 1)
-        lines.append(f"  {name:<{width}}  {bar:<{BAR}}  {cost(row) if priced else ms(row.seconds)}")
+        lines.append(f"  {title:<{width}}  {bar:<{BAR}}  {cost(row) if priced else ms(row.seconds)}")
     return "\n".join(lines)
+
+
+def name(row: Estimate) -> str:
+    """The cluster, and what else is different."""
+    return f"{row.cluster}{' (on the GPU)' if row.extra else ''}"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

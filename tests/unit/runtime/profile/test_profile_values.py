@@ -107,7 +107,7 @@ def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_group
 
 
 def test_cpu_seconds_of_a_tree_hold_children_that_run_and_that_ended() -> None:
-    spin = "import time\nwhile time.process_time() < 0.3: pass\n"
+    spin = "import time\nwhile time.process_time() < 0.4: pass\n"
     wait = "import sys; print(flush=True); sys.stdin.read()"
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}]); {wait}"
     before = processors.tree_seconds(os.getpid())

@@ -48,16 +48,17 @@ def _bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, top: in
 def _curves(curve: Sequence[Estimate], top: int) -> tuple[list[str], int]:
     data = curve[-1].cluster.data
     title = f"Data hosts ({data.name if data else ''}): milliseconds of a step (blue), USD for 1000 steps (orange)"
-    base = top + TOP + PLOT
+    base = top + TOP + ROW + PLOT
     axis = f'<path class="l" stroke="#999" d="M{MARGIN} {base}H{WIDTH - MARGIN}"/>'
     step = (WIDTH - 2 * MARGIN) / (len(curve) - 1)
     every = len(curve) // MOST_LABELS + 1
     xs = [MARGIN + index * step for index in range(len(curve))]
     parts = [_text(10, top + 24, title, "t"), axis]
     parts += [_text(x - 4, base + 18, str(e.cluster.data_hosts)) for x, e in list(zip(xs, curve, strict=True))[::every]]
-    parts += _line(xs, [(each.seconds, ms(each.seconds)) for each in curve], base, BLUE, -8, every)
+    # More hosts cost more for an hour: the line of costs is never below that of times, and so are its labels.
+    parts += _line(xs, [(each.seconds, ms(each.seconds)) for each in curve], base, BLUE, 18, every)
     if all(each.cost is not None for each in curve):
-        parts += _line(xs, [(each.cost or 0.0, cost(each)) for each in curve], base, ORANGE, 18, every)
+        parts += _line(xs, [(each.cost or 0.0, cost(each)) for each in curve], base, ORANGE, -8, every)
     return parts, base + 34
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dlc.buildspec.instances import Instances
 from dlc.buildspec.models import MEANINGS, Compat, Header, Pins, ScanExceptions, Settings
 
 Schema = dict[str, Any]
@@ -24,6 +25,7 @@ def schemas() -> Mapping[str, str]:
         "buildspec/pins.schema.json": Pins.model_json_schema(),
         "buildspec/compat.schema.json": Compat.model_json_schema(),
         "buildspec/scan-exceptions.schema.json": ScanExceptions.model_json_schema(),
+        "buildspec/instances.schema.json": Instances.model_json_schema(),
     }
     return {path: _text(schema) for path, schema in values.items()}
 

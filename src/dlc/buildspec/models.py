@@ -38,14 +38,20 @@ MEANINGS = {
     r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable",
     r"^[^\x00-\x1f\x7f]*$": "text of one line",
     r"^<=[0-9]{4}-[0-9]{2}-[0-9]{2}$": "a last day such as <=2027-10-31",
+    r"^[0-9]{1,9}$": "a whole number such as 96",
+    r"^(up to )?[0-9]+(\.[0-9]+)?$": "Gbit/s such as 25, or `up to 10`",
+    r"^(yes|no)$": "yes or no",
+    r"^(unknown|[0-9]{1,9}(\.[0-9]{1,9})?)$": "US dollars for an hour such as 3.825, or unknown",
+    r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9\-]+$": "a machine's type such as c5.18xlarge, without `ml.`",
 }
 (
     DEBIAN_NAME, REQUIREMENT, PYTHON, DEVICE, LETTERS, SERIES, VERSION, REPOSITORY, IMAGE_REF, NO_SPACES, NUMBER,
     DATE, EFA_SOURCE, RELEASE, OPTIONAL_ADDRESS, ADDRESS, INDEX, SHA256,
-    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT,
+    PLATFORM_NAME, FLAVOR, VARIABLE, LINE, DAY_LIMIT, WHOLE, NETWORK, YES_NO, PRICE, MACHINE,
 ) = MEANINGS  # fmt: skip
 
 
+UNKNOWN = "unknown"  # instead of a price
 NEWEST = "*"  # instead of a version: the newest that goes with all else, which `dlc lock` finds
 
 

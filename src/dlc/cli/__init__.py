@@ -29,6 +29,8 @@ VERBS = {
     "docs": "dlc.cli.docs",
     "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",
+    "advise": "dlc.cli.advise",
+    "profile": "dlc.cli.profile",
 }
 # For developers of dlc; not in the help.
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}

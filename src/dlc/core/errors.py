@@ -112,6 +112,12 @@ class ImageError(DlcError):
     exit_code = 32
 
 
+class ProfileError(DlcError):
+    """What was measured of a training job cannot be read, or is not enough."""
+
+    exit_code = 50
+
+
 class InternalError(DlcError):
     """A bug in dlc; DLC_DEBUG=1 shows where."""
 

@@ -234,10 +234,11 @@ NEEDS_A_CHECKOUT = {
     "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH],
     "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
     "push": [TORCH, "--to", "localhost:1"], "verify-reproducible": [TORCH],
+    "advise": ["--measured", "p4d.24xlarge=192"],
 }  # fmt: skip
 
 
-WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages")
+WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "profile")
 
 
 @pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])

@@ -25,7 +25,19 @@ DLC = {
     "build": ("core", "debian", "engine", "buildspec", "plan"),
     "images.inspection": ("core", "debian", "engine", "buildspec", "plan", "build"),
     "images.push": ("core", "engine", "buildspec", "plan", "build", "images.inspection"),
-    "cli": ("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
+    "jobs.advice": ("core", "buildspec"),
+    "cli": (
+        "core",
+        "debian",
+        "engine",
+        "buildspec",
+        "locks",
+        "plan",
+        "build",
+        "images.inspection",
+        "images.push",
+        "jobs.advice",
+    ),
     "__main__": ("core", "cli"),
 }
 LAUNCH = {

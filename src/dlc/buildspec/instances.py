@@ -1,0 +1,86 @@
+"""instances.yml: the machines that `dlc advise` knows, with their prices; a price that is not known is unknown."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from dlc.buildspec.models import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, UNKNOWN, WHOLE, YES_NO, Day, Model, Name
+from dlc.buildspec.problems import Problem, did_you_mean, raise_report
+from dlc.buildspec.validate import validate
+from dlc.buildspec.yaml_marks import Node, parse
+from dlc.core.checkout import Tree, text
+from dlc.core.errors import SpecError
+
+INSTANCES = "buildspec/instances.yml"
+
+
+class Source(Model):
+    """Where figures of this file come from."""
+
+    address: Annotated[str, Field(pattern=ADDRESS)] = Field(description="address of the page")
+    says: str = Field(min_length=1, description="which figures it has, and of which region and kind of use")
+
+
+class Price(Model):
+    """US dollars for one hour of one machine."""
+
+    usd: Annotated[str, Field(pattern=PRICE)] = Field(description="the price, or unknown")
+    date: Day = Field(default="", description="day on which the source said so")
+    source: str = Field(default="", description="a name below `sources`")
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> Price:
+        if self.usd != UNKNOWN and not (self.date and self.source):
+            raise ValueError("a price with its date and its source")
+        return self
+
+
+class Instance(Model):
+    """One type of machine."""
+
+    vcpus: Annotated[str, Field(pattern=WHOLE)] = Field(description="virtual CPUs")
+    gpus: Annotated[str, Field(pattern=WHOLE)] = Field(default="0", description="accelerators")
+    gpu: str = Field(default="", description="name of the accelerator")
+    memory: Annotated[str, Field(pattern=NUMBER)] = Field(description="memory in GiB")
+    network: Annotated[str, Field(pattern=NETWORK)] = Field(description="Gbit/s; `up to`: not for long")
+    efa: Annotated[str, Field(pattern=YES_NO)] = Field(default="no", description="has an Elastic Fabric Adapter")
+    price: Price = Field(description="US dollars for one hour")
+
+
+class Instances(Model):
+    """instances.yml: machines that jobs may run on."""
+
+    sources: dict[Name, Source] = Field(description="name -> where figures come from")
+    instances: dict[Annotated[str, Field(pattern=MACHINE)], Instance] = Field(description="type -> the machine")
+
+
+def read_instances(tree: Tree) -> Instances:
+    """The file of machines. Raises SpecError with file:line:col of every mistake."""
+    node, problems = parse(text(tree, INSTANCES), INSTANCES)
+    raise_report(problems)
+    if node is None:
+        raise SpecError(f"{INSTANCES}: expected YAML")
+    if not node.children():
+        raise SpecError(f"{node.mark}: expected the mappings `sources` and `instances`")
+    found, problems = validate(Instances, node)
+    raise_report(problems or _without_source(found, node))
+    if found is None:
+        raise SpecError(f"{INSTANCES}: expected `sources` and `instances`")
+    return found
+
+
+def _without_source(found: Instances | None, node: Node) -> list[Problem]:
+    """Prices that name a source which the file does not have."""
+    problems = []
+    for name, instance in (found.instances if found else {}).items():
+        named = instance.price.source
+        place = node.at(("instances", name, "price", "source"))
+        if found and named and place and named not in found.sources:
+            known = ", ".join(found.sources) or "none"
+            problems.append(
+                Problem(place.mark, f"instances.{name}.price.source", f"a name below `sources` ({known})",
+                        repr(named), did_you_mean(named, found.sources))
+            )  # fmt: skip
+    return problems

@@ -1,0 +1,157 @@
+"""Decides: not CPU-bound, a bigger machine, a heterogeneous cluster, or preprocessing on the accelerator. Pure.
+
+They are ordered from simple to much work. A simpler choice is preferred if it costs at most 5% more than the cheapest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from dlc.jobs.advice.machines import Catalogue, Cluster, Machine
+from dlc.jobs.advice.speed import COMPUTING, EVERYWHERE, PREPROCESSING, Estimate, Workload, estimate
+
+SAME, BIGGER, MIXED, ON_GPU = "same machine", "bigger machine", "heterogeneous", "preprocessing on the GPU"
+ORDER = (SAME, BIGGER, MIXED, ON_GPU)
+COST, SPEED = "cost", "speed"
+CLOSE = 1.05
+MOST_DATA_HOSTS = 64
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One thing that can be done, and what comes of it."""
+
+    kind: str
+    result: Estimate
+
+
+@dataclass(frozen=True)
+class Advice:
+    """`choices[0]` is the cluster as it is; `chosen` is one of them."""
+
+    job: Workload
+    choices: tuple[Choice, ...]
+    chosen: Choice
+    why: str
+    curve: tuple[Estimate, ...]  # the chosen (or best) type of data hosts, from none to more than enough
+    gpu_limit: float | None  # seconds that preprocessing on the GPU may add to a step and still cost less than the rest
+
+    @property
+    def now(self) -> Estimate:
+        return self.choices[0].result
+
+
+def advise(
+    now: Cluster, job: Workload, machines: Catalogue, data_types: Sequence[Machine], goal: str, gpu_extra: float | None
+) -> Advice:
+    """`data_types` are the machines that data hosts may be; `gpu_extra` is None where nobody measured it."""
+    same = Choice(SAME, estimate(now, job))
+    mixed = [Choice(MIXED, found) for found in (best_mix(now, job, data, goal) for data in data_types) if found]
+    choices = [same, *_bigger(now, job, machines, same.result)]
+    choices += mixed
+    if gpu_extra is not None:
+        choices.append(Choice(ON_GPU, estimate(now, job, gpu_extra)))
+    chosen, why = decide(choices, goal)
+    best = _simplest(_fastest(mixed) if goal == SPEED else _cheapest(mixed)) if mixed else None
+    shown = chosen if chosen.kind == MIXED else best
+    kept = sorted((c for c in choices if c.kind != MIXED or c is shown), key=_order)
+    return Advice(job, tuple(kept), chosen, why, _curve(now, job, shown), _limit(kept, job))
+
+
+def _bigger(now: Cluster, job: Workload, machines: Catalogue, same: Estimate) -> list[Choice]:
+    """As far as the first that ends the wait for data; none where there is no wait."""
+    found: list[Choice] = []
+    for machine in bigger(now.training, machines):
+        if (found[-1].result if found else same).bound != PREPROCESSING:
+            break
+        found.append(Choice(BIGGER, estimate(Cluster(machine, now.hosts), job)))
+    return found
+
+
+def bigger(machine: Machine, machines: Catalogue) -> list[Machine]:
+    """Machines of the family with the same accelerators and more vCPUs for each, smallest first."""
+    found = [
+        other for other in machines.values()
+        if other.family == machine.family and (other.gpus, other.gpu) == (machine.gpus, machine.gpu)
+        and other.vcpus > machine.vcpus
+    ]  # fmt: skip
+    return sorted(found, key=lambda other: other.vcpus)
+
+
+def best_mix(now: Cluster, job: Workload, data: Machine, goal: str) -> Estimate | None:
+    """The number of data hosts of one type that suits the goal; None where data hosts help nothing."""
+    found = [
+        estimate(Cluster(now.training, now.hosts, data, count), job) for count in range(1, _enough(now, job, data) + 1)
+    ]
+    helping = [each for each in found if each.seconds < estimate(now, job).seconds]
+    if not helping:
+        return None
+    fewest = next(each for each in helping if each.seconds <= min(e.seconds for e in helping) * (1 + 1e-9))
+    if goal == SPEED or fewest.cost is None:
+        return fewest
+    return min(helping, key=lambda each: (each.cost or 0, each.cluster.data_hosts))
+
+
+def _enough(now: Cluster, job: Workload, data: Machine) -> int:
+    """Data hosts after which one more changes nothing."""
+    each = min(job.data_workers or data.vcpus, data.vcpus) / job.cpu_elsewhere
+    own = now.own_vcpus / job.cpu if job.where == EVERYWHERE else 0.0
+    return min(max(ceil((now.gpus / job.step - own) / each - 1e-9), 1), MOST_DATA_HOSTS)
+
+
+def decide(choices: Sequence[Choice], goal: str) -> tuple[Choice, str]:
+    """The choice and the reason, in words. The first choice is the cluster as it is."""
+    same = choices[0]
+    fastest = _fastest(choices)
+    if same.result.bound == COMPUTING:
+        return same, "not CPU-bound: the accelerators never wait for data"
+    if same in fastest:
+        return same, f"no choice here is more than {CLOSE - 1:.0%} faster"
+    if goal == SPEED:
+        return _simplest(fastest), "it is the fastest"
+    enough = [c for c in choices if c.kind == BIGGER and c.result.bound == COMPUTING and c.result.cost is None]
+    if same.result.cost is None or enough:
+        return _simplest(
+            enough or fastest
+        ), "it is the simplest that ends the wait for data; for want of prices, costs were not compared"
+    chosen = _simplest(_cheapest(choices))
+    return chosen, "no choice costs less for each step" if chosen is same else "it costs least for each step"
+
+
+def _fastest(choices: Sequence[Choice]) -> list[Choice]:
+    least = min(choice.result.seconds for choice in choices)
+    return [choice for choice in choices if choice.result.seconds <= least * CLOSE]
+
+
+def _cheapest(choices: Sequence[Choice]) -> list[Choice]:
+    """Those with a known price; the fastest where no price is known."""
+    costs = {index: choice.result.cost for index, choice in enumerate(choices) if choice.result.cost is not None}
+    least = min(costs.values(), default=0.0)
+    return [choices[index] for index, cost in costs.items() if cost <= least * CLOSE] or _fastest(choices)
+
+
+def _simplest(choices: Sequence[Choice]) -> Choice:
+    return min(choices, key=lambda choice: (*_order(choice), choice.result.cost or choice.result.seconds))
+
+
+def _order(choice: Choice) -> tuple[int, int, int]:
+    return ORDER.index(choice.kind), choice.result.cluster.data_hosts, choice.result.cluster.training.vcpus
+
+
+def _curve(now: Cluster, job: Workload, mixed: Choice | None) -> tuple[Estimate, ...]:
+    if mixed is None or mixed.result.cluster.data is None:
+        return ()
+    data = mixed.result.cluster.data
+    counts = range(1, _enough(now, job, data) + 2)
+    return (estimate(now, job), *(estimate(Cluster(now.training, now.hosts, data, count), job) for count in counts))
+
+
+def _limit(choices: Sequence[Choice], job: Workload) -> float | None:
+    """The hosts stay, and so their price: the step may become as long as the cheapest of the others is dear."""
+    same = choices[0].result
+    costs = [choice.result.cost for choice in choices if choice.kind != ON_GPU and choice.result.cost is not None]
+    if not costs or not same.cluster.price or same.bound == COMPUTING:
+        return None
+    return max(min(costs) / 1000 * 3600 / same.cluster.price - job.step, 0.0)

@@ -1,0 +1,122 @@
+"""How long a step takes on a cluster, and what it costs. Pure.
+
+A step trains one batch on each accelerator. It takes as long as the slowest of three: the accelerators with the data
+ready, the vCPUs that prepare the batches, and the network between data hosts and training hosts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.jobs.advice.machines import Cluster
+
+EVERYWHERE, DATA_HOSTS = "everywhere", "data-hosts"
+COMPUTING, PREPROCESSING, NETWORK, MEASURED = "computing", "preprocessing", "network", "measured"
+BITS = 8
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What was measured of a job.
+
+    `step` is the seconds of a step with the data ready, `cpu` the CPU seconds that prepare one batch for one
+    accelerator, `cpu_elsewhere` the same on a data host; none of them is 0. `where` says which hosts prepare data once
+    there are data hosts.
+    """
+
+    step: float
+    cpu: float
+    cpu_elsewhere: float
+    batch_bytes: float = 0.0
+    where: str = EVERYWHERE
+    data_workers: int = 0  # processes that prepare data on a data host; 0: one for each vCPU
+
+    @property
+    def vcpus_per_gpu(self) -> float:
+        """What each accelerator needs to be never without data."""
+        return self.cpu / self.step
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A step on a cluster: its seconds, what bounds it, and the share of it that accelerators work; None: unknown."""
+
+    cluster: Cluster
+    seconds: float
+    bound: str
+    use: float | None
+    extra: float = 0.0  # seconds that preprocessing on the accelerator adds to each step
+
+    @property
+    def steps_per_second(self) -> float:
+        return 1 / self.seconds
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars for 1000 steps; None where a price is unknown."""
+        price = self.cluster.price
+        return None if price is None else price / 3600 * self.seconds * 1000
+
+
+def estimate(cluster: Cluster, job: Workload, extra: float = 0.0) -> Estimate:
+    """With `extra`, the accelerators prepare the data themselves and need that much longer."""
+    computing = job.step + extra
+    preparing = 0.0 if extra else cluster.gpus / batches_per_second(cluster, job)
+    seconds = {COMPUTING: computing, PREPROCESSING: preparing, NETWORK: sending(cluster, job)}
+    bound = max(seconds, key=lambda name: seconds[name])
+    return Estimate(cluster, seconds[bound], bound, computing / seconds[bound], extra)
+
+
+def batches_per_second(cluster: Cluster, job: Workload) -> float:
+    """Batches for one accelerator that all vCPUs together prepare."""
+    own = cluster.own_vcpus / job.cpu if helps_itself(cluster, job) else 0.0
+    return own + workers(cluster, job) / job.cpu_elsewhere
+
+
+def workers(cluster: Cluster, job: Workload) -> int:
+    """vCPUs of data hosts that prepare data."""
+    if cluster.data is None:
+        return 0
+    return cluster.data_hosts * min(job.data_workers or cluster.data.vcpus, cluster.data.vcpus)
+
+
+def helps_itself(cluster: Cluster, job: Workload) -> bool:
+    """Whether the training hosts prepare data too."""
+    return cluster.data is None or job.where == EVERYWHERE
+
+
+def sending(cluster: Cluster, job: Workload) -> float:
+    """Seconds in which the network brings the batches of one step that data hosts prepare."""
+    if cluster.data is None or not job.batch_bytes:
+        return 0.0
+    share = workers(cluster, job) / job.cpu_elsewhere / batches_per_second(cluster, job)
+    gigabits = min(cluster.hosts * cluster.training.network, cluster.data_hosts * cluster.data.network)
+    return share * job.batch_bytes * cluster.gpus * BITS / (gigabits * 1e9)
+
+
+def faster(before: Estimate, after: Estimate) -> float:
+    """How many times as many steps in the same time."""
+    return before.seconds / after.seconds
+
+
+def cheaper(before: Estimate, after: Estimate) -> float | None:
+    """The part of the cost of a step that is saved; negative where it costs more."""
+    return None if before.cost is None or after.cost is None else 1 - after.cost / before.cost
+
+
+def pays_below(before: Estimate, after: Estimate) -> float | None:
+    """Break-even: the seconds of a step below which `after` costs less for each step."""
+    prices = before.cluster.price, after.cluster.price
+    if prices[0] is None or not prices[1]:
+        return None
+    return prices[0] * before.seconds / prices[1]
+
+
+def pays_from(before: Cluster, after: Cluster, job: Workload) -> float | None:
+    """Break-even: CPU seconds for a batch from which on `after` costs less; None: never, or a price is unknown."""
+    if before.price is None or not after.price:
+        return None
+    each_before, each_after = (c.gpus / batches_per_second(c, job) / job.cpu for c in (before, after))
+    least = max(job.step, sending(after, job))
+    found = after.price / before.price * least / each_before
+    return found if found * each_after <= least * (1 + 1e-9) else None

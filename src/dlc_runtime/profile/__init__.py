@@ -1,0 +1,23 @@
+"""Measures what a training job waits for, in an unchanged script; may import the standard library, torch, tensorflow.
+
+A `.pth` line imports `arm` in every Python of a job with DLC_PROFILE=1, so this file imports nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+def watch(batches: Iterable[T]) -> Iterator[T]:
+    """Iterate over `batches` and measure each step, whether DLC_PROFILE is set or not.
+
+    Loops over a DataLoader or a tf.data.Dataset need it only where DLC_PROFILE is not set.
+    """
+    from dlc_runtime.profile.iterables import watched
+
+    return watched(batches)

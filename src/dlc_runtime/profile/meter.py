@@ -1,0 +1,117 @@
+"""Splits the time of a training loop in waiting for data and computing. Knows no framework."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from statistics import median
+
+from dlc_runtime.profile.fetches import Fetches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+KEPT = 10000  # steps for the median
+FEW = 50  # parts of one batch whose bytes are counted
+MOST_INNER = 2  # batches of another loader within one step; more are a loop of their own, such as an evaluation
+
+
+class Clock:
+    """Shared by the meters of a process: how long all of them have waited, and how often."""
+
+    def __init__(self, settle: Callable[[], None], now: Callable[[], float] = time.perf_counter) -> None:
+        self.settle = settle  # waits until the accelerator has done what it was given
+        self.now = now
+        self.waited = 0.0
+        self.waits = 0
+
+
+class Meter:
+    """Of one loader. A step begins when it gets a batch and ends when it asks for the next one."""
+
+    def __init__(self, clock: Clock, skip: int) -> None:
+        self._clock, self._skip = clock, skip
+        self.waiting = self.computing = self.starting = 0.0
+        self.batch_bytes = 0.0
+        self.in_process = Fetches()
+        self.workers: set[int] = set()
+        self.most_workers = 0
+        self._steps: deque[float] = deque(maxlen=KEPT)
+        self.steps = 0
+        self._asked = self._got = 0.0
+        self._fresh = True
+        self._pending = False
+        self._wait = 0.0
+        self._others = (0.0, 0)
+
+    def ask(self, *, settled: bool = False) -> None:
+        """The loop wants a batch. With `settled` the accelerator has already done the step."""
+        if self._pending:  # the last one was not there: an iteration ended inside of a graph
+            self.leave()
+        self._pending = True
+        if not self._fresh and not settled:
+            self._clock.settle()
+        self._asked = self._clock.now()
+        if not self._fresh:
+            self._end_step()
+
+    def got(self, batch: Any) -> None:
+        """It has one."""
+        self._pending = False
+        self._got = self._clock.now()
+        self._wait = self._got - self._asked
+        self._clock.waited += self._wait
+        self._clock.waits += 1
+        if self._fresh:  # workers were started
+            self.starting += self._wait
+            self._wait = 0.0
+            self._fresh = False
+        if not self.batch_bytes:
+            self.batch_bytes = float(size(batch))
+        self._others = (self._clock.waited, self._clock.waits)
+
+    def leave(self) -> None:
+        """There is none any more: the next batch is that of a new iteration."""
+        self._fresh = True
+        self._pending = False
+
+    def _end_step(self) -> None:
+        waited, waits = self._clock.waited - self._others[0], self._clock.waits - self._others[1]
+        if waits > MOST_INNER:
+            return
+        if self._skip:
+            self._skip -= 1
+            return
+        computed = self._asked - self._got - waited
+        self.steps += 1
+        self._steps.append(computed)
+        self.computing += computed
+        self.waiting += self._wait + waited
+
+    @property
+    def step(self) -> float:
+        return median(self._steps) if self._steps else 0.0
+
+
+def size(value: Any, left: int = FEW) -> int:
+    """Bytes of the tensors and arrays in a batch, however they are nested."""
+    if left <= 0:
+        return 0
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(size(part, left - index) for index, part in enumerate(value[:left]))
+    if isinstance(value, (bytes, str)):
+        return len(value)
+    found = getattr(value, "nbytes", None)
+    if isinstance(found, int):
+        return found
+    if hasattr(value, "element_size") and hasattr(value, "nelement"):  # tensors of torch before 2.1
+        return int(value.element_size() * value.nelement())
+    if hasattr(value, "shape") and hasattr(value.shape, "num_elements"):  # tensors of TensorFlow
+        return int((value.shape.num_elements() or 0) * value.dtype.size)
+    if hasattr(value, "__dict__") and left > 1:
+        return size({k: v for k, v in vars(value).items() if not k.startswith("_")}, left - 1)
+    return 0

@@ -1,0 +1,161 @@
+"""One process that trains: its meters, its report, and when that is written. Knows no framework."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+
+from dlc_runtime.profile import fetches
+from dlc_runtime.profile.fetches import Fetches
+from dlc_runtime.profile.gpus import Gpus
+from dlc_runtime.profile.meter import Clock, Meter
+from dlc_runtime.profile.processors import Processors
+from dlc_runtime.profile.settings import SWITCH, Settings, read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VERSION = 1
+RUNNING, MEASURED, ENDED = "running", "measured", "ended"
+_lock = threading.RLock()
+_current: Session | None = None
+
+
+def say(text: str) -> None:
+    print(f"dlc profile: {text}", file=sys.stderr, flush=True)
+
+
+class Framework:
+    """What the measuring has to know of one; as it is here, of none."""
+
+    name = "python"
+
+    def settle(self) -> None:
+        """Wait until the accelerator has done what it was given."""
+
+    def rank(self) -> int | None:
+        """This process's rank, where the script gave itself one."""
+        return None
+
+
+def current(framework: Framework) -> Session:
+    """This process's session. A forked process begins one of its own."""
+    global _current
+    with _lock:
+        if _current is None or _current.process != os.getpid():
+            _current = Session(read({**os.environ, SWITCH: "1"}), framework)
+        return _current
+
+
+class Session:
+    """Measures until there are enough steps, then lets the script run on as it would without it."""
+
+    def __init__(self, settings: Settings, framework: Framework) -> None:
+        self.settings, self.framework, self.process = settings, framework, os.getpid()
+        self._rank = settings.rank
+        self.over = False
+        self.folder = tempfile.mkdtemp(prefix="dlc-profile-")
+        os.environ[fetches.FOLDER] = self.folder
+        self._clock = Clock(framework.settle)
+        self._meters: dict[int, tuple[Any, Meter]] = {}  # with what they measure, so that no other gets its number
+        self._next = 8
+        self._failed = False
+        self._processors = Processors()
+        self._gpus = Gpus() if settings.local_rank == 0 else None
+        atexit.register(self._end)
+        multiprocessing = sys.modules.get("multiprocessing.process")
+        if multiprocessing is not None and multiprocessing.parent_process() is not None:
+            from multiprocessing.util import Finalize  # a forked child ends without atexit
+
+            Finalize(None, self._end, exitpriority=0)
+
+    def meter_of(self, source: Any) -> Meter:
+        if id(source) not in self._meters:
+            self._meters[id(source)] = (source, Meter(self._clock, self.settings.skip))
+        return self._meters[id(source)][1]
+
+    def after_step(self) -> None:
+        """Writes after 8, 16, 32 ... steps, so that a job that is killed leaves a report too."""
+        steps = self._main().steps
+        given = self.framework.rank()
+        if given is not None:  # at the end its group may be gone
+            self._rank = given
+        if steps >= self.settings.steps:
+            self.finish(MEASURED)
+        elif steps >= self._next:
+            self._next = 2 * steps
+            self.write(RUNNING)
+
+    def finish(self, state: str) -> None:
+        if self.over or os.getpid() != self.process:
+            return
+        self.over = True
+        if self._gpus:
+            self._gpus.end()
+        self.write(state)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        self.finish(ENDED)
+
+    def _main(self) -> Meter:
+        """The loader that most of the time goes to: of training, not of an evaluation."""
+        meters = [meter for _, meter in self._meters.values()]
+        return max(meters, key=lambda meter: meter.computing + meter.waiting, default=Meter(self._clock, 0))
+
+    def write(self, state: str) -> None:
+        value = self.as_json(state)
+        if not value["steps"]:
+            if state != RUNNING:
+                say(f"nothing measured: no loop over data had more than {self.settings.skip} steps")
+            return
+        path = os.path.join(self.settings.report, f"rank-{self._rank}.json")
+        try:
+            os.makedirs(self.settings.report, exist_ok=True)
+            partial = f"{path}.{self.process}.tmp"
+            with open(partial, "w") as file:
+                json.dump(value, file, indent=1)
+            os.replace(partial, path)
+        except OSError as error:  # a full disk must not end the training
+            if not self._failed:
+                say(f"no report in {self.settings.report}: {error}")
+            self._failed = True
+            return
+        if state != RUNNING:
+            share = value["waiting_seconds"] / (value["waiting_seconds"] + value["computing_seconds"])
+            say(f"{share:.0%} of {value['steps']} steps was waiting for data: dlc profile {path}")
+
+    def as_json(self, state: str) -> dict[str, Any]:
+        meter = self._main()
+        work = meter.in_process.plus(fetches.read(self.folder, meter.workers))
+        return {
+            "version": VERSION,
+            "state": state,
+            "framework": self.framework.name,
+            "host": socket.gethostname(),
+            "rank": self._rank,
+            "steps": meter.steps,
+            "step_seconds": meter.step,
+            "waiting_seconds": meter.waiting,
+            "computing_seconds": meter.computing,
+            "starting_seconds": meter.starting,
+            "batch_bytes": meter.batch_bytes,
+            "preprocessing": self._preprocessing(meter, work),
+            "cpu": self._processors.as_json(),
+            "gpu": self._gpus.as_json() if self._gpus else None,
+        }
+
+    def _preprocessing(self, meter: Meter, work: Fetches) -> dict[str, Any]:
+        return {
+            "batches": work.batches,
+            "cpu_seconds": work.cpu,
+            "seconds": work.seconds,
+            "workers": meter.most_workers,
+        }

@@ -1,0 +1,48 @@
+"""What the environment asks of the profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+SWITCH = "DLC_PROFILE"
+TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+REPORT = "/opt/ml/output/data/profile"
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
+LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
+
+
+class Settings(NamedTuple):
+    on: bool = False
+    report: str = REPORT
+    steps: int = 200  # measured, then the script runs on without
+    skip: int = 3  # first steps, which also prepare and compile
+    rank: int = 0
+    local_rank: int = 0
+
+
+def read(environ: Mapping[str, str]) -> Settings:
+    """Raises ValueError with the variable, what was expected and what was found."""
+    value = environ.get(SWITCH, "").strip().lower()
+    if value not in TRUE + FALSE:
+        raise ValueError(f"{SWITCH}={environ[SWITCH]}: expected 1 or 0")
+    return Settings(
+        on=value in TRUE,
+        report=environ.get("DLC_PROFILE_REPORT") or REPORT,
+        steps=_number(environ, "DLC_PROFILE_STEPS", 200, least=1),
+        skip=_number(environ, "DLC_PROFILE_SKIP", 3, least=0),
+        rank=_first(environ, RANKS),
+        local_rank=_first(environ, LOCAL_RANKS),
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = environ.get(name, "").strip()
+    if text and not (text.isdigit() and len(text) < 10 and int(text) >= least):
+        raise ValueError(f"{name}={text}: expected a whole number from {least} on")
+    return int(text) if text else default
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> int:
+    values = (environ.get(name, "") for name in names)
+    return next((int(value) for value in values if value.isdigit()), 0)

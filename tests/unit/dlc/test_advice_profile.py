@@ -1,0 +1,144 @@
+"""`dlc profile`: what a report of a run means, and the advice that follows from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlc.__main__ import main
+from dlc.core.errors import ProfileError
+
+ROOT = Path(__file__).parents[3]
+# 8 workers on 8 processors, 1193 ms for a step that takes 184 ms with the data ready.
+REPORT: dict[str, Any] = {
+    "version": 1, "state": "ended", "framework": "torch", "host": "algo-1", "rank": 0, "steps": 100,
+    "step_seconds": 0.184, "waiting_seconds": 100.9, "computing_seconds": 18.4, "starting_seconds": 0.5,
+    "batch_bytes": 3_211_264.0,
+    "preprocessing": {"batches": 120, "cpu_seconds": 120 * 9.544, "seconds": 120 * 9.6, "workers": 8},
+    "cpu": {"usable": 8.0, "busy": 0.99, "seconds": 120.0, "job_cpu_seconds": 1000.0},
+    "gpu": {"use": 0.15, "gpus": []},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def written(folder: Path, rank: int = 0, **changes: Any) -> Path:
+    value = {
+        **REPORT,
+        **{key: {**REPORT[key], **new} if isinstance(new, dict) else new for key, new in changes.items()},
+    }
+    (folder / f"rank-{rank}.json").write_text(json.dumps(value))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({}, "processors", "CPU-bound: all processors are busy"),
+        ({"waiting_seconds": 0.5}, "computing", "not waiting for data"),
+        ({"cpu": {"busy": 0.3}}, "workers", "too few workers"),
+        ({"cpu": {"busy": 0.3}}, "workers", "num_workers=53"),  # 9.6 s for a batch, one each 0.184 s
+        ({"cpu": {"busy": 0.3}, "preprocessing": {"cpu_seconds": 12.0}}, "input", "bound by reading"),
+        ({"cpu": {"busy": 0.3}, "preprocessing": {"batches": 0}}, "elsewhere", "could not be seen"),
+        ({"starting_seconds": 60.0}, "processors", "persistent_workers=True"),
+        ({"cpu": {"busy": 0.3}, "framework": "tensorflow"}, "workers", "tf.data.AUTOTUNE"),
+    ],
+)
+def test_what_a_job_waits_for_follows_from_waits_processors_and_workers(
+    changes: dict[str, Any], kind: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(tmp_path, **changes)
+    assert main(["profile", str(folder)]) == 0
+    assert words in capsys.readouterr().out
+    assert main(["profile", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["profile"]["kind"] == kind
+
+
+def test_a_report_alone_feeds_the_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The step, the CPU seconds and the bytes of a batch are the report's; with torch, data hosts prepare all."""
+    measured = ["--data-cpu-seconds", "5.888", "--data-workers", "32", "--json"]
+    assert main(["profile", str(written(tmp_path)), "--on", "p3.2xlarge", *measured]) == 0
+    value = json.loads(capsys.readouterr().out)
+    chosen = value["choices"][value["chosen"]]
+    assert (chosen["cluster"]["data"], chosen["cluster"]["data_hosts"]) == ("c5.9xlarge", 1)
+    assert f"{chosen['faster']:.1f}x {chosen['cheaper']:.0%}" == "6.5x 77%"
+    assert (value["job"]["where"], value["job"]["batch_bytes"]) == ("data-hosts", 3_211_264)
+    assert value["profile"]["kind"] == "processors"
+
+
+def test_advise_takes_the_report_and_what_is_given_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(written(tmp_path))
+    assert main(["advise", folder, "--on", "p3.2xlarge", "--step-ms", "100", "--json"]) == 0
+    job = json.loads(capsys.readouterr().out)["job"]
+    assert (job["step"], job["cpu"]) == (0.1, pytest.approx(9.544))
+    assert main(["advise", folder, "--on", "p3.2xlarge"]) == 0
+    text = capsys.readouterr().out
+    assert text.index("CPU-bound: all processors are busy") < text.index("advice: heterogeneous")
+
+
+def test_ranks_are_taken_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path)
+    written(tmp_path, rank=1, preprocessing={"cpu_seconds": 120 * 4.0}, gpu=None)
+    assert main(["profile", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["profile"]
+    assert (found["cpu_seconds"], found["gpu_use"], len(found["ranks"])) == (pytest.approx(6.772), 0.15, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "expected JSON"),
+        ("[1]", "expected a report of version 1, found 'list'"),
+        (json.dumps({**REPORT, "version": 2}), "expected a report of version 1, found 2"),
+        (json.dumps({**REPORT, "steps": "many"}), 'steps: expected a whole number, found "many"'),
+        (json.dumps({**REPORT, "cpu": {"usable": 8.0}}), "cpu.busy: expected a number from 0 on, found null"),
+        (json.dumps({**REPORT, "waiting_seconds": -1}), "waiting_seconds: expected a number from 0 on, found -1"),
+        (json.dumps({**REPORT, "step_seconds": float("nan")}), "step_seconds: expected a number from 0 on"),
+        (json.dumps({**REPORT, "steps": 0}), "expected at least one measured step"),
+        (json.dumps({**REPORT, "preprocessing": []}), "preprocessing: expected an object"),
+        ("[" * 100_000, "expected JSON"),
+    ],
+)
+def test_a_report_that_cannot_be_used_is_one_message_with_the_place(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rank-0.json"
+    file.write_text(text)
+    assert main(["profile", str(file)]) == ProfileError.exit_code
+    out, err = capsys.readouterr()
+    assert (out, err.startswith(f"dlc: {file}: ")) == ("", True)
+    assert words in err
+    assert "remedy: " in err
+
+
+def test_a_folder_without_reports_and_a_file_that_is_not_there_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", str(tmp_path)]) == ProfileError.exit_code
+    assert f"{tmp_path}: expected files rank-*.json" in capsys.readouterr().err
+    assert main(["advise", str(tmp_path / "absent.json")]) == ProfileError.exit_code
+    assert "absent.json: No such file" in capsys.readouterr().err
+
+
+def test_reports_of_two_jobs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path)
+    written(tmp_path, rank=1, framework="tensorflow")
+    assert main(["profile", str(tmp_path)]) == ProfileError.exit_code
+    assert "found tensorflow and torch" in capsys.readouterr().err
+
+
+def test_advice_without_the_cpu_seconds_of_a_batch_says_how_to_give_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(written(tmp_path, preprocessing={"batches": 0}))
+    assert main(["profile", folder, "--on", "p3.2xlarge"]) == ProfileError.exit_code
+    assert "--cpu-seconds S" in capsys.readouterr().err
+    assert main(["advise", folder, "--on", "p3.2xlarge", "--cpu-seconds", "9"]) == 0

@@ -1,0 +1,24 @@
+"""An ordinary TensorFlow script with a loop of its own: each sample costs a known amount of CPU time."""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+
+def spin(value):
+    end = time.thread_time() + 0.01
+    while time.thread_time() < end:
+        pass
+    return np.float32(value)
+
+
+dataset = tf.data.Dataset.range(160).map(lambda x: tf.numpy_function(spin, [x], tf.float32), num_parallel_calls=2)
+dataset = dataset.batch(4).prefetch(2)
+weight = tf.Variable(1.0)
+for _ in range(2):
+    for batch in dataset:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(batch * weight)
+        weight.assign_sub(1e-6 * tape.gradient(loss, weight))
+print(f"trained to {float(weight):.3f}")

@@ -1,0 +1,181 @@
+"""dlc_runtime.profile without a framework: the split of time, CPU seconds of processes, GPUs, settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dlc_runtime.profile import processors, session
+from dlc_runtime.profile.gpus import Gpus
+from dlc_runtime.profile.meter import Clock, Meter, size
+from dlc_runtime.profile.settings import read
+
+BOUND = 60.0  # seconds; only a bound
+
+
+class Time:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def __call__(self) -> float:
+        return self.value
+
+
+def step(meter: Meter, clock: Time, wait: float, compute: float) -> None:
+    """One batch of a loop: it waits, and then computes until it asks again."""
+    meter.ask()
+    clock.value += wait
+    meter.got(b"batch")
+    clock.value += compute
+
+
+def test_time_is_split_in_waiting_and_computing_and_the_first_wait_is_apart() -> None:
+    clock = Time()
+    meter = Meter(Clock(lambda: None, clock), skip=0)
+    for wait, compute in ((5.0, 1.0), (0.5, 1.0), (0.25, 3.0)):
+        step(meter, clock, wait, compute)
+    meter.ask()
+    assert (meter.starting, meter.waiting, meter.computing) == (5.0, 0.75, 5.0)
+    assert (meter.steps, meter.step, meter.batch_bytes) == (3, 1.0, 5.0)
+
+
+def test_the_accelerator_is_waited_for_before_a_step_ends() -> None:
+    clock = Time()
+
+    def settle() -> None:
+        clock.value += 2.0
+
+    meter = Meter(Clock(settle, clock), skip=0)
+    step(meter, clock, 0.0, 1.0)
+    meter.ask()
+    assert meter.computing == 3.0
+
+
+def test_a_second_loader_in_each_step_is_waiting_and_a_loop_in_a_step_is_no_step() -> None:
+    clock = Time()
+    shared = Clock(lambda: None, clock)
+    images, noise = Meter(shared, skip=0), Meter(shared, skip=0)
+    step(noise, clock, 0.0, 0.0)
+    for inner in (1, 1, 10):
+        step(images, clock, 0.0, 1.0)
+        for _ in range(inner):
+            step(noise, clock, 0.5, 0.0)
+    images.ask()
+    assert (images.steps, images.computing, images.waiting) == (2, 2.0, 1.0)
+
+
+def test_bytes_of_a_batch_are_those_of_all_its_arrays() -> None:
+    array = memoryview(bytes(100))
+    assert size({"a": array, "b": [array, (array, "text")], "c": 7}) == 304
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "25000 100000\n"}, 0.25),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu.max": "\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_containers_quota_limits_the_cpus_that_count(
+    tmp_path: Path, files: dict[str, str], expected: float | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    own = float(len(os.sched_getaffinity(0)))
+    assert processors.usable(str(tmp_path)) == (own if expected is None else min(expected, own))
+
+
+def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_groups(tmp_path: Path) -> None:
+    assert processors.container_seconds(str(tmp_path)) is None
+    (tmp_path / "cpuacct").mkdir()
+    (tmp_path / "cpuacct/cpuacct.usage").write_text("2500000000\n")
+    assert processors.container_seconds(str(tmp_path)) == 2.5
+    (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")
+    assert processors.container_seconds(str(tmp_path)) == 1.5
+
+
+def test_cpu_seconds_of_a_tree_hold_children_that_run_and_that_ended() -> None:
+    spin = "import time\nwhile time.process_time() < 0.4: pass\n"
+    wait = "import sys; print(flush=True); sys.stdin.read()"
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}]); {wait}"
+    before = processors.tree_seconds(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert processors.tree_seconds(child.pid) >= 0.3
+        assert processors.tree_seconds(os.getpid()) - before >= 0.3
+        assert child.stdin is not None
+        child.stdin.close()
+
+
+def test_gpu_use_is_the_mean_of_what_nvidia_smi_prints_and_it_ends_with_the_measuring(tmp_path: Path) -> None:
+    """The program stands for nvidia-smi: it prints two samples of two GPUs, one of which says nothing, and stays."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\nprintf '0, 40, 100, H200\\n1, [N/A], 0, H200\\n0, 80, 300, H200\\n'\nexec sleep 600\n")
+    smi.chmod(0o755)
+    gpus = Gpus((str(smi),))
+    end = time.monotonic() + BOUND
+    expected = {"use": 0.6, "gpus": [{"index": "0", "name": "H200", "use": 0.6, "memory_mib": 300.0}]}
+    while gpus.as_json() != expected and time.monotonic() < end:
+        pass
+    assert gpus.as_json() == expected
+    gpus.end()
+    assert gpus._child is not None
+    assert gpus._child.returncode is not None
+
+
+def test_without_nvidia_smi_nothing_is_known_of_gpus() -> None:
+    gpus = Gpus(("/nowhere/nvidia-smi",))
+    gpus.end()
+    assert gpus.as_json() is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"DLC_PROFILE": "perhaps"}, "DLC_PROFILE=perhaps: expected 1 or 0"),
+        ({"DLC_PROFILE_STEPS": "0"}, "DLC_PROFILE_STEPS=0: expected a whole number from 1 on"),
+        ({"DLC_PROFILE_SKIP": "-1"}, "DLC_PROFILE_SKIP=-1: expected a whole number from 0 on"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_was_expected(variables: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read(variables)
+
+
+def test_settings_of_the_launchers_variables() -> None:
+    found = read({"DLC_PROFILE": "1", "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
+    assert (found.on, found.rank, found.local_rank) == (True, 9, 1)
+    assert not read({}).on
+
+
+def test_a_loop_over_any_iterable_can_be_measured(tmp_path: Path) -> None:
+    program = (
+        "import time\nfrom dlc_runtime.profile import watch\n"
+        "def batches():\n"
+        "    for number in range(30):\n"
+        "        end = time.process_time() + 0.005\n"
+        "        while time.process_time() < end: pass\n"
+        "        yield number\n"
+        "print(sum(watch(batches())))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(session.__file__).parents[2]), "DLC_PROFILE_REPORT": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "435\n"), done.stderr
+    text = (tmp_path / "rank-0.json").read_text()
+    assert '"batches": 30' in text
+    assert '"steps": 27' in text

@@ -15,6 +15,6 @@ def prepare(model: Any, *optimizers: Any) -> Any:
 
     For those who want it in the script. Without this line the same happens after the first eager steps.
     """
-    from dlc_runtime.compiler.session import prepare as prepare_now
+    from dlc_runtime.compiler.pytorch.session import prepare as prepare_now
 
     return prepare_now(model, optimizers)

@@ -54,11 +54,11 @@ class TorchFinder:
 
 def start() -> None:
     try:
-        from dlc_runtime.compiler.session import start as start_session
+        from dlc_runtime.compiler.pytorch.session import start as start_session
 
         start_session()
     except Exception as fault:
-        from dlc_runtime.compiler.log import say
+        from dlc_runtime.compiler.base.log import say
 
         say(f"nothing will be compiled: {fault}")
 

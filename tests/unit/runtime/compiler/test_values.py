@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler import report, settings
-from dlc_runtime.compiler.causes import cause_of
-from dlc_runtime.compiler.errors import CompilerError
-from dlc_runtime.compiler.merge import merged
-from dlc_runtime.compiler.seen import Seen
-from dlc_runtime.compiler.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.summary import paragraph
+from dlc_runtime.compiler.base import settings
+from dlc_runtime.compiler.base.errors import CompilerError
+from dlc_runtime.compiler.base.seen import Seen
+from dlc_runtime.compiler.report import files
+from dlc_runtime.compiler.report.causes import cause_of
+from dlc_runtime.compiler.report.merge import merged
+from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.summary import paragraph
 
 
 def test_settings_are_read_from_the_environment() -> None:
@@ -126,19 +127,19 @@ def test_ranks_are_merged_into_one_entry_for_each_place_and_cause() -> None:
 
 
 def test_a_report_that_is_broken_or_half_written_does_not_hide_the_others(tmp_path: Path) -> None:
-    report.write_rank(str(tmp_path), record(0))
+    files.write_rank(str(tmp_path), record(0))
     (tmp_path / "rank-1-7.json").write_text('{"rank": 1, "ste')
     (tmp_path / "rank-2-7.json").write_text('{"rank": 2}')
     (tmp_path / "rank-3-7.json").write_text("[]")
-    found = report.merge_folder(str(tmp_path))
+    found = files.merge_folder(str(tmp_path))
     assert [rank["rank"] for rank in found["ranks"]] == [0]
     assert json.loads((tmp_path / "report.json").read_text()) == found
 
 
 def test_merging_again_changes_nothing(tmp_path: Path) -> None:
-    report.write_rank(str(tmp_path), record(0))
-    first = copy.deepcopy(report.merge_folder(str(tmp_path)))
-    assert report.merge_folder(str(tmp_path)) == first
+    files.write_rank(str(tmp_path), record(0))
+    first = copy.deepcopy(files.merge_folder(str(tmp_path)))
+    assert files.merge_folder(str(tmp_path)) == first
 
 
 def test_the_paragraph_says_speed_up_break_even_and_what_went_wrong() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from dlc_runtime.compiler.errors import StrictError
+from dlc_runtime.compiler.base.errors import StrictError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 
-from dlc_runtime.compiler.merge import merged
+from dlc_runtime.compiler.report.merge import merged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

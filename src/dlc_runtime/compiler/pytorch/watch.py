@@ -10,8 +10,8 @@ import threading
 import torch
 from torch.nn.modules import module as modules
 
-from dlc_runtime.compiler.guarded import guarded
-from dlc_runtime.compiler.seen import Seen
+from dlc_runtime.compiler.base.guarded import guarded
+from dlc_runtime.compiler.base.seen import Seen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

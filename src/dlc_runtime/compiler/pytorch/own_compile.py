@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from dlc_runtime.compiler.places import is_users, place_of
+from dlc_runtime.compiler.base.places import is_users, place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import os
 import shutil
 import tempfile
 
-from dlc_runtime.compiler import bounded, machine
-from dlc_runtime.compiler.log import say
+from dlc_runtime.compiler.base.log import say
+from dlc_runtime.compiler.cache import bounded, machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,17 +14,17 @@ import time
 
 import torch
 
-from dlc_runtime.compiler import report
-from dlc_runtime.compiler.log import say
-from dlc_runtime.compiler.summary import paragraph
+from dlc_runtime.compiler.base.log import say
+from dlc_runtime.compiler.report import files
+from dlc_runtime.compiler.report.summary import paragraph
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.compiler.record import Record
-    from dlc_runtime.compiler.settings import Settings
-    from dlc_runtime.compiler.steps import Steps
+    from dlc_runtime.compiler.base.settings import Settings
+    from dlc_runtime.compiler.pytorch.record import Record
+    from dlc_runtime.compiler.report.steps import Steps
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
 LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
@@ -59,8 +59,8 @@ class Writer:
     def write(self, state: str = RUNNING) -> None:
         self._written = time.monotonic()
         try:
-            report.write_rank(self._settings.report, self._as_json(state))
-            report.merge_folder(self._settings.report)
+            files.write_rank(self._settings.report, self._as_json(state))
+            files.merge_folder(self._settings.report)
         except Exception as fault:  # a full disk must not end the training
             if not self._failed:
                 self._failed = True
@@ -86,7 +86,7 @@ class Writer:
         self.write(ENDED)
         if not self._failed and first_number(LOCAL_VARIABLES, self._rank) == 0:
             folder = self._settings.report
-            say(paragraph(report.merge_folder(folder), os.path.join(folder, report.MERGED)))
+            say(paragraph(files.merge_folder(folder), os.path.join(folder, files.MERGED)))
 
     def _as_json(self, state: str) -> dict[str, Any]:
         self._rank = current_rank(self._rank)

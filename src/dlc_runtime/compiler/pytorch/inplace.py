@@ -8,14 +8,14 @@ import weakref
 import torch
 import torch._dynamo
 
-from dlc_runtime.compiler.choose import is_sharded
-from dlc_runtime.compiler.places import is_users, place_of
+from dlc_runtime.compiler.base.places import is_users, place_of
+from dlc_runtime.compiler.pytorch.choose import is_sharded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from dlc_runtime.compiler.settings import Settings
+    from dlc_runtime.compiler.base.settings import Settings
 
 
 def call(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:

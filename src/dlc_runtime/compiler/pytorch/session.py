@@ -13,23 +13,23 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.choose import Choice, Stays, choose, compilable, unfit, unwrapped
-from dlc_runtime.compiler.errors import StrictError
-from dlc_runtime.compiler.guarded import guarded
-from dlc_runtime.compiler.log import say
-from dlc_runtime.compiler.own_compile import OwnCompile
-from dlc_runtime.compiler.record import Record
-from dlc_runtime.compiler.seen import Seen
-from dlc_runtime.compiler.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.watch import Watch, parameters_of
-from dlc_runtime.compiler.writer import Writer
+from dlc_runtime.compiler.base import settings as settings_of
+from dlc_runtime.compiler.base.errors import StrictError
+from dlc_runtime.compiler.base.guarded import guarded
+from dlc_runtime.compiler.base.log import say
+from dlc_runtime.compiler.base.seen import Seen
+from dlc_runtime.compiler.pytorch.choose import Choice, Stays, choose, compilable, unfit, unwrapped
+from dlc_runtime.compiler.pytorch.own_compile import OwnCompile
+from dlc_runtime.compiler.pytorch.record import Record
+from dlc_runtime.compiler.pytorch.watch import Watch, parameters_of
+from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from dlc_runtime.compiler.settings import Settings
+    from dlc_runtime.compiler.base.settings import Settings
 
 WATCHED = 2  # steps with hooks on every module; the rest of the eager steps is the baseline
 MOST_WAITING = 10  # times as many steps are watched while a module waits for its optimizer's first step
@@ -159,7 +159,7 @@ class Session:
 
     def _pause(self, paused: bool) -> None:
         """While all modules have hooks, nothing compiled may see them: it would be compiled again."""
-        inplace = sys.modules.get("dlc_runtime.compiler.inplace")  # not imported: nothing was compiled
+        inplace = sys.modules.get("dlc_runtime.compiler.pytorch.inplace")  # not imported: nothing was compiled
         if inplace is not None:
             inplace.Dispatch.paused = paused
 
@@ -185,8 +185,8 @@ class Session:
         self.writer.write()
 
     def _compile_modules(self, modules: list[torch.nn.Module]) -> None:
-        from dlc_runtime.compiler.inplace import compile_in_place
-        from dlc_runtime.compiler.toolchain import missing_compiler
+        from dlc_runtime.compiler.pytorch.inplace import compile_in_place
+        from dlc_runtime.compiler.pytorch.toolchain import missing_compiler
 
         missing = missing_compiler(modules)
         if missing:
@@ -206,7 +206,7 @@ class Session:
             self._say_or_fail(text)
 
     def _configure(self) -> None:
-        from dlc_runtime.compiler import buckets, dynamo
+        from dlc_runtime.compiler.pytorch import buckets, dynamo
 
         dynamo.configure(self.settings)
         self.record.notes.extend(buckets.make_safe(self.choice.wrappers))
@@ -214,7 +214,7 @@ class Session:
     def _drain(self) -> bool:
         if "torch._dynamo" not in sys.modules:  # its import takes seconds, and nothing was compiled
             return False
-        from dlc_runtime.compiler import dynamo
+        from dlc_runtime.compiler.pytorch import dynamo
 
         found = dynamo.drain()
         for item in dynamo.drain_breaks():
@@ -257,9 +257,9 @@ def start() -> Session:
     global _session
     if _session is None:
         asked = settings_of.read(os.environ)
-        from dlc_runtime.compiler import cache
+        from dlc_runtime.compiler.cache import folder
 
-        held = cache.use(os.environ)
+        held = folder.use(os.environ)
         _session = Session(asked)
         _session.record.cache = held
         _session.start()

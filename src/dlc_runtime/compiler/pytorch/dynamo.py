@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dlc_runtime.compiler.settings import Settings
+from dlc_runtime.compiler.base.settings import Settings
 
 MOST_RECORDS = 4096  # torch keeps 64
 

@@ -7,16 +7,16 @@ import re
 
 import torch
 
-from dlc_runtime.compiler import dynamo
-from dlc_runtime.compiler.causes import Cause, cause_of
-from dlc_runtime.compiler.places import is_users, place_of
+from dlc_runtime.compiler.base.places import is_users, place_of
+from dlc_runtime.compiler.pytorch import dynamo
+from dlc_runtime.compiler.report.causes import Cause, cause_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.compiler.choose import Stays
-    from dlc_runtime.compiler.dynamo import Break, Compilation
+    from dlc_runtime.compiler.pytorch.choose import Stays
+    from dlc_runtime.compiler.pytorch.dynamo import Break, Compilation
 
 MOST = 500  # entries of each list
 FIRST_WARNING = 3  # recompilations of one function; then at each doubling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from dlc_runtime.compiler.errors import CompilerError
+from dlc_runtime.compiler.base.errors import CompilerError
 
 BACKEND = "DLC_COMPILER"
 BACKENDS = ("inductor", "off")

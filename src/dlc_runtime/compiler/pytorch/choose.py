@@ -6,13 +6,13 @@ import sys
 
 import torch
 
-from dlc_runtime.compiler.places import calls_create_graph, class_name
+from dlc_runtime.compiler.base.places import calls_create_graph, class_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dlc_runtime.compiler.watch import Root, Watch
+    from dlc_runtime.compiler.pytorch.watch import Root, Watch
 
 RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 

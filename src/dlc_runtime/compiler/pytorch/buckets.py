@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 def make_safe(wrappers: list[torch.nn.Module]) -> list[str]:
     """Returns what was changed, for the report."""
-    from dlc_runtime.compiler.dynamo import without_ddp_buckets
+    from dlc_runtime.compiler.pytorch.dynamo import without_ddp_buckets
 
     small = [w for w in wrappers if getattr(w, "bucket_bytes_cap", MIB) < MIB]
     if not small:

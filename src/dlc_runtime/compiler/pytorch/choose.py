@@ -26,12 +26,6 @@ class Stays:
         self.remedy = remedy
         self.wanted = wanted  # strict mode fails on it
 
-    @classmethod
-    def named(cls, what: str, reason: str) -> Stays:
-        stays = cls.__new__(cls)
-        stays.module, stays.reason, stays.remedy, stays.wanted = what, reason, "", False
-        return stays
-
 
 class Choice:
     def __init__(self) -> None:

@@ -18,9 +18,10 @@ from dlc_runtime.compiler.base.errors import StrictError
 from dlc_runtime.compiler.base.guarded import guarded
 from dlc_runtime.compiler.base.log import say
 from dlc_runtime.compiler.base.seen import Seen
+from dlc_runtime.compiler.pytorch import process
 from dlc_runtime.compiler.pytorch.choose import Choice, Stays, choose, compilable, unfit, unwrapped
+from dlc_runtime.compiler.pytorch.compilations import Compilations
 from dlc_runtime.compiler.pytorch.own_compile import OwnCompile
-from dlc_runtime.compiler.pytorch.record import Record
 from dlc_runtime.compiler.pytorch.watch import Watch, parameters_of
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
@@ -46,8 +47,8 @@ class Session:
     def begin_anew(self) -> None:
         self.process = os.getpid()
         self.phase = WATCHING
-        self.record, self.steps = Record(), Steps()
-        self.writer = Writer(self.settings, self.record, self.steps)
+        self.record, self.steps = Compilations(), Steps()
+        self.writer = Writer(self.settings, self.record, self.steps, process.facts)
         self.watch: Watch | None = None
         self.choice = Choice()
         self._optimizers, self._decided = Seen(), Seen()
@@ -168,7 +169,7 @@ class Session:
             self._end_watch()
             self._configure()
             self.phase = OWN
-            self.record.add_eager(Stays.named(what, "the script compiles it itself"))
+            self.record.add_eager(what, "the script compiles it itself")
             say(f"the script itself compiles {what}: its modules are left as they are")
 
     # -- compiling ------------------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class Session:
 
     def _stay(self, stays: Stays) -> None:
         remedy = f". Remedy: {stays.remedy}" if stays.remedy else ""
-        if self.record.add_eager(stays) and stays.wanted:
+        if self.record.add_eager(stays.module, stays.reason, stays.remedy) and stays.wanted:
             text = self.record.warn(f"{stays.module} stays eager: {stays.reason}{remedy}")
             self._say_or_fail(text)
 
@@ -218,7 +219,7 @@ class Session:
 
         found = dynamo.drain()
         for item in dynamo.drain_breaks():
-            self.record.add_break(item)
+            self.record.add_graph_break(item)
         failed = len(self.record.fallbacks) + len(self.record.gave_up)
         for compilation in found:
             warning = self.record.add_compilation(compilation, self.steps.count + 1)

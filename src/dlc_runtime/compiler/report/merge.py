@@ -2,7 +2,7 @@
 
 A rank's own file has the same lists, without `ranks`. Of the merged one:
 
-    ranks                        rank, host, pid, state (running or ended), steps and cache of each
+    ranks                        rank, host, pid, state (running or ended), backend, framework, device, steps, cache
     steps                        of each phase (eager, warm_up, after): steps, median_seconds, seconds;
                                  speed_up, first_compiled_step, break_even_step
     compile_seconds, cache_hits, cache_misses
@@ -57,7 +57,7 @@ def texts(name: str, records: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(text for record in records for text in record.get(name, [])))
 
 
-ONE_RANK = ("rank", "host", "pid", "state", "backend", "torch", "device", "started", "written", "steps", "cache")
+ONE_RANK = ("rank", "host", "pid", "state", "backend", "framework", "device", "started", "written", "steps", "cache")
 
 
 def merged_entries(name: str, keys: tuple[str, ...], records: list[dict[str, Any]]) -> list[dict[str, Any]]:

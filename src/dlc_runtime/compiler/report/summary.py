@@ -49,7 +49,7 @@ def trouble(report: dict[str, Any]) -> list[str]:
             f"{first['cause']}."
         )
     if report["gave_up"]:
-        sentences.append(f"Dynamo gave up on {many(len(report['gave_up']), 'function')}.")
+        sentences.append(f"The compiler gave up on {many(len(report['gave_up']), 'function')}.")
     if report["graph_breaks"]:
         first = report["graph_breaks"][0]
         sentences.append(

@@ -12,18 +12,16 @@ import sys
 import threading
 import time
 
-import torch
-
 from dlc_runtime.compiler.base.log import say
 from dlc_runtime.compiler.report import files
 from dlc_runtime.compiler.report.summary import paragraph
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
     from dlc_runtime.compiler.base.settings import Settings
-    from dlc_runtime.compiler.pytorch.record import Record
+    from dlc_runtime.compiler.report.record import Record
     from dlc_runtime.compiler.report.steps import Steps
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -33,8 +31,9 @@ RUNNING, ENDED = "running", "ended"
 
 
 class Writer:
-    def __init__(self, settings: Settings, record: Record, steps: Steps) -> None:
-        self._settings, self._record, self._steps = settings, record, steps
+    def __init__(self, settings: Settings, record: Record, steps: Steps, facts: Callable[[], dict[str, Any]]) -> None:
+        """`facts`: framework and device of this process, and its rank where the framework knows it."""
+        self._settings, self._record, self._steps, self._facts = settings, record, steps, facts
         self._started = time.time()
         self._process = os.getpid()
         self._rank = first_number(RANK_VARIABLES)
@@ -89,15 +88,15 @@ class Writer:
             say(paragraph(files.merge_folder(folder), os.path.join(folder, files.MERGED)))
 
     def _as_json(self, state: str) -> dict[str, Any]:
-        self._rank = current_rank(self._rank)
+        facts = self._facts()
+        self._rank = facts.pop("rank", self._rank)  # a script may end its group before we end
         return {
             "rank": self._rank,
             "host": socket.gethostname(),
             "pid": self._process,
             "state": state,
             "backend": self._settings.backend,
-            "torch": str(torch.__version__),
-            "device": device(),
+            **facts,
             "started": self._started,
             "written": time.time(),
             "steps": self._steps.as_json(),
@@ -105,16 +104,6 @@ class Writer:
         }
 
 
-def current_rank(known: int) -> int:
-    """A script may give itself a rank after we started, and end its group before we end."""
-    distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else known
-
-
 def first_number(variables: tuple[str, ...], default: int = 0) -> int:
     values = (os.environ.get(name, "") for name in variables)
     return next((int(value) for value in values if value.isdigit()), default)
-
-
-def device() -> str:
-    return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"

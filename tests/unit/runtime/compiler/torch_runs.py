@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
 SOURCES = HERE.parents[3] / "src"
-PTH_LINE = 'import os; os.environ.get("DLC_COMPILER") and __import__("dlc_runtime.compiler.arm")\n'
+PTH_LINE = (SOURCES.parent / "docker/scripts/runtime/dlc_runtime.pth").read_text().splitlines()[1]
 HANGS = 500  # seconds; only a bound
 FOUND_BY = textwrap.dedent("""
     import json, importlib.util, site, sys, sysconfig

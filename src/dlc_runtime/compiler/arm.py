@@ -68,7 +68,8 @@ def is_helper(arguments: list[str]) -> bool:
 
 
 def arm() -> None:
-    if os.environ.get("DLC_COMPILER", "").strip().lower() in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
+    asked = os.environ.get("DLC_COMPILER", "").strip().lower()
+    if asked in ("", "off", "xla") or is_helper(getattr(sys, "orig_argv", [])):
         return
     if "torch" in sys.modules:
         start()

@@ -276,30 +276,6 @@ def test_smdistributed_in_a_tensorflow_image_runs_on_mpi(job: JobFolder) -> None
     assert "smdistributed runs on mpi with NCCL" in decisions(data)
 
 
-@pytest.mark.parametrize(
-    ("libraries", "expected"),
-    [(("torch",), {"GPU_NUM_DEVICES"}), (("tensorflow",), {"TF_XLA_FLAGS"}), ((), {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"})],
-)
-def test_the_training_compiler_becomes_xla_settings_of_the_frameworks_that_are_there(
-    job: JobFolder, libraries: tuple[str, ...], expected: set[str]
-) -> None:
-    install(job, *libraries)
-    data = job.hyperparameters(sagemaker_training_compiler_enabled=True).explain()
-    assert {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(data["env"]) == expected
-
-
-def test_a_disabled_training_compiler_sets_nothing(job: JobFolder) -> None:
-    env = job.hyperparameters(sagemaker_training_compiler_enabled=False).explain()["env"]
-    assert not {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(env)
-
-
-def test_the_training_compilers_debug_mode_writes_below_the_output_folder(job: JobFolder) -> None:
-    flags = {"sagemaker_training_compiler_enabled": True, "sagemaker_training_compiler_debug_mode": True}
-    env = job.hyperparameters(**flags).explain()["env"]
-    assert env["XLA_FLAGS"] == "--xla_dump_to=/opt/ml/output/data/compiler"
-    assert env["XLA_METRICS_FILE"].startswith("/opt/ml/output/data/compiler/")
-
-
 def test_a_stated_strategy_comes_before_every_request(job: JobFolder) -> None:
     job.hyperparameters(**MPI).env(DLC_STRATEGY="torchrun")
     assert roles(job) == [("torchrun", 1, True)]
@@ -415,7 +391,7 @@ def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFol
     assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(job.process()["env"])
     job.env(DLC_NUM_NEURONS="0")
     for asked in (XLA, {"sagemaker_training_compiler_enabled": True}):
-        env = job.hyperparameters(**asked).process()["env"]
+        env = job.hyperparameters(**asked).env(DLC_COMPILER_DEFAULT="xla").process()["env"]
         assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(env)
     assert "USE_TORCH_XLA" not in job.hyperparameters().env(PJRT_DEVICE="CPU").process()["env"]
 

@@ -8,13 +8,14 @@ from typing import NamedTuple, Optional
 from dlc_runtime.compiler.base.errors import CompilerError
 
 BACKEND = "DLC_COMPILER"
-BACKENDS = ("inductor", "off")
+INDUCTOR, XLA, OFF = "inductor", "xla", "off"
+BACKENDS = (INDUCTOR, XLA, OFF)
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 REPORT = "/opt/ml/output/data/compiler"
 
 
 class Settings(NamedTuple):
-    backend: str = "inductor"
+    backend: str = INDUCTOR
     strict: bool = False
     debug: bool = False
     dynamic: Optional[bool] = None  # noqa: UP045 - evaluated at run time, by Python 3.9 too
@@ -24,7 +25,7 @@ class Settings(NamedTuple):
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    backend = environ.get(BACKEND, "").strip().lower() or "off"
+    backend = environ.get(BACKEND, "").strip().lower() or OFF
     if backend not in BACKENDS:
         raise CompilerError(f"{BACKEND}={environ[BACKEND]}: expected one of {', '.join(BACKENDS)}")
     dynamic = environ.get("DLC_COMPILER_DYNAMIC", "auto").strip().lower()

@@ -47,7 +47,7 @@ def make_python(folder: Path) -> TorchPython | None:
     (folder / "bin/python").symlink_to(found["executable"])
     (folder / "pyvenv.cfg").write_text(f"home = {Path(found['executable']).parent}\n")
     (packages / "others.pth").write_text("".join(f"{path}\n" for path in [SOURCES, *found["folders"]]))
-    (packages / "zz_dlc_compiler.pth").write_text(PTH_LINE)
+    (packages / "zz_dlc_runtime.pth").write_text(PTH_LINE)
     return TorchPython(folder / "bin/python", tuple(found["has"]))
 
 

@@ -38,7 +38,7 @@ trained = model
 if WORLD > 1:
     torch.distributed.init_process_group("gloo")
     trained = nn.parallel.DistributedDataParallel(model)
-optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-3)
+optimizer = torch.optim.SGD(trained.parameters(), lr=0.1, momentum=0.9)
 losses = []
 for tokens in batches():
     optimizer.zero_grad()

@@ -43,13 +43,14 @@ LAUNCH = {
 RUNTIME = {
     "compiler.base": (),
     "compiler.cache": ("compiler.base",),
-    "compiler.report": ("compiler.base",),
+    "compiler.page": (),
+    "compiler.report": ("compiler.base", "compiler.page"),
     "compiler.pytorch": ("compiler.base", "compiler.cache", "compiler.report"),
     "compiler.arm": ("compiler.base", "compiler.pytorch"),
 }
 PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH, SOURCES / "dlc_runtime": RUNTIME}
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
-FRAMEWORKLESS = ("compiler.base", "compiler.cache", "compiler.report", "compiler.arm")
+FRAMEWORKLESS = ("compiler.base", "compiler.cache", "compiler.page", "compiler.report", "compiler.arm")
 FRAMEWORKS = ("torch", "torch_xla", "tensorflow", "keras")
 ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 

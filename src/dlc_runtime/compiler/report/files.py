@@ -1,4 +1,4 @@
-"""Writes each rank's report, and merges those of this host into report.json.
+"""Writes each rank's report, and merges those of this host into report.json and report.html.
 
 A file appears by renaming, so a reader and a killed writer see whole files only. A killed rank's file stays.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 
+from dlc_runtime.compiler.page.html import page
 from dlc_runtime.compiler.report.merge import merged
+from dlc_runtime.compiler.report.summary import paragraph
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-RANKS, MERGED = "rank-", "report.json"
+RANKS, MERGED, PAGE = "rank-", "report.json", "report.html"
 TRIES = 8  # merges, while other ranks write
 
 
@@ -23,7 +25,7 @@ def write_rank(folder: str, record: dict[str, Any]) -> None:
     write(os.path.join(folder, f"{RANKS}{record['rank']}-{record['pid']}.json"), record)
 
 
-def merge_folder(folder: str) -> dict[str, Any]:
+def merge_folder(folder: str, with_page: bool = False) -> dict[str, Any]:
     """The last rank to end sees all others' files; one that wrote meanwhile is merged too, so no lock is needed."""
     for _ in range(TRIES):
         before = versions(folder)
@@ -31,6 +33,8 @@ def merge_folder(folder: str) -> dict[str, Any]:
         write(os.path.join(folder, MERGED), result)
         if versions(folder) == before:
             break
+    if with_page:
+        write_text(os.path.join(folder, PAGE), page(result, paragraph(result, MERGED)))
     return result
 
 
@@ -57,10 +61,14 @@ def read_ranks(folder: str) -> list[dict[str, Any]]:
 
 
 def write(path: str, value: dict[str, Any]) -> None:
+    write_text(path, json.dumps(value, indent=1, default=str))
+
+
+def write_text(path: str, text: str) -> None:
     partial = f"{path}.{os.getpid()}.partial"
     try:
         with open(partial, "w", encoding="utf-8") as stream:
-            json.dump(value, stream, indent=1, default=str)
+            stream.write(text)
         os.replace(partial, path)
     finally:
         if os.path.exists(partial):

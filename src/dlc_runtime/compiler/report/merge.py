@@ -2,7 +2,8 @@
 
 A rank's own file has the same lists, without `ranks`. Of the merged one:
 
-    ranks                        rank, host, pid, state (running or ended), backend, framework, device, steps, cache
+    ranks                        rank, host, pid, state (running or ended), backend, framework, device, cache, and
+                                 steps as below with their timeline: stretches of steps, mean and longest seconds
     steps                        of each phase (eager, warm_up, after): steps, median_seconds, seconds;
                                  speed_up, first_compiled_step, break_even_step
     compile_seconds, cache_hits, cache_misses

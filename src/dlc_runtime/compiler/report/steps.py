@@ -6,6 +6,8 @@ import math
 from collections import deque
 from statistics import median
 
+from dlc_runtime.compiler.report.timeline import Timeline
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -39,6 +41,7 @@ class Steps:
         self.first_compiled = 0
         self.phases = {EAGER: Phase(), WARM_UP: Phase(), AFTER: Phase()}
         self._last: float | None = None
+        self._timeline = Timeline()
 
     def wants_device_idle(self, phase: str) -> bool:
         """Whether to wait for the GPU, so that this step and the next are measured from idle to idle."""
@@ -54,6 +57,7 @@ class Steps:
             self.first_compiled = self.count
         if self._last is not None and measured:
             held.add(now - self._last)
+            self._timeline.add(self.count, phase, now - self._last)
         self._last = now
 
     def resume(self, now: float) -> None:
@@ -86,4 +90,5 @@ class Steps:
             "first_compiled_step": self.first_compiled or None,
             "speed_up": self.speed_up,
             "break_even_step": self.break_even,
+            "timeline": self._timeline.as_json(),
         }

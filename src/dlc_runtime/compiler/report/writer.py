@@ -55,11 +55,11 @@ class Writer:
         self.write()
         return True
 
-    def write(self, state: str = RUNNING) -> None:
+    def write(self, state: str = RUNNING, with_page: bool = False) -> None:
         self._written = time.monotonic()
         try:
             files.write_rank(self._settings.report, self._as_json(state))
-            files.merge_folder(self._settings.report)
+            files.merge_folder(self._settings.report, with_page)
         except Exception as fault:  # a full disk must not end the training
             if not self._failed:
                 self._failed = True
@@ -76,13 +76,13 @@ class Writer:
 
     def _write_now_and_then(self) -> None:
         while not threading.Event().wait(self._settings.minutes * 60):
-            self.write()
+            self.write(with_page=True)
 
     def _end(self) -> None:
         if os.getpid() != self._process or not self._open:
             return
         self._open = False
-        self.write(ENDED)
+        self.write(ENDED, with_page=True)
         if not self._failed and first_number(LOCAL_VARIABLES, self._rank) == 0:
             folder = self._settings.report
             say(paragraph(files.merge_folder(folder), os.path.join(folder, files.MERGED)))

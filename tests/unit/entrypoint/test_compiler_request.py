@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,8 +50,8 @@ def environment(job: JobFolder) -> dict[str, str]:
 
 def compiler(job: JobFolder) -> dict[str, str]:
     """The variables of a compiler that the launcher sets."""
-    names = ("PJRT_DEVICE", "TF_XLA_FLAGS", "XLA_FLAGS")
-    return {name: value for name, value in job.process()["env"].items() if "DLC_COMPILER" in name or name in names}
+    env = job.process()["env"]
+    return {name: value for name, value in env.items() if re.search("DLC_COMPILER|XLA|PJRT", name)}
 
 
 def refusal(job: JobFolder) -> str:
@@ -107,13 +108,20 @@ def test_xla_on_pytorch_takes_the_device_that_there_is(job: JobFolder) -> None:
     assert compiler(job.env(DLC_NUM_GPUS="0", DLC_NUM_NEURONS="2"))["PJRT_DEVICE"] == "NEURON"
 
 
+def test_debug_mode_of_xla_says_why_it_compiles_and_keeps_a_bounded_number_of_programs(job: JobFolder) -> None:
+    image(job, "torch", "torch_xla").hyperparameters().env(DLC_COMPILER="xla", DLC_COMPILER_DEBUG="1")
+    assert compiler(job)["PT_XLA_DEBUG_FILE"] == f"{REPORT}/debug/pt_xla.txt"
+    assert compiler(job)["XLA_FLAGS"] == f"--xla_dump_to={REPORT}/debug/hlo --xla_dump_max_hlo_modules=200"
+
+
 def test_xla_on_tensorflow_clusters_operations(job: JobFolder) -> None:
     image(job, "tensorflow").hyperparameters().env(DLC_COMPILER="xla")
     assert compiler(job)["TF_XLA_FLAGS"] == "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
     assert {"PJRT_DEVICE", "XLA_FLAGS"} & set(compiler(job)) == set()
     job.env(DLC_NUM_GPUS="1", DLC_COMPILER_DEBUG="1")
     assert compiler(job)["TF_XLA_FLAGS"] == "--tf_xla_auto_jit=2"
-    assert compiler(job)["XLA_FLAGS"] == f"--xla_dump_to={REPORT}"
+    assert compiler(job)["XLA_FLAGS"] == f"--xla_dump_to={REPORT}/debug/hlo --xla_dump_max_hlo_modules=200"
+    assert "PT_XLA_DEBUG_FILE" not in compiler(job)
     assert environment(job.env(TF_XLA_FLAGS="mine"))["TF_XLA_FLAGS"] == "mine"
 
 

@@ -22,6 +22,7 @@ class Settings(NamedTuple):
     eager_steps: int = 5
     report: str = REPORT
     minutes: float = 5.0
+    debug_mib: int = 500
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -37,6 +38,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         eager_steps=int(number(environ, "DLC_COMPILER_EAGER_STEPS", 5, least=2)),
         report=environ.get("DLC_COMPILER_REPORT") or REPORT,
         minutes=number(environ, "DLC_COMPILER_REPORT_MINUTES", 5.0, least=0.001),
+        debug_mib=int(number(environ, "DLC_COMPILER_DEBUG_MB", 500, least=1)),
     )
 
 

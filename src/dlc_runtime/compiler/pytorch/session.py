@@ -21,6 +21,7 @@ from dlc_runtime.compiler.base.seen import Seen
 from dlc_runtime.compiler.pytorch import process
 from dlc_runtime.compiler.pytorch.choose import Choice, Stays, choose, compilable, unfit, unwrapped
 from dlc_runtime.compiler.pytorch.compilations import Compilations
+from dlc_runtime.compiler.pytorch.dumps import Dumps
 from dlc_runtime.compiler.pytorch.own_compile import OwnCompile
 from dlc_runtime.compiler.pytorch.watch import Watch, parameters_of
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
@@ -49,6 +50,8 @@ class Session:
         self.phase = WATCHING
         self.record, self.steps = Compilations(), Steps()
         self.writer = Writer(self.settings, self.record, self.steps, process.facts)
+        self.dumps = Dumps(self.settings)
+        self.writer.at_end = self.dumps.end
         self.watch: Watch | None = None
         self.choice = Choice()
         self._optimizers, self._decided = Seen(), Seen()
@@ -227,6 +230,8 @@ class Session:
                 self._say_or_fail(warning)
             elif warning:
                 say(warning)
+        if found:
+            self.dumps.after_compiling()
         return bool(found)
 
     def _say_or_fail(self, text: str) -> None:
@@ -269,9 +274,9 @@ def start() -> Session:
 
 def prepare(model: Any, given: tuple[Any, ...]) -> Any:
     asked = os.environ.get(settings_of.BACKEND, "").strip().lower()
-    if asked == "off":
+    if asked in (settings_of.OFF, settings_of.XLA):  # XLA compiles what runs on its devices by itself
         return model
     if not asked:
-        os.environ[settings_of.BACKEND] = "inductor"  # the script asks for it; its child processes inherit it
+        os.environ[settings_of.BACKEND] = settings_of.INDUCTOR  # the script asks for it; its child processes inherit it
     start().prepare(model, given)
     return model

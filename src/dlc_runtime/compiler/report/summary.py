@@ -28,6 +28,8 @@ def compiled(report: dict[str, Any]) -> str:
 
 def speed(steps: dict[str, Any]) -> list[str]:
     eager, after = steps["eager"]["median_seconds"], steps["after"]["median_seconds"]
+    if after is not None and not steps["eager"]["steps"]:  # on XLA devices nothing runs eager
+        return [f"A step takes {seconds(after)}."]
     if eager is None or after is None or steps["after"]["steps"] < ENOUGH:
         return ["The run was too short to say how much faster it is."] if steps["warm_up"]["steps"] else []
     sentences = [f"A step takes {seconds(after)}, eager {seconds(eager)}: {eager / after:.2f} times as fast."]

@@ -34,6 +34,7 @@ class Writer:
     def __init__(self, settings: Settings, record: Record, steps: Steps, facts: Callable[[], dict[str, Any]]) -> None:
         """`facts`: framework and device of this process, and its rank where the framework knows it."""
         self._settings, self._record, self._steps, self._facts = settings, record, steps, facts
+        self.at_end: Callable[[int, int], None] = lambda rank, local_rank: None
         self._started = time.time()
         self._process = os.getpid()
         self._rank = first_number(RANK_VARIABLES)
@@ -83,7 +84,12 @@ class Writer:
             return
         self._open = False
         self.write(ENDED, with_page=True)
-        if not self._failed and first_number(LOCAL_VARIABLES, self._rank) == 0:
+        local_rank = first_number(LOCAL_VARIABLES, self._rank)
+        try:
+            self.at_end(self._rank, local_rank)
+        except Exception as fault:
+            say(f"debug dumps are not complete: {fault}")
+        if not self._failed and local_rank == 0:
             folder = self._settings.report
             say(paragraph(files.merge_folder(folder), os.path.join(folder, files.MERGED)))
 

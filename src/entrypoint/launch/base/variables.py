@@ -87,7 +87,8 @@ VARIABLES = (
     Variable("HOROVOD_GLOO_IFACE", "strategy horovod", "the interface that the platform names"),
     Variable("DLC_COMPILER*", "a compiler is asked for", "what dlc_runtime reads: backend, debug mode, report folder"),
     Variable("TF_XLA_FLAGS", "compiler xla, TensorFlow", "--tf_xla_auto_jit=2: XLA without a change to the script"),
-    Variable("XLA_FLAGS", "the same with debug mode", "XLA's programs go to output/data/compiler"),
+    Variable("XLA_FLAGS", "compiler xla, debug mode", "XLA's programs, at most 200, go to output/data/compiler/debug"),
+    Variable("PT_XLA_DEBUG_*", "the same, PyTorch", "why torch_xla compiles goes to output/data/compiler/debug"),
     Variable("PIP_ROOT_USER_ACTION", "while requirements are installed", "ignore: in a container root is no mistake"),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from dlc_runtime.compiler.base import settings
 from dlc_runtime.compiler.base.errors import CompilerError
 from dlc_runtime.compiler.base.seen import Seen
+from dlc_runtime.compiler.pytorch.dumps import CONTENT
 from dlc_runtime.compiler.report import files
 from dlc_runtime.compiler.report.causes import cause_of
 from dlc_runtime.compiler.report.merge import merged
@@ -176,3 +178,21 @@ def test_seen_things_are_known_by_identity_and_not_kept() -> None:
     number = id(one)
     del one
     assert seen._references[number]() is None
+
+
+DOCUMENT = Path(__file__).parents[4] / "docs/compiler.md"
+
+
+def test_every_variable_that_the_runtime_reads_is_documented() -> None:
+    sources = (DOCUMENT.parents[1] / "src/dlc_runtime/compiler").rglob("*.py")
+    read = {name for path in sources for name in re.findall(r"\bDLC_COMPILE[A-Z_]*\b", path.read_text())}
+    inner = {"DLC_COMPILE_CACHE_CHOSEN"}  # from a process to its children
+    text = DOCUMENT.read_text()
+    assert [name for name in sorted(read - inner) if f"`{name}" not in text] == []
+
+
+def test_every_file_of_the_debug_mode_is_documented() -> None:
+    lines = [line.split("  ")[0].strip() for line in CONTENT.splitlines()[2:]]
+    text = DOCUMENT.read_text()
+    assert len(lines) >= 8
+    assert [line for line in lines if line.removesuffix("/") not in text] == []

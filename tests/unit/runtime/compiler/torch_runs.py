@@ -18,11 +18,12 @@ SOURCES = HERE.parents[3] / "src"
 PTH_LINE = (SOURCES.parent / "docker/scripts/runtime/dlc_runtime.pth").read_text().splitlines()[1]
 HANGS = 500  # seconds; only a bound
 FOUND_BY = textwrap.dedent("""
-    import json, importlib.util, site, sys, sysconfig
+    import json, importlib.util, os, shutil, site, sys, sysconfig
     folders = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     print(json.dumps({
         "executable": sys._base_executable, "version": list(sys.version_info[:2]), "folders": folders,
         "has": [name for name in ("torch", "transformers", "accelerate") if importlib.util.find_spec(name)],
+        "tlparse": shutil.which("tlparse", path=os.path.dirname(sys.executable)) or "",
     }))
 """)
 
@@ -32,6 +33,7 @@ class TorchPython(NamedTuple):
 
     path: Path
     has: tuple[str, ...]
+    tlparse: str  # the program, "" where that Python has none
 
 
 def make_python(folder: Path) -> TorchPython | None:
@@ -48,7 +50,7 @@ def make_python(folder: Path) -> TorchPython | None:
     (folder / "pyvenv.cfg").write_text(f"home = {Path(found['executable']).parent}\n")
     (packages / "others.pth").write_text("".join(f"{path}\n" for path in [SOURCES, *found["folders"]]))
     (packages / "zz_dlc_runtime.pth").write_text(PTH_LINE)
-    return TorchPython(folder / "bin/python", tuple(found["has"]))
+    return TorchPython(folder / "bin/python", tuple(found["has"]), found["tlparse"])
 
 
 class Run(NamedTuple):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def prepare(model: Any, *optimizers: Any) -> Any:
-    """Compile `model` now, in place, and report its steps; returns the model. Does nothing with DLC_COMPILER=off or xla.
+    """Compile `model` now, in place, and report its steps; returns it. Does nothing with DLC_COMPILER=off or xla.
 
     For those who want it in the script. Without this line the same happens after the first eager steps.
     """

@@ -53,7 +53,7 @@ class Writer:
         if not news and count & (count - 1):  # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends
             return False
         self._compiled = compiled
-        self.write()
+        self.write(with_page=news)
         return True
 
     def write(self, state: str = RUNNING, with_page: bool = False) -> None:

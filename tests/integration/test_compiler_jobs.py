@@ -13,7 +13,9 @@ from harness.job import Job
 
 pytestmark = pytest.mark.integration
 
-SCRIPT = Path(__file__).parent / "scripts/compile_me.py"
+SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPT = SCRIPTS / "compile_me.py"
+GLOO, MPI = {"sagemaker_horovod_enabled": True}, {"sagemaker_mpi_enabled": True}
 ENABLED = {"sagemaker_training_compiler_enabled": True}
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 LOSS, WEIGHT = 1e-5, 1e-5  # single precision, SGD
@@ -67,6 +69,25 @@ def test_ddp_over_two_hosts_trains_the_same_model_compiled(image: Image, tmp_pat
             assert [(rank["rank"], rank["state"]) for rank in report["ranks"]] == [(number, "ended")]
             assert "Model" in {graph["function"] for graph in report["graphs"]}
             assert report["fallbacks"] == []
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.2")
+@pytest.mark.parametrize("strategy", [GLOO, MPI], ids=["gloo", "mpi"])
+def test_horovod_over_two_hosts_trains_the_same_model_compiled(
+    image: Image, tmp_path: Path, strategy: dict[str, object]
+) -> None:
+    script = SCRIPTS / "horovod_fit.py"
+    found = []
+    for name, asked in (("eager", {}), ("compiled", ENABLED)):
+        with Job(image, tmp_path / name, script, hosts=2, hyperparameters={**strategy, **asked}) as job:
+            assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}, job.report()
+            found.append(job.metrics())
+            reports = [report_of(job, host) for host in job.hosts] if asked else []
+    for eager, compiled in zip(*found, strict=True):
+        assert compiled["losses"] == pytest.approx(eager["losses"], rel=LOSS, abs=LOSS)
+        assert compiled["weights"] == pytest.approx(eager["weights"], abs=WEIGHT)
+    assert [graph["function"] for report in reports for graph in report["graphs"]] == ["Linear", "Linear"]
+    assert [rank["rank"] for report in reports for rank in report["ranks"]] == [0, 1]
 
 
 @pytest.mark.when(framework="pytorch", version=">=2.5")  # whose cache of whole graphs is on

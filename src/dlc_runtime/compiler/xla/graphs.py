@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 OTHER = "run with DLC_COMPILER_DEBUG=1 and read debug/pt_xla.txt: it has the line of each compilation"
 NO_LOWERING = "XLA does not have it: it runs on the CPU, and its tensors travel there and back in every step"
 
+VALUE_READ = "aten::_local_scalar_dense"
+WAITS = ".item(), print or a condition on a tensor: the step waits for the device; do it once in a hundred steps"
+
 
 class Graphs(Record):
     """A step's graph is compiled when it runs, after the optimizer's step: so it counts in the next one."""
@@ -35,7 +38,8 @@ class Graphs(Record):
         before, self._metrics = self._metrics, metrics
         seconds = metrics.seconds - before.seconds
         self.compile_seconds += seconds
-        warnings = [self._add_operation(name, where) for name in metrics.fallbacks if name not in before.fallbacks]
+        new = [name for name in metrics.fallbacks if name not in before.fallbacks]
+        warnings = [text for text in (self._add_operation(name, where) for name in new) if text]
         if metrics.compiled == before.compiled:
             self._settled = self._settled or metrics.compiled > 0
             return (AFTER if self._settled else WARM_UP), warnings
@@ -52,6 +56,9 @@ class Graphs(Record):
         return Cause("shape", f"inputs of shapes {shown(new)}, before {shown(before[-1])}", SHAPE)
 
     def _add_operation(self, name: str, where: dict[str, Any]) -> str:
+        if name == VALUE_READ:  # each script logs its loss now and then
+            self.fallbacks.append({**where, "function": name, "type": "a value is read", "reason": WAITS})
+            return ""
         return self.add_fallback({**where, "function": name}, "no lowering", NO_LOWERING)
 
     def cache_counts(self) -> tuple[int, int]:

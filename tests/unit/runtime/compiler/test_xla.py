@@ -1,11 +1,11 @@
-"""What the report says of PyTorch/XLA. Counters as torch_xla documents them stand for torch_xla itself."""
+"""What the report says of PyTorch/XLA: from counters as torch_xla documents them, and on torch_xla where it is installed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from torch_runs import Runner
+from torch_runs import Runner, assert_same_model, functions
 
 from dlc_runtime.compiler.report.merge import merged
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
@@ -102,6 +102,51 @@ def test_the_paragraph_of_a_job_that_ran_nothing_eager_compares_nothing() -> Non
     record = {"rank": 0, "pid": 1, "steps": steps.as_json(), **graphs.as_json()}
     assert "A step takes 1.00 s. Report: x" in paragraph(merged([record]), "x")
     assert EAGER not in {stretch["phase"] for stretch in steps.as_json()["timeline"]}
+
+
+def test_a_value_that_is_read_is_in_the_report_and_no_warning() -> None:
+    graphs = Graphs()
+    _, warnings = graphs.after_step(Metrics(1, 0, 1.0, ("aten::_local_scalar_dense",)), SMALL, WHERE)
+    assert warnings == []
+    assert "once in a hundred steps" in graphs.fallbacks[0]["reason"]
+
+
+@pytest.fixture
+def xla_runner(runner: Runner) -> Runner:
+    if "torch_xla" not in runner.python.has:
+        pytest.skip("torch_xla is not installed")
+    return runner
+
+
+CPU = {"PJRT_DEVICE": "CPU", "DLC_COMPILER_DEBUG": "1"}
+
+
+def test_a_script_on_an_xla_device_trains_the_same_model_and_has_a_report(xla_runner: Runner) -> None:
+    eager = xla_runner.run("on_xla.py", "cpu", compiler="")
+    run = xla_runner.run("on_xla.py", compiler="xla", environ=CPU)
+    assert_same_model(eager, run, 1e-5)
+    [rank] = run.report["ranks"]
+    assert (rank["backend"], rank["device"], rank["state"]) == ("xla", "CPU", "ended")
+    assert "torch_xla" in rank["framework"]
+    assert [graph["step"] for graph in run.report["graphs"]] == [2]
+    assert 0 < run.report["compile_seconds"] <= run.report["steps"]["warm_up"]["seconds"]
+    assert run.report["cache_hits"] == 22  # steps that ran the graph of the first one
+    assert run.report["recompilations"] == run.report["warnings"] == []
+    [metrics] = (run.folder / "report/debug").glob("metrics-rank-0-*.txt")
+    assert "UncachedCompile" in metrics.read_text()
+
+
+def test_on_an_xla_device_the_cause_of_a_recompilation_is_the_shape_that_was_new(xla_runner: Runner) -> None:
+    report = xla_runner.run("on_xla.py", "shapes", compiler="xla", environ=CPU).report
+    [again] = report["recompilations"]
+    assert (again["step"], again["kind"], again["cause"]) == (14, "shape", "inputs of shapes [6, 8], before [4, 8]")
+    assert again["file"].endswith("on_xla.py")
+
+
+def test_on_an_xla_device_an_operation_that_runs_on_the_cpu_is_warned_about(xla_runner: Runner) -> None:
+    run = xla_runner.run("on_xla.py", "fallback", compiler="xla", environ=CPU)
+    assert "aten::linalg_eig" in functions(run.report, "fallbacks")
+    assert "XLA does not have it: it runs on the CPU" in run.log
 
 
 def test_a_script_that_trains_elsewhere_is_told_that_nothing_is_compiled(runner: Runner) -> None:

@@ -19,7 +19,7 @@ PTH_LINE = (SOURCES.parent / "docker/scripts/runtime/dlc_runtime.pth").read_text
 HANGS = 500  # seconds; only a bound
 FOUND_BY = textwrap.dedent("""
     import json, importlib.util, os, shutil, site, sys, sysconfig
-    asked = ("torch", "transformers", "accelerate", "pytorch_lightning")
+    asked = ("torch", "torch_xla", "transformers", "accelerate", "pytorch_lightning")
     folders = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     print(json.dumps({
         "executable": sys._base_executable, "version": list(sys.version_info[:2]), "folders": folders,

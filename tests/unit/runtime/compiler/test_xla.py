@@ -1,4 +1,4 @@
-"""What the report says of PyTorch/XLA: from counters as torch_xla documents them, and on torch_xla where it is installed."""
+"""What the report says of PyTorch/XLA: from counters as it documents them, and on torch_xla where it is installed."""
 
 from __future__ import annotations
 

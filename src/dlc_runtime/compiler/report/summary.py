@@ -20,8 +20,10 @@ def compiled(report: dict[str, Any]) -> str:
     if not names and not report["graphs"]:
         return f"nothing was compiled in {many(steps['count'], 'step')}."
     what = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    on_xla = any(rank.get("backend") == "xla" for rank in report["ranks"])
+    unnamed = "what ran on XLA devices" if on_xla else "what the script compiles itself"
     return (
-        f"compiled {what or 'what the script compiles itself'}: {many(len(report['graphs']), 'graph')} "
+        f"compiled {what or unnamed}: {many(len(report['graphs']), 'graph')} "
         f"in {report['compile_seconds']:.1f} s, {many(report['cache_hits'], 'cache hit')}."
     )
 

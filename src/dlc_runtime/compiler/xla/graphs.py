@@ -17,7 +17,10 @@ OTHER = "run with DLC_COMPILER_DEBUG=1 and read debug/pt_xla.txt: it has the lin
 NO_LOWERING = "XLA does not have it: it runs on the CPU, and its tensors travel there and back in every step"
 
 VALUE_READ = "aten::_local_scalar_dense"
-WAITS = ".item(), print or a condition on a tensor: the step waits for the device; do it once in a hundred steps"
+WAITS = (
+    "the script reads values (.item(), print, a condition on a tensor), and each time the step waits for the device: "
+    "do it once in a hundred steps"
+)
 
 
 class Graphs(Record):
@@ -57,7 +60,7 @@ class Graphs(Record):
 
     def _add_operation(self, name: str, where: dict[str, Any]) -> str:
         if name == VALUE_READ:  # each script logs its loss now and then
-            self.fallbacks.append({**where, "function": name, "type": "a value is read", "reason": WAITS})
+            self.notes.append(WAITS)
             return ""
         return self.add_fallback({**where, "function": name}, "no lowering", NO_LOWERING)
 

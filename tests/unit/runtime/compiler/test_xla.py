@@ -99,16 +99,19 @@ def test_the_paragraph_of_a_job_that_ran_nothing_eager_compares_nothing() -> Non
     for number, phase in enumerate([WARM_UP, WARM_UP, *[AFTER] * 30]):
         steps.tick(phase, float(number))
     graphs, _, _ = run((0, SMALL), (1, SMALL))
-    record = {"rank": 0, "pid": 1, "steps": steps.as_json(), **graphs.as_json()}
-    assert "A step takes 1.00 s. Report: x" in paragraph(merged([record]), "x")
+    record = {"rank": 0, "pid": 1, "backend": "xla", "steps": steps.as_json(), **graphs.as_json()}
+    text = paragraph(merged([record]), "x")
+    assert text.startswith("compiled what ran on XLA devices: 1 graph in 1.0 s")
+    assert "A step takes 1.00 s. Report: x" in text
     assert EAGER not in {stretch["phase"] for stretch in steps.as_json()["timeline"]}
 
 
-def test_a_value_that_is_read_is_in_the_report_and_no_warning() -> None:
+def test_a_value_that_is_read_is_a_note_and_no_warning() -> None:
     graphs = Graphs()
     _, warnings = graphs.after_step(Metrics(1, 0, 1.0, ("aten::_local_scalar_dense",)), SMALL, WHERE)
     assert warnings == []
-    assert "once in a hundred steps" in graphs.fallbacks[0]["reason"]
+    assert graphs.fallbacks == []
+    assert "do it once in a hundred steps" in graphs.notes[0]
 
 
 @pytest.fixture

@@ -131,3 +131,16 @@ def test_two_hosts_of_xla_on_cpus_are_refused(image: Image, tmp_path: Path) -> N
     with Job(image, tmp_path, SCRIPT, hosts=2, hyperparameters=TORCHRUN, environment={"DLC_COMPILER": "xla"}) as job:
         assert job.wait() == {"algo-1": 78, "algo-2": 78}, job.report()
         assert "found 2 processes" in job.failure()
+
+
+@pytest.mark.when(framework="pytorch", packages={"torch-xla": ">=2"})
+def test_the_devices_of_xlas_strategy_have_a_report(image: Image, tmp_path: Path) -> None:
+    devices = {"sagemaker_pytorch_xla_multi_worker_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 4}
+    with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hyperparameters={**devices, **ENABLED}) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        assert [rank["world_size"] for rank in job.metrics()] == [4] * 4
+        report = report_of(job)
+    assert [(rank["backend"], rank["state"]) for rank in report["ranks"]] == [("xla", "ended")]
+    assert report["steps"]["count"] == 100
+    assert report["graphs"]
+    assert report["recompilations"] == report["eager"] == []

@@ -61,7 +61,7 @@ def test_the_launcher_comes_last_and_is_small(image: Image) -> None:
     layers = [row.split("\t", 1) for row in rows.splitlines()]
     [launcher] = [index for index, (_, step) in enumerate(layers) if step.startswith("COPY /image/ /")]
     size = sum(int(layer_size) for layer_size, _ in layers[: launcher + 1])  # newest first
-    assert size < 2_000_000, f"{size} bytes"
+    assert size < 4_000_000, f"{size} bytes"  # with dlc_runtime
 
 
 @pytest.mark.when(device="cu*")

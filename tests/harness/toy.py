@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import find_root, read_tree
+from dlc.core.checkout import FOLDERS, find_root, read_tree
 from harness.engine import connect, docker
 
 ID = "toy-1.17-training-cpu-py311"
@@ -50,7 +50,7 @@ def make_checkout(
 
     `settings` are lines of the image file.
     """
-    for folder in ("buildspec", "docker", "src/entrypoint"):
+    for folder in FOLDERS:
         shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "buildspec/toy").mkdir()
     (root / "buildspec/toy/1.17-training.yml").write_text(

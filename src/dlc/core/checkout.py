@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlc.core.errors import SpecError, UsageError
 
-FOLDERS = ("buildspec", "docker", "src/entrypoint")
+FOLDERS = ("buildspec", "docker", "src/entrypoint", "src/dlc_runtime")
 SIGN = Path("buildspec/defaults.yml")
 # What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden
 # files: .git, .DS_Store, .a.swp and .mypy_cache are all hidden. Vim probes a folder with a file named 4913.
@@ -73,7 +73,7 @@ def _source(path: Path) -> SourceFile:
 
 
 def _refuse(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):  # of a checkout without src/entrypoint
+    if not isinstance(error, FileNotFoundError):  # of a checkout without sources
         raise error
 
 

@@ -20,6 +20,7 @@ from dlc.plan.contexts import Context, Host, Image, Pinned, Repo, TargetRef
 SHARED = "docker/base/Dockerfile"
 SCRIPTS = Repo("docker/scripts")
 ENTRYPOINT = Repo("src/entrypoint")
+RUNTIME = Repo("src/dlc_runtime")
 UV = Host("uv", version("uv"))
 WHEELS = Host("wheels")
 # What a step needs of the target `tools` to run in a layer that begins from nothing.
@@ -33,7 +34,8 @@ OFFERED = {
     "tools": ("tools-rootfs", "scripts", "ca", "uv", "TOOLS_PACKAGES"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
-IMAGE = (*BASE, "OS_PACKAGES", "entrypoint", "efa-software", "EFA_VERSION", "EFA_PACKAGES", "cuda-compat", "CUDA_MAJOR")
+OURS = ("entrypoint", "runtime")
+IMAGE = (*BASE, "OS_PACKAGES", *OURS, "efa-software", "EFA_VERSION", "EFA_PACKAGES", "cuda-compat", "CUDA_MAJOR")
 CUDA_IMAGE = (*IMAGE, "CUDA_REQUIRED")
 
 
@@ -160,6 +162,7 @@ def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Conte
         "scripts": SCRIPTS,
         "debian": Repo(debian.folder(variant.suite)),
         "entrypoint": ENTRYPOINT,
+        "runtime": RUNTIME,
         "ca": Host("ca"),
         "uv": UV,
         "wheels": WHEELS,

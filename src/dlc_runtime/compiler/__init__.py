@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def prepare(model: Any, *optimizers: Any) -> Any:
-    """Compile `model` now, in place, and report its steps; returns the model. With DLC_COMPILER=off it does nothing.
+    """Compile `model` now, in place, and report its steps; returns it. Does nothing with DLC_COMPILER=off or xla.
 
     For those who want it in the script. Without this line the same happens after the first eager steps.
     """
-    from dlc_runtime.compiler.session import prepare as prepare_now
+    from dlc_runtime.compiler.pytorch.session import prepare as prepare_now
 
     return prepare_now(model, optimizers)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+# For each compiler the module that starts when torch was imported.
+SESSIONS = {"inductor": "dlc_runtime.compiler.pytorch.session", "xla": "dlc_runtime.compiler.xla.session"}
 # Inductor's own helpers import torch and train nothing.
 HELPERS = ("_inductor.compile_worker", "compile_worker/__main__.py")
 
@@ -54,13 +56,30 @@ class TorchFinder:
 
 def start() -> None:
     try:
-        from dlc_runtime.compiler.session import start as start_session
-
-        start_session()
+        name = SESSIONS.get(asked(), SESSIONS["inductor"])  # which says what is wrong with another value
+        __import__(name)
+        sys.modules[name].start()
     except Exception as fault:
-        from dlc_runtime.compiler.log import say
+        from dlc_runtime.compiler.base.log import say
 
         say(f"nothing will be compiled: {fault}")
+
+
+def asked() -> str:
+    return os.environ.get("DLC_COMPILER", "").strip().lower()
+
+
+def ask_for_dumps() -> None:
+    """Before torch is imported, which reads what is asked."""
+    try:
+        from dlc_runtime.compiler.base.settings import read
+        from dlc_runtime.compiler.pytorch.dumps import ask
+
+        settings = read(os.environ)
+    except Exception:  # told when torch was imported
+        return
+    if settings.debug:
+        ask(os.environ, settings.report)
 
 
 def is_helper(arguments: list[str]) -> bool:
@@ -68,8 +87,10 @@ def is_helper(arguments: list[str]) -> bool:
 
 
 def arm() -> None:
-    if os.environ.get("DLC_COMPILER", "").strip().lower() in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
+    if asked() in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
         return
+    if asked() == "inductor" and os.environ.get("DLC_COMPILER_DEBUG"):
+        ask_for_dumps()
     if "torch" in sys.modules:
         start()
     else:

@@ -82,6 +82,7 @@ TEXTS = {
     "docker/scripts/install.sh": "#!/bin/sh\n",
     **{f"docker/debian/{suite}/versions.txt": "libc6=2.36-9\n" for suite in ("bullseye", "bookworm", "trixie")},
     "src/entrypoint/launcher.py": "print('launched')\n",
+    "src/dlc_runtime/__init__.py": "",
 }
 
 

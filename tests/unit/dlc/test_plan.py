@@ -17,7 +17,7 @@ from dlc.debian import mmdebstrap
 from dlc.plan import targets
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, identity
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import ENTRYPOINT, SCRIPTS, UV, WHEELS, Target
+from dlc.plan.targets import ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
 
 ROOTFS = ("rootfs-bookworm", "tools-rootfs-bookworm")
 
@@ -60,6 +60,7 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
         "debian": Repo("docker/debian/bookworm"),
         "ca": Host("ca"),
         "entrypoint": ENTRYPOINT,
+        "runtime": RUNTIME,
         "efa-software": Host("nothing"),
         "cuda-compat": Host("nothing"),
     }
@@ -145,6 +146,7 @@ def test_the_text_of_a_context_says_what_it_is() -> None:
     ("path", "expected"),
     [
         ("src/entrypoint/launcher.py", {TORCH_ID, TENSORFLOW_ID}),
+        ("src/dlc_runtime/__init__.py", {TORCH_ID, TENSORFLOW_ID}),
         ("docker/pytorch/Dockerfile", {TORCH_ID}),
         ("docker/scripts/install.sh", {TORCH_ID, TENSORFLOW_ID}),
         ("docker/base/Dockerfile", {TORCH_ID, TENSORFLOW_ID}),

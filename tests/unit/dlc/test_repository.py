@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,16 @@ def test_every_test_module_has_a_name_of_its_own() -> None:
 
 def test_the_licence_in_the_image_is_the_repositorys() -> None:
     assert (ROOT / "src/entrypoint/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_compiler_that_an_image_names_is_one_that_it_has() -> None:
+    defaults = {variant.id: variant.settings.env.get("DLC_COMPILER_DEFAULT", "") for variant in load_variants(TREE)}
+    packages = {variant.id: " ".join(variant.framework_requirements) for variant in load_variants(TREE)}
+    for name, default in defaults.items():
+        if default == "inductor":
+            assert re.search(r"\btorch==[2-9]", packages[name]), name
+        if default == "xla":
+            assert "torch_xla==" in packages[name] or name.startswith("tensorflow-"), name
+    assert defaults["pytorch-2.13-training-cpu-py311"] == "inductor"
+    assert defaults["tensorflow-2.21-training-cpu-py311"] == "xla"
+    assert defaults["pytorch-1.13-training-cu117-py311"] == ""

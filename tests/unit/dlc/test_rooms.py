@@ -1,4 +1,4 @@
-"""Rooms of dlc and of the launcher import in one direction only: what a room may import stands here and nowhere else.
+"""Rooms of dlc, the launcher and the runtime import in one direction only; what a room may import stands only here.
 
 Imports inside functions count too.
 """
@@ -52,7 +52,20 @@ LAUNCH = {
     "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
     "reference": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run", "main"),
 }
-PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH}
+RUNTIME = {
+    "compiler.base": (),
+    "compiler.cache": ("compiler.base",),
+    "compiler.page": (),
+    "compiler.report": ("compiler.base", "compiler.page"),
+    "compiler.pytorch": ("compiler.base", "compiler.cache", "compiler.report"),
+    "compiler.xla": ("compiler.base", "compiler.report"),
+    "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.xla"),
+    "profile": (),
+}
+PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH, SOURCES / "dlc_runtime": RUNTIME}
+FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
+FRAMEWORKLESS = ("compiler.base", "compiler.cache", "compiler.page", "compiler.report", "compiler.arm")
+FRAMEWORKS = ("torch", "torch_xla", "tensorflow", "keras")
 ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 
 
@@ -102,6 +115,36 @@ def test_every_room_is_in_the_table_and_they_are_few(package: Path) -> None:
     entries = {path.stem for path in package.iterdir() if path.name != "__pycache__"}
     assert entries == {*(room.partition(".")[0] for room in PACKAGES[package]), "__init__"}
     assert len(entries) <= MOST_ENTRIES
+
+
+@pytest.mark.parametrize(("package", "floor"), FLOORS, ids=lambda x: str(x).rpartition("/")[2])
+def test_a_folder_of_rooms_holds_only_rooms_of_the_table(package: Path, floor: str) -> None:
+    entries = {path.stem for path in (package / floor).iterdir() if path.name != "__pycache__"}
+    rooms = {room.removeprefix(f"{floor}.") for room in PACKAGES[package] if room.startswith(f"{floor}.")}
+    assert entries == {*rooms, "__init__"}
+    assert len(entries) <= MOST_ENTRIES
+
+
+@pytest.mark.parametrize("room", FRAMEWORKLESS)
+def test_what_both_frameworks_use_imports_neither(room: str) -> None:
+    """Annotations may name them: that import never runs."""
+    found = {
+        f"{file.name}:{node.lineno}"
+        for file in files(SOURCES / "dlc_runtime", room)
+        for node in run_statements(ast.parse(file.read_text()))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+        if name.partition(".")[0] in FRAMEWORKS
+    }
+    assert found == set()
+
+
+def run_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those below `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from run_statements(node)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

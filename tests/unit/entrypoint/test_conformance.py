@@ -96,6 +96,13 @@ def _xla_runs_on_pjrt(job: JobFolder) -> None:
     assert json.loads(process["env"]["SM_FRAMEWORK_PARAMS"])["sagemaker_training_compiler_enabled"] is True
 
 
+@difference("smtc-container-env-enabled")
+def _the_training_compiler_is_the_images_own_compiler(job: JobFolder) -> None:
+    env = job.env(DLC_COMPILER_DEFAULT="inductor").process()["env"]
+    assert env["DLC_COMPILER"] == "inductor"
+    assert not {"GPU_NUM_DEVICES", "SM_TRAINING_COMPILER_CONFIGURED"} & set(env)
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
     return JobFolder(tmp_path / "ml")
@@ -237,10 +244,6 @@ def check_model_dir(data: dict[str, Any], _key: str, expected: str) -> None:
     assert data["job"]["arguments"] == ["--model_dir", expected]
 
 
-def check_compiler(data: dict[str, Any], _key: str, expected: dict[str, str]) -> None:
-    check_env(data, "env", expected)
-
-
 def check_order(data: dict[str, Any], _key: str, _expected: list[str]) -> None:
     assert data["strategy"] == "mpi"
 
@@ -268,7 +271,6 @@ CHECKS: dict[str, Callable[[dict[str, Any], str, Any], None]] = {
     "runner": check_runner,
     "cmd": check_command,
     "--model_dir": check_model_dir,
-    "set_env_if_unset": check_compiler,
     "order": check_order,
     "module_dir": check_module,
     "local": check_nothing,

@@ -28,6 +28,7 @@ def test_every_variable_that_a_job_gets_is_in_the_table(tmp_path: Path) -> None:
         job = JobFolder(tmp_path / str(number)).config("resourceconfig", hosts("algo-1", "algo-2")).code()
         compiler = {"sagemaker_training_compiler_enabled": True, "sagemaker_training_compiler_debug_mode": True}
         job.hyperparameters(**{request.source: True, **compiler}).env(DLC_NUM_GPUS="2", DLC_EFA="1")
+        job.env(DLC_COMPILER_DEFAULT="xla")
         for process in job.explain()["processes"]:
             assert [name for name in process["env"] if variables.family_of(name) is None] == []
 

@@ -72,30 +72,6 @@ def test_a_script_with_mp_fn_is_called_by_our_spawn_program(job: JobFolder, text
     assert argv[-2].endswith("programs/xla_spawn.py") == spawned
 
 
-@pytest.mark.parametrize(
-    ("libraries", "expected"),
-    [(("torch",), {"GPU_NUM_DEVICES"}), (("tensorflow",), {"TF_XLA_FLAGS"}), ((), {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"})],
-)
-def test_the_training_compiler_becomes_xla_settings_of_the_frameworks_that_are_there(
-    job: JobFolder, libraries: tuple[str, ...], expected: set[str]
-) -> None:
-    install(job, *libraries)
-    data = job.hyperparameters(sagemaker_training_compiler_enabled=True).explain()
-    assert {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(data["env"]) == expected
-
-
-def test_a_disabled_training_compiler_sets_nothing(job: JobFolder) -> None:
-    env = job.hyperparameters(sagemaker_training_compiler_enabled=False).explain()["env"]
-    assert not {"GPU_NUM_DEVICES", "TF_XLA_FLAGS"} & set(env)
-
-
-def test_the_training_compilers_debug_mode_writes_below_the_output_folder(job: JobFolder) -> None:
-    flags = {"sagemaker_training_compiler_enabled": True, "sagemaker_training_compiler_debug_mode": True}
-    env = job.hyperparameters(**flags).explain()["env"]
-    assert env["XLA_FLAGS"] == "--xla_dump_to=/opt/ml/output/data/compiler"
-    assert env["XLA_METRICS_FILE"].startswith("/opt/ml/output/data/compiler/")
-
-
 @pytest.mark.parametrize("strategy", [TORCHRUN, XLA])
 def test_what_starts_python_processes_rejects_other_programs(job: JobFolder, strategy: dict[str, Any]) -> None:
     job.code(["run.sh"]).hyperparameters(sagemaker_program="run.sh", **strategy)
@@ -136,7 +112,7 @@ def test_torch_xla_in_the_image_is_used_only_where_xla_was_asked_for(job: JobFol
     assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(job.process()["env"])
     job.env(DLC_NUM_NEURONS="0")
     for asked in (XLA, {"sagemaker_training_compiler_enabled": True}):
-        env = job.hyperparameters(**asked).process()["env"]
+        env = job.hyperparameters(**asked).env(DLC_COMPILER_DEFAULT="xla").process()["env"]
         assert not {"USE_TORCH_XLA", "ACCELERATE_USE_CPU"} & set(env)
     assert "USE_TORCH_XLA" not in job.hyperparameters().env(PJRT_DEVICE="CPU").process()["env"]
 

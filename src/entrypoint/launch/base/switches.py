@@ -41,6 +41,15 @@ SWITCHES = (
         "hyperparameters as arguments: `toolkit` is `--key value`, `flags` the bare `--key` for true and nothing for "
         "false, `equals` is `--key=value`, `sdk3` as the drivers of SDK 3.x pass them",
     ),
+    Switch(
+        "DLC_COMPILER",
+        "off",
+        "`inductor` or `xla` compiles the training (compiler.md), `off` nothing, whatever the job says",
+    ),
+    Switch("DLC_COMPILER_DEFAULT", "set in the image", "the compiler where the job's hyperparameters ask for one"),
+    Switch("DLC_COMPILER_DEBUG", "from the job", "1: the compilers' own logs and dumps in output/data/compiler"),
+    Switch("DLC_COMPILER_STRICT", "", "1: the job fails where something that should be compiled stays eager"),
+    Switch("DLC_COMPILER_REPORT", "output/data/compiler", "folder for the report of what was compiled"),
     Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun goes on while hosts leave and come"),
     Switch("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),
     Switch("DLC_TF_CHIEF", "master", "`chief`: TensorFlow 2's name for the first task of a parameter server job"),

@@ -60,10 +60,10 @@ VARIABLES = (
     Variable("FI_EFA_USE_DEVICE_RDMA", "the EFA device reads remote memory", "1: it is used"),
     Variable("RDMAV_FORK_SAFE", "there is an EFA device", "1: data loaders fork"),
     Variable("OMP_NUM_THREADS", "several processes on the host", "each gets its share of the usable CPUs"),
-    Variable("PJRT_DEVICE", "strategy xla", "CUDA, NEURON or CPU, from the devices"),
+    Variable("PJRT_DEVICE", "strategy or compiler xla", "CUDA, NEURON or CPU, from the devices"),
     Variable("CPU_NUM_DEVICES", "strategy xla on the CPU", "XLA devices of this host"),
     Variable("XLA_THREAD_POOL_SIZE", "strategy xla on the CPU", "a thread per device: they wait for each other"),
-    Variable("GPU_NUM_DEVICES", "strategy xla on GPUs, or the Training Compiler", "what torch_xla takes as set up"),
+    Variable("GPU_NUM_DEVICES", "strategy xla on GPUs", "what torch_xla counts its processes by"),
     Variable("PYTHON_EXEC", "torchrun with several ranks", "our program, which gives each rank's lines its prefix"),
     Variable("DLC_RANK_PYTHON", "beside PYTHON_EXEC", "the Python that it becomes; neither reaches the script", False),
     Variable("DLC_RANK_FOLDER", "beside PYTHON_EXEC", "where our program says how the rank ended", False),
@@ -85,13 +85,10 @@ VARIABLES = (
         "HOROVOD_GLOO_TIMEOUT_SECONDS", "strategy horovod", "600: one rank may save for minutes while the others wait"
     ),
     Variable("HOROVOD_GLOO_IFACE", "strategy horovod", "the interface that the platform names"),
-    Variable("SM_TRAINING_COMPILER_CONFIGURED", "Training Compiler, PyTorch", "1: what its torch_xla set"),
-    Variable(
-        "TF_XLA_FLAGS", "Training Compiler, TensorFlow", "--tf_xla_auto_jit=2: XLA without a change to the script"
-    ),
-    Variable("XLA_FLAGS", "Training Compiler's debug mode, TensorFlow", "XLA's programs go to output/data/compiler"),
-    Variable("PT_XLA_DEBUG", "Training Compiler's debug mode, PyTorch", "1"),
-    Variable("XLA_*", "Training Compiler's debug mode, PyTorch", "reports go to output/data/compiler"),
+    Variable("DLC_COMPILER*", "a compiler is asked for", "what dlc_runtime reads: backend, debug mode, report folder"),
+    Variable("TF_XLA_FLAGS", "compiler xla, TensorFlow", "--tf_xla_auto_jit=2: XLA without a change to the script"),
+    Variable("XLA_FLAGS", "compiler xla, debug mode", "XLA's programs, at most 200, go to output/data/compiler/debug"),
+    Variable("PT_XLA_DEBUG_*", "the same, PyTorch", "why torch_xla compiles goes to output/data/compiler/debug"),
     Variable("PIP_ROOT_USER_ACTION", "while requirements are installed", "ignore: in a container root is no mistake"),
 )
 

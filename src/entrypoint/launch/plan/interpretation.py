@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.base import ports
+from launch.base import modules, ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
@@ -17,7 +17,8 @@ from launch.job import entry_point
 from launch.job import parameters as job_module
 from launch.job.parameters import Job
 from launch.plan import programs, strategies
-from launch.plan.compiler import ENABLED, compiler_decisions, compiler_variables
+from launch.plan.compiler import asked as compiler
+from launch.plan.compiler.asked import Asked
 from launch.plan.context import Context
 from launch.plan.environment import AGGREGATES, sm_variables
 from launch.plan.frameworks import (
@@ -45,7 +46,7 @@ READ_FOR_TORCHRUN = frozenset(
     )
 )
 # Of all SM_* these are settings, not what a launcher said to the processes of its job.
-USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE", "SM_TRAINING_COMPILER_CONFIGURED"))
+USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE",))
 GROUPS = "sagemaker_distribution_instance_groups"
 
 
@@ -71,6 +72,11 @@ class Request(NamedTuple):
     def run_dir(self) -> str:
         """Where this host's launcher keeps private files of the job."""
         return self.environ.get("DLC_RUN_DIR") or default_folder()
+
+    @property
+    def compiler(self) -> Asked:
+        """The compiler that the job asks for."""
+        return compiler.asked(self.environ, self.job, self.strategy.strategy if self.strategy else "")
 
     @property
     def records_collectives(self) -> bool:
@@ -176,11 +182,30 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         installed=request.installed,
         network=request.network,
     )
+    _require_compiler(request, context)
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     keras = keras_decisions(launch.strategy, request.installed, request.environ)
-    decisions = (hosts, *launch.decisions, *compiler_decisions(job), *keras, *_left_out(context.env))
+    decisions = (hosts, *launch.decisions, *compiler.decisions(request.compiler), *keras, *_left_out(context.env))
     return Interpretation(request, context, launch._replace(decisions=decisions), installation(context, folder))
+
+
+def _require_compiler(request: Request, context: Context) -> None:
+    """Raise LaunchError where the compiler that is asked for cannot work; hosts outside the group run no strategy."""
+    asked = request.compiler
+    if asked.source and asked.backend != "off":
+        here = request.strategy is not None and request.cluster.current_host in request.hosts
+        strategy = request.strategy.strategy if here and request.strategy else ""
+        modules.load("launch.plan.compiler.refusals").require(context, asked, strategy)
+
+
+def _compiler_variables(request: Request) -> dict[str, str]:
+    if not request.compiler.compiles:
+        return {}
+    found: dict[str, str] = modules.load("launch.plan.compiler.arming").variables(
+        request.compiler, request.installed, request.devices, request.paths
+    )
+    return found
 
 
 def _left_out(env: Mapping[str, str]) -> list[Decision]:
@@ -255,7 +280,7 @@ def _defaults(request: Request) -> dict[str, str]:
         "MASTER_ADDR": request.environ.get("PET_MASTER_ADDR") or reached_at(first, request.cluster, request.network),
         "MASTER_PORT": request.environ.get("PET_MASTER_PORT") or str(ports.of(request.environ, ports.MASTER)),
         **network_variables(request.cluster, request.devices),
-        **compiler_variables(request.job, request.installed, request.paths),
+        **_compiler_variables(request),
         **framework_variables(request.installed, _region(request)),
         **accelerate_variables(request.devices, request.installed, _uses_xla(request)),
         **(flight_recorder_variables(request.paths, request.run_dir) if request.records_collectives else {}),
@@ -264,7 +289,7 @@ def _defaults(request: Request) -> dict[str, str]:
 
 def _uses_xla(request: Request) -> bool:
     by_strategy = request.strategy is not None and request.strategy.strategy == "xla"
-    return by_strategy or request.job.flag(ENABLED) or "PJRT_DEVICE" in request.environ
+    return by_strategy or request.compiler.backend == "xla" or "PJRT_DEVICE" in request.environ
 
 
 def _region(request: Request) -> str:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from torch_runs import HANGS, Runner
 
-from dlc_runtime.compiler import bounded, cache, machine
+from dlc_runtime.compiler.cache import bounded, machine
+from dlc_runtime.compiler.cache import folder as cache
 
-SOURCES = str(Path(cache.__file__).parents[2])
+SOURCES = str(Path(cache.__file__).parents[3])
 KEY = {"DLC_CONTENT_KEY": "0123456789abcdef"}
-USE = "import os, json; from dlc_runtime.compiler import cache; print(json.dumps(cache.use(os.environ)))"
+USE = "import os, json; from dlc_runtime.compiler.cache import folder; print(json.dumps(folder.use(os.environ)))"
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_what_another_job_uses_is_not_deleted(folder: Path) -> None:
     used = fill(folder, "used/file", 600, 1.0)
     free = fill(folder, "free/file", 600, 2.0)
     take = f"bounded.hold({str(folder / 'used')!r}); print(1, flush=True); input()"
-    hold = f"from dlc_runtime.compiler import bounded; {take}"
+    hold = f"from dlc_runtime.compiler.cache import bounded; {take}"
     with subprocess.Popen(
         [sys.executable, "-c", hold],
         stdin=subprocess.PIPE,

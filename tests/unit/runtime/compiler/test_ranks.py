@@ -56,6 +56,14 @@ def test_a_loop_with_accelerate_is_compiled(runner: Runner) -> None:
     assert report["recompilations"] == []
 
 
+def test_a_module_of_lightning_is_compiled(runner: Runner) -> None:
+    if "pytorch_lightning" not in runner.python.has:
+        pytest.skip("pytorch-lightning is not installed")
+    report = runner.both("lightning_fit.py", weights=1e-5).report
+    assert functions(report, "graphs") >= {"Digits"}
+    assert report["fallbacks"] == report["eager"] == []
+
+
 def test_the_trainer_of_transformers_is_compiled(runner: Runner) -> None:
     if "transformers" not in runner.python.has or "accelerate" not in runner.python.has:
         pytest.skip("transformers or accelerate is not installed")

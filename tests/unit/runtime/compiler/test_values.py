@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler import report, settings
-from dlc_runtime.compiler.causes import cause_of
-from dlc_runtime.compiler.errors import CompilerError
-from dlc_runtime.compiler.merge import merged
-from dlc_runtime.compiler.seen import Seen
-from dlc_runtime.compiler.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.summary import paragraph
+from dlc_runtime.compiler.base import settings
+from dlc_runtime.compiler.base.errors import CompilerError
+from dlc_runtime.compiler.base.seen import Seen
+from dlc_runtime.compiler.pytorch.dumps import CONTENT
+from dlc_runtime.compiler.report import files
+from dlc_runtime.compiler.report.causes import cause_of
+from dlc_runtime.compiler.report.merge import merged
+from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.summary import paragraph
 
 
 def test_settings_are_read_from_the_environment() -> None:
@@ -126,19 +129,19 @@ def test_ranks_are_merged_into_one_entry_for_each_place_and_cause() -> None:
 
 
 def test_a_report_that_is_broken_or_half_written_does_not_hide_the_others(tmp_path: Path) -> None:
-    report.write_rank(str(tmp_path), record(0))
+    files.write_rank(str(tmp_path), record(0))
     (tmp_path / "rank-1-7.json").write_text('{"rank": 1, "ste')
     (tmp_path / "rank-2-7.json").write_text('{"rank": 2}')
     (tmp_path / "rank-3-7.json").write_text("[]")
-    found = report.merge_folder(str(tmp_path))
+    found = files.merge_folder(str(tmp_path))
     assert [rank["rank"] for rank in found["ranks"]] == [0]
     assert json.loads((tmp_path / "report.json").read_text()) == found
 
 
 def test_merging_again_changes_nothing(tmp_path: Path) -> None:
-    report.write_rank(str(tmp_path), record(0))
-    first = copy.deepcopy(report.merge_folder(str(tmp_path)))
-    assert report.merge_folder(str(tmp_path)) == first
+    files.write_rank(str(tmp_path), record(0))
+    first = copy.deepcopy(files.merge_folder(str(tmp_path)))
+    assert files.merge_folder(str(tmp_path)) == first
 
 
 def test_the_paragraph_says_speed_up_break_even_and_what_went_wrong() -> None:
@@ -175,3 +178,21 @@ def test_seen_things_are_known_by_identity_and_not_kept() -> None:
     number = id(one)
     del one
     assert seen._references[number]() is None
+
+
+DOCUMENT = Path(__file__).parents[4] / "docs/compiler.md"
+
+
+def test_every_variable_that_the_runtime_reads_is_documented() -> None:
+    sources = (DOCUMENT.parents[1] / "src/dlc_runtime/compiler").rglob("*.py")
+    read = {name for path in sources for name in re.findall(r"\bDLC_COMPILE[A-Z_]*\b", path.read_text())}
+    inner = {"DLC_COMPILE_CACHE_CHOSEN"}  # from a process to its children
+    text = DOCUMENT.read_text()
+    assert [name for name in sorted(read - inner) if f"`{name}" not in text] == []
+
+
+def test_every_file_of_the_debug_mode_is_documented() -> None:
+    lines = [line.split("  ")[0].strip() for line in CONTENT.splitlines()[2:]]
+    text = DOCUMENT.read_text()
+    assert len(lines) >= 8
+    assert [line for line in lines if line.removesuffix("/") not in text] == []

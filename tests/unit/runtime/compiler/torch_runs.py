@@ -15,14 +15,16 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
 SOURCES = HERE.parents[3] / "src"
-PTH_LINE = 'import os; os.environ.get("DLC_COMPILER") and __import__("dlc_runtime.compiler.arm")\n'
+PTH_LINE = (SOURCES.parent / "docker/scripts/runtime/dlc_runtime.pth").read_text().splitlines()[1]
 HANGS = 500  # seconds; only a bound
 FOUND_BY = textwrap.dedent("""
-    import json, importlib.util, site, sys, sysconfig
+    import json, importlib.util, os, shutil, site, sys, sysconfig
+    asked = ("torch", "torch_xla", "transformers", "accelerate", "pytorch_lightning")
     folders = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     print(json.dumps({
         "executable": sys._base_executable, "version": list(sys.version_info[:2]), "folders": folders,
-        "has": [name for name in ("torch", "transformers", "accelerate") if importlib.util.find_spec(name)],
+        "has": [name for name in asked if importlib.util.find_spec(name)],
+        "tlparse": shutil.which("tlparse", path=os.path.dirname(sys.executable)) or "",
     }))
 """)
 
@@ -32,6 +34,7 @@ class TorchPython(NamedTuple):
 
     path: Path
     has: tuple[str, ...]
+    tlparse: str  # the program, "" where that Python has none
 
 
 def make_python(folder: Path) -> TorchPython | None:
@@ -47,8 +50,8 @@ def make_python(folder: Path) -> TorchPython | None:
     (folder / "bin/python").symlink_to(found["executable"])
     (folder / "pyvenv.cfg").write_text(f"home = {Path(found['executable']).parent}\n")
     (packages / "others.pth").write_text("".join(f"{path}\n" for path in [SOURCES, *found["folders"]]))
-    (packages / "zz_dlc_compiler.pth").write_text(PTH_LINE)
-    return TorchPython(folder / "bin/python", tuple(found["has"]))
+    (packages / "zz_dlc_runtime.pth").write_text(PTH_LINE)
+    return TorchPython(folder / "bin/python", tuple(found["has"]), found["tlparse"])
 
 
 class Run(NamedTuple):

@@ -40,8 +40,16 @@ def plan(context: Context) -> Launch:
     decisions = (
         Decision(f"PJRT_DEVICE={device}", why),
         Decision("our spawn program" if spawned else "the script itself", how),
+        *_worlds(context, device),
     )
     return Launch("xla", (process,), decisions)
+
+
+def _worlds(context: Context, device: str) -> tuple[Decision, ...]:
+    """A warning where each host becomes a job of its own; a job that asks for the compiler is refused instead."""
+    if device != "CPU" or len(context.hosts) < 2:
+        return ()
+    return (Decision("warning: each host trains a model of its own", "XLA on CPUs sees one process"),)
 
 
 def _device(context: Context) -> tuple[str, str]:
@@ -61,5 +69,5 @@ def _runtime(context: Context, device: str) -> dict[str, str]:
         # One thread for each device, or a collective waits for devices that wait for a thread.
         threads = max(devices, context.devices.num_cpus)
         return {"CPU_NUM_DEVICES": str(devices), "XLA_THREAD_POOL_SIZE": str(threads)}
-    # GPU_NUM_DEVICES is what torch_xla (and scripts made for the Training Compiler) take as "XLA was set up".
+    # What torch_xla counts its processes by.
     return {"GPU_NUM_DEVICES": str(context.processes_per_host)} if device in ("CUDA", "GPU") else {}

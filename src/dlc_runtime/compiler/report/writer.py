@@ -1,0 +1,115 @@
+"""When a process's report is written: as compiling goes on, every few minutes, and at its end.
+
+A process that is killed writes nothing any more: what it last wrote stays.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import threading
+import time
+
+from dlc_runtime.compiler.base.log import say
+from dlc_runtime.compiler.report import files
+from dlc_runtime.compiler.report.summary import paragraph
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from dlc_runtime.compiler.base.settings import Settings
+    from dlc_runtime.compiler.report.record import Record
+    from dlc_runtime.compiler.report.steps import Steps
+
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
+LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
+SECONDS_BETWEEN = 10.0  # writes, while there are many compilations
+RUNNING, ENDED = "running", "ended"
+
+
+class Writer:
+    def __init__(self, settings: Settings, record: Record, steps: Steps, facts: Callable[[], dict[str, Any]]) -> None:
+        """`facts`: framework and device of this process, and its rank where the framework knows it."""
+        self._settings, self._record, self._steps, self._facts = settings, record, steps, facts
+        self.at_end: Callable[[int, int], None] = lambda rank, local_rank: None
+        self._started = time.time()
+        self._process = os.getpid()
+        self._rank = first_number(RANK_VARIABLES)
+        self._written = 0.0
+        self._compiled = 0
+        self._failed = self._open = False
+
+    def after_step(self) -> bool:
+        """Returns whether something was written."""
+        count = self._steps.count
+        if not self._open:
+            self._open = True
+            self._promise_the_end()
+        compiled = len(self._record.graphs)
+        news = compiled != self._compiled and time.monotonic() - self._written > SECONDS_BETWEEN
+        if not news and count & (count - 1):  # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends
+            return False
+        self._compiled = compiled
+        self.write(with_page=news)
+        return True
+
+    def write(self, state: str = RUNNING, with_page: bool = False) -> None:
+        self._written = time.monotonic()
+        try:
+            files.write_rank(self._settings.report, self._as_json(state))
+            files.merge_folder(self._settings.report, with_page)
+        except Exception as fault:  # a full disk must not end the training
+            if not self._failed:
+                self._failed = True
+                say(f"no report in {self._settings.report}: {fault}")
+
+    def _promise_the_end(self) -> None:
+        atexit.register(self._end)
+        multiprocessing = sys.modules.get("multiprocessing.process")
+        if multiprocessing is not None and multiprocessing.parent_process() is not None:
+            from multiprocessing.util import Finalize  # a forked child ends without atexit
+
+            Finalize(None, self._end, exitpriority=0)
+        threading.Thread(target=self._write_now_and_then, name="dlc-compiler-report", daemon=True).start()
+
+    def _write_now_and_then(self) -> None:
+        while not threading.Event().wait(self._settings.minutes * 60):
+            self.write(with_page=True)
+
+    def _end(self) -> None:
+        if os.getpid() != self._process or not self._open:
+            return
+        self._open = False
+        self.write(ENDED, with_page=True)
+        local_rank = first_number(LOCAL_VARIABLES, self._rank)
+        try:
+            self.at_end(self._rank, local_rank)
+        except Exception as fault:
+            say(f"debug dumps are not complete: {fault}")
+        if not self._failed and local_rank == 0:
+            folder = self._settings.report
+            say(paragraph(files.merge_folder(folder), os.path.join(folder, files.MERGED)))
+
+    def _as_json(self, state: str) -> dict[str, Any]:
+        facts = self._facts()
+        self._rank = facts.pop("rank", self._rank)  # a script may end its group before we end
+        return {
+            "rank": self._rank,
+            "host": socket.gethostname(),
+            "pid": self._process,
+            "state": state,
+            "backend": self._settings.backend,
+            **facts,
+            "started": self._started,
+            "written": time.time(),
+            "steps": self._steps.as_json(),
+            **self._record.as_json(),
+        }
+
+
+def first_number(variables: tuple[str, ...], default: int = 0) -> int:
+    values = (os.environ.get(name, "") for name in variables)
+    return next((int(value) for value in values if value.isdigit()), default)

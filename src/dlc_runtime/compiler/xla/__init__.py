@@ -1,0 +1,1 @@
+"""Reports what PyTorch/XLA compiles for a script that runs on XLA devices; may import torch, `base`, `report`."""

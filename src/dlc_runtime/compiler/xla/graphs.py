@@ -1,0 +1,73 @@
+"""From counters to a report: in which step XLA compiled, and whether it had to compile again."""
+
+from __future__ import annotations
+
+from dlc_runtime.compiler.report.causes import SHAPE, Cause
+from dlc_runtime.compiler.report.record import Record
+from dlc_runtime.compiler.report.steps import AFTER, WARM_UP
+from dlc_runtime.compiler.xla.metrics import Metrics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Shapes = tuple[tuple[int, ...], ...]
+
+OTHER = "run with DLC_COMPILER_DEBUG=1 and read debug/pt_xla.txt: it has the line of each compilation"
+NO_LOWERING = "XLA does not have it: it runs on the CPU, and its tensors travel there and back in every step"
+
+VALUE_READ = "aten::_local_scalar_dense"
+WAITS = (
+    "the script reads values (.item(), print, a condition on a tensor), and each time the step waits for the device: "
+    "do it once in a hundred steps"
+)
+
+
+class Graphs(Record):
+    """A step's graph is compiled when it runs, after the optimizer's step: so it counts in the next one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._metrics = Metrics()
+        self._settled = False  # a step compiled nothing
+        self._known: list[Shapes] = []
+        self._new: tuple[Shapes, Shapes] = ((), ())  # of the step before and of this one: shapes not seen earlier
+
+    def after_step(self, metrics: Metrics, shapes: Shapes, where: dict[str, Any]) -> tuple[str, list[str]]:
+        """The step's phase, and what to warn about. `shapes`: of the tensors that the step's first module was given."""
+        self._new = (self._new[1], () if shapes in self._known else shapes)
+        if self._new[1]:
+            self._known.append(shapes)
+        before, self._metrics = self._metrics, metrics
+        seconds = metrics.seconds - before.seconds
+        self.compile_seconds += seconds
+        new = [name for name in metrics.fallbacks if name not in before.fallbacks]
+        warnings = [text for text in (self._add_operation(name, where) for name in new) if text]
+        if metrics.compiled == before.compiled:
+            self._settled = self._settled or metrics.compiled > 0
+            return (AFTER if self._settled else WARM_UP), warnings
+        self.add_graph(str(metrics.compiled), where, seconds, 0)
+        if self._settled:
+            warnings.append(self.add_recompilation(where, seconds, self._cause()))
+        return WARM_UP, [text for text in warnings if text]
+
+    def _cause(self) -> Cause:
+        new = self._new[1] or self._new[0]
+        before = [shapes for shapes in self._known if shapes != new]
+        if not new or not before:
+            return Cause("other", "a graph that was not there before; the inputs have shapes that were", OTHER)
+        return Cause("shape", f"inputs of shapes {shown(new)}, before {shown(before[-1])}", SHAPE)
+
+    def _add_operation(self, name: str, where: dict[str, Any]) -> str:
+        if name == VALUE_READ:  # each script logs its loss now and then
+            self.notes.append(WAITS)
+            return ""
+        return self.add_fallback({**where, "function": name}, "no lowering", NO_LOWERING)
+
+    def cache_counts(self) -> tuple[int, int]:
+        """Within this process: XLA's own cache of graphs."""
+        return self._metrics.cached, self._metrics.compiled
+
+
+def shown(shapes: Shapes) -> str:
+    return " ".join(str(list(shape)) for shape in shapes)

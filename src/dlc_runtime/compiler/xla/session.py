@@ -1,0 +1,147 @@
+"""One process's use of PyTorch/XLA: XLA compiles by itself what runs on its devices; this counts it and reports.
+
+A script that trains elsewhere is told, since nothing of it is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+
+import torch
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
+
+from dlc_runtime.compiler.base import settings as settings_of
+from dlc_runtime.compiler.base.errors import StrictError
+from dlc_runtime.compiler.base.guarded import guarded
+from dlc_runtime.compiler.base.log import say
+from dlc_runtime.compiler.base.places import is_users
+from dlc_runtime.compiler.report.steps import EAGER, Steps
+from dlc_runtime.compiler.report.writer import Writer
+from dlc_runtime.compiler.xla import metrics
+from dlc_runtime.compiler.xla.graphs import Graphs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from dlc_runtime.compiler.base.settings import Settings
+
+METRICS = "torch_xla.debug.metrics"
+REMEDY = "move model and data to torch_xla.device(), or set DLC_COMPILER=inductor"
+
+
+class Session:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.failed = False
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.process = os.getpid()
+        self.record, self.steps = Graphs(), Steps()
+        self.writer = Writer(self.settings, self.record, self.steps, facts)
+        self.writer.at_end = self._write_metrics
+        self._primary: Callable[[], Any] = lambda: None
+        self._thread = threading.local()
+        self._told = False
+
+    def start(self) -> None:
+        modules.register_module_forward_pre_hook(self._before_forward)
+        optimizers.register_optimizer_step_post_hook(self._after_step)
+
+    @guarded
+    def _before_forward(self, _module: torch.nn.Module, arguments: Any) -> None:
+        """Of the first module in each step; XLA does not say which shape was new."""
+        if not getattr(self._thread, "shapes", None):
+            self._thread.shapes = tuple(tuple(found.shape) for found in arguments if isinstance(found, torch.Tensor))
+
+    @guarded
+    def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
+        if self.failed or torch.compiler.is_compiling():
+            return
+        if os.getpid() != self.process:  # forked: the parent's steps are not ours
+            self.begin_anew()
+        if self._primary() is None:
+            self._primary = weakref.ref(optimizer)
+        if optimizer is self._primary():
+            self._count(device_of(optimizer))
+            self._thread.shapes = ()
+            self.writer.after_step()
+
+    def _count(self, device: str) -> None:
+        if device != "xla":
+            self._tick(EAGER)
+            self._tell(device)
+            return
+        source = sys.modules.get(METRICS) or __import__(METRICS, fromlist=["counter_names"])
+        where = {**users_line(), "step": self.steps.count + 1}
+        phase, warnings = self.record.after_step(metrics.read(source), getattr(self._thread, "shapes", ()), where)
+        self._tick(phase)
+        for text in warnings:
+            say(text)
+
+    def _tick(self, phase: str) -> None:
+        self.steps.tick(phase, time.perf_counter())
+
+    def _tell(self, device: str) -> None:
+        if self._told:
+            return
+        self._told = True
+        reason = f"it is on {device}, and XLA compiles what runs on its own devices"
+        self.record.add_eager("the model", reason, REMEDY)
+        text = self.record.warn(f"nothing is compiled: the script trains on {device}. Remedy: {REMEDY}")
+        if self.settings.strict:
+            self.writer.write()
+            raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
+        say(text)
+
+    def fail(self, fault: Exception) -> None:
+        self.failed = True
+        say(self.record.warn(f"nothing more is reported: {type(fault).__name__}: {fault}"))
+        self.writer.write()
+
+    def _write_metrics(self, rank: int, _local_rank: int) -> None:
+        source = sys.modules.get(METRICS)
+        if self.settings.debug and source is not None:
+            folder = os.path.join(self.settings.report, "debug")
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, f"metrics-rank-{rank}-{os.getpid()}.txt"), "w", encoding="utf-8") as stream:
+                stream.write(source.metrics_report())
+
+
+def device_of(optimizer: torch.optim.Optimizer) -> str:
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    first = next(parameters, None)
+    return "cpu" if first is None else str(first.device.type)
+
+
+def users_line() -> dict[str, Any]:
+    """The innermost line of the user's that is running: where the step ends."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return {"function": "a step", "file": "", "line": 0}
+    return {"function": frame.f_code.co_name, "file": frame.f_code.co_filename, "line": frame.f_lineno}
+
+
+def facts() -> dict[str, Any]:
+    xla = getattr(sys.modules.get("torch_xla"), "__version__", "")
+    device = os.environ.get("PJRT_DEVICE", "cpu") if xla else "cpu"
+    return {"framework": f"torch {torch.__version__}" + (f", torch_xla {xla}" if xla else ""), "device": device}
+
+
+_session: Session | None = None
+
+
+def start() -> Session:
+    global _session
+    if _session is None:
+        _session = Session(settings_of.read(os.environ))
+        _session.start()
+    return _session

@@ -1,0 +1,74 @@
+"""Which compiler the job asks for: DLC_COMPILER, else SageMaker's hyperparameters with the default of the image."""
+
+from __future__ import annotations
+
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.named_tuple import NamedTuple
+from launch.base.process_spec import Decision
+from launch.job.parameters import Job
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SWITCH = "DLC_COMPILER"
+DEFAULT = "DLC_COMPILER_DEFAULT"
+DEBUG = "DLC_COMPILER_DEBUG"
+STRICT = "DLC_COMPILER_STRICT"
+ENABLED = "sagemaker_training_compiler_enabled"
+DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
+BACKENDS = ("inductor", "xla")
+ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")  # as dlc_runtime reads them
+
+
+class Asked(NamedTuple):
+    """`source` is the variable or the hyperparameter that asks, "" where none does."""
+
+    source: str = ""
+    backend: str = ""  # "off", and "" where the hyperparameter asks and the image has no default
+    debug: bool = False
+
+    @property
+    def compiles(self) -> bool:
+        return self.backend in BACKENDS
+
+
+def asked(environ: Mapping[str, str], job: Job, strategy: str) -> Asked:
+    """What is asked for. With `strategy` xla the hyperparameter means XLA, whatever the image's default is.
+
+    Raises LaunchError for a value that is not one of those that a switch takes.
+    """
+    stated = _one_of(environ, SWITCH, (*BACKENDS, "off"))
+    enabled = job.flag(ENABLED)
+    if stated == "off":
+        return Asked(SWITCH, stated)
+    if not stated and not enabled:
+        return Asked()
+    debug = _flag(environ, DEBUG) or (enabled and job.flag(DEBUG_MODE))
+    _flag(environ, STRICT)  # dlc_runtime reads it
+    if stated:
+        return Asked(SWITCH, stated, debug)
+    return Asked(ENABLED, "xla" if strategy == "xla" else _one_of(environ, DEFAULT, BACKENDS), debug)
+
+
+def decisions(found: Asked) -> tuple[Decision, ...]:
+    """The line that says what became of the request."""
+    if not found.source:
+        return ()
+    return (Decision(f"compiler {found.backend}" if found.compiles else "no compiler", found.source),)
+
+
+def _one_of(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    value = environ.get(name, "").strip().lower()
+    if value and value not in known:
+        raise LaunchError(
+            CONFIG, "no such compiler", where=name, expected=f"one of {', '.join(known)}", found=shown(environ[name])
+        )
+    return value
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    value = environ.get(name, "").strip().lower()
+    if value not in ON + OFF:
+        raise LaunchError(CONFIG, "a switch", where=name, expected="1 or 0", found=shown(environ[name]))
+    return value in ON

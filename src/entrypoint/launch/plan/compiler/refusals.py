@@ -1,0 +1,116 @@
+"""Refuses a compiler that cannot work here, with the reason and what would work; loaded where a job asks for one."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from launch.base.errors import CONFIG, LaunchError
+from launch.plan.compiler.asked import DEFAULT, SWITCH, Asked
+from launch.plan.context import Context
+
+FIRST_WITH_COMPILE = (2, 0)
+LINE = "dlc_runtime.pth"  # in the environment's packages: what arms dlc_runtime
+
+
+def require(context: Context, found: Asked, strategy: str) -> None:
+    """Raise LaunchError unless the image and the job fit the compiler. Of an unknown environment all is believed.
+
+    `strategy` is "" for hosts that are no part of the distributed group.
+    """
+    if not found.backend:
+        _refuse(found, "the image names no compiler", f"{DEFAULT} in the image", "none", _nearest(context))
+    if "torch" in context.installed:
+        _require_pytorch(context, found, strategy)
+    elif "tensorflow" in context.installed and found.backend == "inductor":
+        _refuse(found, "inductor compiles PyTorch", "an image with PyTorch", "TensorFlow", f"set {SWITCH}=xla")
+
+
+def _require_pytorch(context: Context, found: Asked, strategy: str) -> None:
+    torch = f"PyTorch {_version(context.venv)}".strip()
+    if found.backend == "xla" and "torch_xla" not in context.installed:
+        remedy = f"{_nearest(context)}, or take an image of the flavor xla"
+        _refuse(found, "xla has nothing to compile with", "torch_xla", f"{torch} without it", remedy)
+    if found.backend == "inductor" and not _has_compile(context):
+        _refuse(found, "it has no torch.compile", "PyTorch 2.0 or newer", torch, _nearest(context))
+    if found.backend == "inductor":
+        _require_inductor(context, found, strategy)
+    elif strategy:
+        per_host = 1 if strategy == "xla" else context.processes_per_host  # its devices are threads of one process
+        _require_one_world(context, found, per_host * len(context.hosts))
+
+
+def _require_inductor(context: Context, found: Asked, strategy: str) -> None:
+    if strategy == "xla":
+        remedy = f"set {SWITCH}=xla, or let torchrun start the ranks (sagemaker_torch_distributed_enabled)"
+        _refuse(found, "inductor leaves XLA devices alone", "another strategy", "strategy xla", remedy)
+    if not _in_packages(context.venv, LINE):
+        remedy = f"use the image's own environment (no DLC_VENV), or set {SWITCH}=off"
+        _refuse(found, "nothing would be compiled", f"dlc_runtime in {context.venv}", "none", remedy)
+    compiler = context.environ.get("CXX") or "g++"
+    if not context.devices.num_gpus and not _is_program(compiler, context.env["PATH"]):
+        remedy = f"take an image of this project, which has g++, or set {SWITCH}=off"
+        _refuse(found, "inductor writes C++", f"the C++ compiler {compiler}", "none on PATH", remedy)
+
+
+def _require_one_world(context: Context, found: Asked, processes: int) -> None:
+    """Raise LaunchError where XLA's client for CPUs would make every process rank 0 of 1, without a word."""
+    stated = context.environ.get("PJRT_DEVICE")
+    on_cpu = stated == "CPU" if stated else not (context.devices.num_gpus or context.devices.num_neurons)
+    if processes < 2 or not on_cpu:
+        return
+    remedy = (
+        f"set {SWITCH}=inductor and let torchrun start the ranks, or take one host, "
+        "sagemaker_pytorch_xla_multi_worker_enabled, and its devices in sagemaker_mpi_num_of_processes_per_host"
+    )
+    _refuse(found, "on CPUs each XLA process trains a model of its own", "one", f"{processes} processes", remedy)
+
+
+def _refuse(found: Asked, what: str, expected: str, have: str, remedy: str) -> None:
+    raise LaunchError(CONFIG, what, where=found.source, expected=expected, found=have, remedy=remedy)
+
+
+def _nearest(context: Context) -> str:
+    """What works in this image, or where it would."""
+    if "tensorflow" in context.installed or "torch_xla" in context.installed:
+        return f"set {SWITCH}=xla"
+    if "torch" in context.installed and not _has_compile(context):
+        return f"set {SWITCH}=off, or take an image with PyTorch 2.0 or newer"
+    return f"set {SWITCH}=inductor"
+
+
+def _has_compile(context: Context) -> bool:
+    version = re.match(r"(\d+)\.(\d+)", _version(context.venv))
+    return version is None or (int(version[1]), int(version[2])) >= FIRST_WITH_COMPILE
+
+
+def _version(venv: str) -> str:
+    """Of torch, "" where it cannot be read. Importing it would take seconds."""
+    for folder in _packages(venv):
+        try:
+            with open(f"{folder}/torch/version.py", encoding="utf-8", errors="replace") as file:
+                found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", file.read(), re.MULTILINE)
+        except OSError:
+            continue
+        if found:
+            return found[1]
+    return ""
+
+
+def _in_packages(venv: str, name: str) -> bool:
+    return any(os.path.exists(f"{folder}/{name}") for folder in _packages(venv))
+
+
+def _packages(venv: str) -> list[str]:
+    try:
+        pythons = sorted(os.listdir(f"{venv}/lib"))
+    except OSError:
+        return []
+    return [f"{venv}/lib/{python}/site-packages" for python in pythons]
+
+
+def _is_program(name: str, path: str) -> bool:
+    """`name` may have arguments behind it, as CXX may."""
+    program = name.split()[0] if name.split() else name
+    folders = [""] if "/" in program else [f"{folder}/" for folder in path.split(":") if folder]
+    return any(os.access(folder + program, os.X_OK) for folder in folders)

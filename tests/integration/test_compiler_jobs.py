@@ -1,0 +1,146 @@
+"""Jobs that ask for the compiler: unchanged scripts train the same model, and the report says what was compiled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = pytest.mark.integration
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPT = SCRIPTS / "compile_me.py"
+GLOO, MPI = {"sagemaker_horovod_enabled": True}, {"sagemaker_mpi_enabled": True}
+ENABLED = {"sagemaker_training_compiler_enabled": True}
+TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
+LOSS, WEIGHT = 1e-5, 1e-5  # single precision, SGD
+SECONDS = 600.0  # compiling on few cores
+
+
+def report_of(job: Job, host: str = "algo-1") -> dict[str, Any]:
+    path = job.opt_ml(host) / "output/data/compiler/report.json"
+    assert path.exists(), job.report()
+    return dict(json.loads(path.read_text()))
+
+
+def same_model(eager: dict[str, Any], compiled: dict[str, Any]) -> None:
+    assert compiled["losses"] == pytest.approx(eager["losses"], rel=LOSS)
+    assert compiled["weights"].keys() == eager["weights"].keys()
+    for name, values in eager["weights"].items():
+        assert compiled["weights"][name] == pytest.approx(values, abs=WEIGHT), name
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.2")
+def test_an_unchanged_script_trains_the_same_model_compiled(image: Image, tmp_path: Path) -> None:
+    with Job(image, tmp_path / "eager", SCRIPT) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        [eager] = job.metrics()
+        assert not (job.opt_ml() / "output/data/compiler").exists()
+    with Job(image, tmp_path / "compiled", SCRIPT, hyperparameters=ENABLED) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        same_model(eager, job.metrics()[0])
+        report = report_of(job)
+        assert {graph["function"] for graph in report["graphs"]} == {"Model"}
+        assert [(rank["state"], rank["backend"]) for rank in report["ranks"]] == [("ended", "inductor")]
+        assert report["steps"]["count"] == 30
+        assert report["fallbacks"] == report["eager"] == report["recompilations"] == []
+        assert "dlc compiler: compiled Model: " in job.log()
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.2")
+def test_ddp_over_two_hosts_trains_the_same_model_compiled(image: Image, tmp_path: Path) -> None:
+    with Job(image, tmp_path / "eager", SCRIPT, hosts=2, hyperparameters=TORCHRUN) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}, job.report()
+        eager = job.metrics()
+    with Job(image, tmp_path / "compiled", SCRIPT, hosts=2, hyperparameters={**TORCHRUN, **ENABLED}) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}, job.report()
+        compiled = job.metrics()
+        assert [rank["world_size"] for rank in compiled] == [2, 2]
+        for one, other in zip(eager, compiled, strict=True):
+            same_model(one, other)
+        assert compiled[0]["weights"] == compiled[1]["weights"]
+        for number, host in enumerate(job.hosts):
+            report = report_of(job, host)
+            assert [(rank["rank"], rank["state"]) for rank in report["ranks"]] == [(number, "ended")]
+            assert "Model" in {graph["function"] for graph in report["graphs"]}
+            assert report["fallbacks"] == []
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.2")
+@pytest.mark.parametrize("strategy", [GLOO, MPI], ids=["gloo", "mpi"])
+def test_horovod_over_two_hosts_trains_the_same_model_compiled(
+    image: Image, tmp_path: Path, strategy: dict[str, object]
+) -> None:
+    script = SCRIPTS / "horovod_fit.py"
+    found = []
+    for name, asked in (("eager", {}), ("compiled", ENABLED)):
+        with Job(image, tmp_path / name, script, hosts=2, hyperparameters={**strategy, **asked}) as job:
+            assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}, job.report()
+            found.append(job.metrics())
+            reports = [report_of(job, host) for host in job.hosts] if asked else []
+    for eager, compiled in zip(*found, strict=True):
+        assert compiled["losses"] == pytest.approx(eager["losses"], rel=LOSS, abs=LOSS)
+        assert compiled["weights"] == pytest.approx(eager["weights"], abs=WEIGHT)
+    assert [graph["function"] for report in reports for graph in report["graphs"]] == ["Linear", "Linear"]
+    assert [rank["rank"] for report in reports for rank in report["ranks"]] == [0, 1]
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.5")  # whose cache of whole graphs is on
+def test_the_next_job_finds_what_was_compiled(image: Image, tmp_path: Path) -> None:
+    cache = {"DLC_COMPILE_CACHE": "/opt/ml/checkpoints/compiled"}
+    with Job(image, tmp_path / "first", SCRIPT, hyperparameters=ENABLED, environment=cache) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        first = report_of(job)
+        checkpoints = job.opt_ml() / "checkpoints"
+    again = Job(image, tmp_path / "second", SCRIPT, hyperparameters=ENABLED, environment=cache)
+    checkpoints.rename(again.opt_ml() / "checkpoints")
+    with again as job:
+        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        second = report_of(job)
+    assert first["cache_hits"] == 0
+    assert second["cache_hits"] > 0
+    assert second["cache_misses"] == 0
+    assert second["compile_seconds"] < first["compile_seconds"]
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.0")
+def test_xla_in_an_image_without_it_is_refused_with_what_works(image: Image, tmp_path: Path) -> None:
+    if "torch-xla" in image.python_packages:
+        pytest.skip("this image has torch_xla")
+    with Job(image, tmp_path, SCRIPT, environment={"DLC_COMPILER": "xla"}) as job:
+        assert job.wait() == {"algo-1": 78}, job.report()
+        assert "set DLC_COMPILER=inductor" in job.failure()
+        assert job.metrics() == []
+
+
+@pytest.mark.when(framework="pytorch", version="<2.0")
+def test_a_pytorch_before_torch_compile_is_refused(image: Image, tmp_path: Path) -> None:
+    with Job(image, tmp_path, SCRIPT, environment={"DLC_COMPILER": "inductor"}) as job:
+        assert job.wait() == {"algo-1": 78}, job.report()
+        assert "take an image with PyTorch 2.0 or newer" in job.failure()
+
+
+@pytest.mark.when(framework="pytorch", packages={"torch-xla": ">=2"})
+def test_two_hosts_of_xla_on_cpus_are_refused(image: Image, tmp_path: Path) -> None:
+    """Each would train a model of its own."""
+    with Job(image, tmp_path, SCRIPT, hosts=2, hyperparameters=TORCHRUN, environment={"DLC_COMPILER": "xla"}) as job:
+        assert job.wait() == {"algo-1": 78, "algo-2": 78}, job.report()
+        assert "found 2 processes" in job.failure()
+
+
+@pytest.mark.when(framework="pytorch", packages={"torch-xla": ">=2"})
+def test_the_devices_of_xlas_strategy_have_a_report(image: Image, tmp_path: Path) -> None:
+    devices = {"sagemaker_pytorch_xla_multi_worker_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 4}
+    with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hyperparameters={**devices, **ENABLED}) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        assert [rank["world_size"] for rank in job.metrics()] == [4] * 4
+        report = report_of(job)
+    assert [(rank["backend"], rank["state"]) for rank in report["ranks"]] == [("xla", "ended")]
+    assert report["steps"]["count"] == 100
+    assert report["graphs"]
+    assert report["recompilations"] == report["eager"] == []

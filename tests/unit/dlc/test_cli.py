@@ -234,6 +234,7 @@ NEEDS_A_CHECKOUT = {
     "list": [], "show": [TORCH], "plan": [], "lock": ["*"], "update": ["debian"], "build": [TORCH],
     "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
     "push": [TORCH, "--to", "localhost:1"], "verify-reproducible": [TORCH],
+    "run": [TORCH, "train.py"],
 }  # fmt: skip
 
 

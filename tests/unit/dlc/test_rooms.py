@@ -25,7 +25,11 @@ DLC = {
     "build": ("core", "debian", "engine", "buildspec", "plan"),
     "images.inspection": ("core", "debian", "engine", "buildspec", "plan", "build"),
     "images.push": ("core", "engine", "buildspec", "plan", "build", "images.inspection"),
-    "cli": ("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
+    "jobs.run": ("core", "engine"),
+    "cli": (
+        *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
+        "jobs.run",
+    ),
     "__main__": ("core", "cli"),
 }
 LAUNCH = {

@@ -36,5 +36,5 @@ def as_text(job: Job) -> str:
     for container in containers(job):
         lines += ["", f"{container.host} ({container.group.name})", f"  {as_typed(*container.words())}"]
         for name, content in config_files(job, container.host).items():
-            lines += [f"  input/config/{name}", *(f"    {line}" for line in json.dumps(content, indent=2).splitlines())]
+            lines.append(f"  input/config/{name}: {json.dumps(content)}")
     return "\n".join(lines)

@@ -38,7 +38,7 @@ def claimed(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
 def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
     """Remove what killed dlcs left on this engine; the names of what there was."""
     removed: list[str] = []
-    for path, descriptor in _abandoned(folder):
+    for path, descriptor in abandoned(folder):
         try:
             if path.read_text() == (engine.address or ""):
                 removed += hosts.remove(engine, path.name)
@@ -63,7 +63,7 @@ def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
     return hosts.remove(engine, job_id)
 
 
-def _abandoned(folder: Path) -> list[tuple[Path, int]]:
+def abandoned(folder: Path) -> list[tuple[Path, int]]:
     """The files that nobody holds, with descriptors that hold them now."""
     if not folder.is_dir() or not any(folder.iterdir()):
         return []

@@ -39,7 +39,7 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
     _take_back(job, engine)
     for line in collect(job):
         log.say(line)
-    log.say(_summary(job, states))
+    log.say(_summary(job, states, ended_by_itself=stopped is None))
     if isinstance(stopped, KeyboardInterrupt):
         raise Interrupted("stopped")
     if stopped:
@@ -78,12 +78,12 @@ def _take_back(job: Job, engine: Engine) -> None:
     engine.docker("run", "--rm", "--pull", "never", *words, job.image, "-R", "-h", f"{mine}:{os.getgid()}", "/job")
 
 
-def _summary(job: Job, states: dict[str, State]) -> str:
+def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> str:
     """How each host has ended, why the first one failed, and where the results are."""
     codes = ", ".join(f"{host} {_ending(state)}" for host, state in states.items()) or "no host has started"
-    failed = first_failure(states)
-    why = _reason(job, failed) if failed else ""
-    return "\n".join([f"job {job.id}: {codes}", *([f"  {why}"] if why else []), f"  results: {job.folder}"])
+    failed = first_failure(states) if ended_by_itself else ""
+    why = [f"  {_reason(job, failed)}"] if failed else []
+    return "\n".join([f"job {job.id}: {codes}", *why, f"  results: {job.folder}"])
 
 
 def _ending(state: State) -> str:
@@ -94,4 +94,4 @@ def _reason(job: Job, host: str) -> str:
     """The first line of a host's failure file."""
     path = job.opt_ml(host) / FAILURE
     text = path.read_text(errors="replace") if path.is_file() else ""
-    return f"{host} was first: {text.splitlines()[0]}" if text.strip() else f"{host} was first"
+    return f"{host} failed first" + (f": {text.splitlines()[0]}" if text.strip() else "")

@@ -43,11 +43,11 @@ class Session:
         if not self._left:
             return
         seconds = self._job.stop_seconds
-        self._log.say(f"stopping {len(self._left)} hosts, which have {seconds} s to save; Ctrl-C again kills them")
+        self._log.say(f"stopping {self._still()}: {seconds} s to save; Ctrl-C again kills")
         try:
             self._send("TERM", seconds)
         except KeyboardInterrupt:
-            self._log.say("killing them")
+            self._log.say(f"killing {self._still()}")
         self._send("KILL", KILL_SECONDS)
 
     def _send(self, name: str, seconds: float) -> None:
@@ -99,7 +99,10 @@ class Session:
     def _tell_of_failure(self, host: str) -> None:
         state = self._hosts.states().get(host)
         if state and state.exit_code:
-            self._log.say(f"{host} has failed with exit code {state.exit_code}; {len(self._left)} hosts still run")
+            self._log.say(f"{host} has failed with exit code {state.exit_code}; still running: {self._still()}")
+
+    def _still(self) -> str:
+        return ", ".join(host for host in self._job.hosts if host in self._left)
 
 
 def first_failure(states: dict[str, State]) -> str:

@@ -21,7 +21,7 @@ VERBS = {
     "update": "dlc.cli.update",
     "build": "dlc.cli.build",
     "test": "dlc.cli.test",
-    "run": "dlc.cli.run",
+    "run": "dlc.cli.run_job",  # not dlc.cli.run, which is the function below
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",

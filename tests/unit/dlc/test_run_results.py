@@ -88,7 +88,7 @@ def test_a_link_is_moved_as_a_link(tmp_path: Path) -> None:
 
 
 def ended(code: int, at: str) -> State:
-    return State(started=True, running=False, exit_code=code, ended=moment(at), out_of_memory=False)
+    return State(started=True, running=False, pid=0, exit_code=code, ended=moment(at), out_of_memory=False)
 
 
 def test_the_first_failure_decides_and_a_success_before_it_does_not() -> None:

@@ -24,6 +24,7 @@ class State:
 
     started: bool
     running: bool
+    pid: int  # of its first process on this machine; 0 where none runs
     exit_code: int
     ended: str  # such that text order is order of time
     out_of_memory: bool
@@ -35,7 +36,7 @@ class Hosts:
     def __init__(self, engine: Engine, job: Job) -> None:
         self._engine = engine
         self._job = job
-        self._containers = {container.host: container for container in containers(job)}
+        self.containers = {container.host: container for container in containers(job)}
 
     def create_network(self) -> None:
         """Raises EngineError where the engine makes none."""
@@ -53,7 +54,7 @@ class Hosts:
 
         Raises EngineError, with the client's last words, where it never started.
         """
-        container = self._containers[host]
+        container = self.containers[host]
         said = ""
 
         def take(line: str) -> None:
@@ -77,7 +78,7 @@ class Hosts:
 
     def states(self) -> dict[str, State]:
         """The state of each host that has a container."""
-        hosts = {container.name: host for host, container in self._containers.items()}
+        hosts = {container.name: host for host, container in self.containers.items()}
         form = "{{.Name}} {{json .State}}"
         done = self._engine.docker(
             "container", "inspect", "--format", form, *hosts, check=False, timeout=ASK_SECONDS
@@ -87,7 +88,7 @@ class Hosts:
 
     def signal(self, name: str, hosts: Iterable[str]) -> None:
         """Send a signal to the first process of each of these hosts; to those that have just ended it says nothing."""
-        names = [self._containers[host].name for host in hosts]
+        names = [self.containers[host].name for host in hosts]
         if names:
             self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
 
@@ -108,6 +109,7 @@ def _state(found: dict[str, Any]) -> State:
     return State(
         started=not str(found["StartedAt"]).startswith("0001-"),
         running=bool(found["Running"]),
+        pid=int(found["Pid"]),
         exit_code=int(found["ExitCode"]),
         ended=moment(str(found["FinishedAt"])),
         out_of_memory=bool(found.get("OOMKilled")),

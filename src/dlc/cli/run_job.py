@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import sys
 from datetime import datetime
@@ -71,10 +72,9 @@ def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: 
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
-from dlc.engine.connection import connect
+from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
 from dlc.jobs.run import claims, explain
 from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS
 from dlc.jobs.run.layout import RESULTS
@@ -95,7 +95,12 @@ def run(args: argparse.Namespace) -> int:
     if args.explain:
         print_json(explain.as_dict(job)) if args.json else print(explain.as_text(job))
         return 0
-    return run_job(job, connect(), cache_folder() / CLAIMS)
+    return run_job(job, _engine(), cache_folder() / CLAIMS)
+
+
+def _engine() -> Engine:
+    """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
+    return find(PATIENT_SECONDS) or connect()
 
 
 def _options(args: argparse.Namespace) -> Options:

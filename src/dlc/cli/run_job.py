@@ -51,6 +51,12 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", default="", metavar="DIR", help="a folder of code; SCRIPT and FILE are paths in it")
     _add_each(parser, "--hp", "KEY=VALUE", "a hyperparameter")
     _add_each(parser, "--channel", "NAME=DIR", "an input channel, which the job cannot write to")
+    parser.add_argument(
+        "--checkpoints",
+        default="",
+        metavar="DIR",
+        help="/opt/ml/checkpoints of all hosts; the next job may go on from it",
+    )
     _add_each(parser, "--env", "NAME[=VALUE]", "a variable; without a value this shell's")
 
 
@@ -105,11 +111,23 @@ def _engine() -> Engine:
 
 def _options(args: argparse.Namespace) -> Options:
     return Options(
-        script=args.script, hosts=args.hosts, groups=args.group, programs=args.program, source=args.source,
-        hyperparameters=args.hp, channels=args.channel, environment=args.env, cpus=args.cpus, memory=args.memory,
-        gpus=args.gpus, instance_types=args.instance_type, shared_memory=args.shm_size, user=args.user,
+        script=args.script,
+        hosts=args.hosts,
+        groups=args.group,
+        programs=args.program,
+        source=args.source,
+        hyperparameters=args.hp,
+        channels=args.channel,
+        checkpoints=args.checkpoints,
+        environment=args.env,
+        cpus=args.cpus,
+        memory=args.memory,
+        gpus=args.gpus,
+        instance_types=args.instance_type,
+        shared_memory=args.shm_size,
+        user=args.user,
         stop_seconds=args.grace,
-    )  # fmt: skip
+    )
 
 
 def _remove(job_id: str) -> int:

@@ -83,6 +83,11 @@ def test_no_host_can_write_to_a_channel(job: Job) -> None:
     ]  # fmt: skip
 
 
+def test_checkpoints_are_one_folder_for_all_hosts_that_they_can_write_to(job: Job) -> None:
+    for container in containers(replace(job, checkpoints=Path("/kept"))):
+        assert container.mounts[-1] == "type=bind,source=/kept,target=/opt/ml/checkpoints"
+
+
 def test_a_folder_whose_name_has_commas_colons_and_quotes_is_mounted_as_it_is(job: Job) -> None:
     folder = Path('/a,b:c"d')
     mount = containers(replace(job, channels={"training": folder}))[0].mounts[1]

@@ -57,6 +57,14 @@ def test_the_results_of_another_job_are_not_mixed_with_this_ones(tmp_path: Path)
         lay_out(two_hosts(tmp_path))
 
 
+def test_a_folder_for_checkpoints_is_made_and_keeps_what_an_earlier_job_wrote(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    for number in ("1", "2"):
+        lay_out(replace(two_hosts(tmp_path), folder=tmp_path / number, checkpoints=kept))
+        (kept / number).touch()
+    assert contents(kept) == {"1": "", "2": ""}
+
+
 def test_models_and_outputs_of_all_hosts_come_together(tmp_path: Path) -> None:
     job = two_hosts(tmp_path)
     write(job, "algo-1", model__a="1", model__deep__b="2", output__data__metrics="3", output__failure="why")

@@ -79,7 +79,7 @@ def container(job: Job, host: str) -> Container:
         image=job.image,
         network=job.name,
         labels=labels(job),
-        mounts=(_mount(job.opt_ml(host), BASE), *(_channel(name, path) for name, path in job.channels.items())),
+        mounts=_mounts(job, host),
         environment=_environment(job),
         secrets=tuple(job.secrets),
         group=job.group_of(host),
@@ -91,12 +91,14 @@ def container(job: Job, host: str) -> Container:
     )
 
 
-def _channel(name: str, folder: Path) -> str:
-    return _mount(folder, f"{BASE}/input/data/{name}", "readonly")
+def _mounts(job: Job, host: str) -> tuple[str, ...]:
+    channels = (mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels.items())
+    checkpoints = (mount(job.checkpoints, f"{BASE}/checkpoints"),) if job.checkpoints else ()
+    return (mount(job.opt_ml(host), BASE), *channels, *checkpoints)
 
 
-def _mount(source: Path, target: str, *options: str) -> str:
-    """A line of CSV, which is what the docker client takes: a path may hold a colon or a comma."""
+def mount(source: Path, target: str, *options: str) -> str:
+    """The value of --mount, which the docker client reads as CSV: a path may hold a colon or a comma."""
     fields = ("type=bind", f"source={source}", f"target={target}", *options)
     return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)
 

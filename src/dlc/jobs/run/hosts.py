@@ -52,7 +52,7 @@ class Hosts:
     def run(self, host: str, on_line: Callable[[str], None]) -> None:
         """Start a host, hand each line that it prints to `on_line`, return when it has ended.
 
-        Raises EngineError, with the client's last words, where it never started.
+        Raises EngineError where it never started, with the client's own words, or was removed by somebody else.
         """
         container = self.containers[host]
         said = ""
@@ -64,6 +64,8 @@ class Hosts:
 
         self._engine.docker_lines(*container.words(), on_line=take, env=self._job.secrets)
         state = self.states().get(host)
+        if state is None and not said:
+            raise EngineError(f"{host}: its container was removed while it ran", "start the job again")
         if state is None or not state.started:
             raise EngineError(
                 f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",

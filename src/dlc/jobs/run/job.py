@@ -37,6 +37,7 @@ class Job:
     program: str = ""  # the entry point of every group that names none, from the code directory
     hyperparameters: Mapping[str, str] = field(default_factory=dict)  # as the file has them: values as JSON text
     channels: Mapping[str, Path] = field(default_factory=dict)  # mounted, and not writable
+    checkpoints: Path | None = None  # /opt/ml/checkpoints of all hosts, which outlives the job; None: each has its own
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)  # variables whose values no command line shows
     labels: tuple[str, ...] = ()

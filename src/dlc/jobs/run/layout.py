@@ -22,6 +22,8 @@ def lay_out(job: Job) -> None:
         raise DlcError(
             f"{job.folder}: expected a folder without the results of another job, found some", "name another folder"
         ) from None
+    if job.checkpoints:
+        job.checkpoints.mkdir(parents=True, exist_ok=True)
     for host in job.hosts:
         lay_out_host(job, host)
 
@@ -35,6 +37,8 @@ def lay_out_host(job: Job, host: str) -> Path:
         (config / name).write_text(json.dumps(content, indent=2) + "\n")
     for name in job.channels:  # the mount's place: the engine would make it as root
         (root / "input" / "data" / name).mkdir(parents=True)
+    if job.checkpoints:
+        (root / "checkpoints").mkdir()
     _copy_code(job, root / "code")
     if job.user:  # somebody else than who made the folders
         for path in (root, root / "code"):

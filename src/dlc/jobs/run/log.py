@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 from typing import TextIO
 
@@ -30,5 +31,5 @@ class Log:
 
     def say(self, text: str) -> None:
         """A line of dlc's own."""
-        with self._lock:
+        with self._lock, suppress(OSError):  # a closed terminal: the job is stopped all the same
             print(f"dlc: {text}", file=sys.stderr, flush=True)

@@ -36,6 +36,7 @@ class Options:
     source: str = ""
     hyperparameters: Sequence[str] = ()
     channels: Sequence[str] = ()
+    checkpoints: str = ""
     environment: Sequence[str] = ()
     cpus: Sequence[str] = ()
     memory: Sequence[str] = ()
@@ -61,6 +62,7 @@ def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str,
         program=_entry_point(options.script, options),
         hyperparameters=_pairs(options.hyperparameters, "--hp", "KEY=VALUE"),
         channels=_channels(options),
+        checkpoints=user_path(options.checkpoints).absolute() if options.checkpoints else None,
         environment={GRACE: str(options.stop_seconds), **environment},
         secrets=secrets,
         user=options.user,

@@ -10,6 +10,7 @@ from dlc.core.errors import DlcError, ImageError, Interrupted
 from dlc.engine.connection import Engine
 from dlc.jobs.run import claims
 from dlc.jobs.run.collect import collect
+from dlc.jobs.run.containers import mount
 from dlc.jobs.run.hosts import Hosts, State, remove
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.layout import lay_out
@@ -72,10 +73,12 @@ def _require_image(job: Job, engine: Engine) -> None:
 def _take_back(job: Job, engine: Engine) -> None:
     """Give files that a container's root made to the user who runs dlc, who could not move or delete them."""
     mine = os.getuid()
-    if mine == 0 or all(path.lstat().st_uid == mine for path in job.folder.rglob("*")):
-        return
-    words = ("--user", "0", "--network", "none", "--entrypoint", "chown", "--volume", f"{job.folder}:/job")
-    engine.docker("run", "--rm", "--pull", "never", *words, job.image, "-R", "-h", f"{mine}:{os.getgid()}", "/job")
+    folders = [folder for folder in (job.folder, job.checkpoints) if folder and mine]
+    for folder in folders:
+        if any(path.lstat().st_uid != mine for path in folder.rglob("*")):
+            words = ("--user", "0", "--network", "none", "--entrypoint", "chown", "--mount", mount(folder, "/given"))
+            owner = f"{mine}:{os.getgid()}"
+            engine.docker("run", "--rm", "--pull", "never", *words, job.image, "-R", "-h", owner, "/given")
 
 
 def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
-from harness.engine import docker
+from dlc.jobs.run.hosts import remove
+from harness.engine import connect, docker
 from harness.toy import command, environment
 
 BOUND_SECONDS = 180.0  # only a hang takes that long
@@ -27,16 +29,20 @@ class DlcRun:
     Output and results are below `folder`; `cache` is where dlc notes which jobs it looks after.
     """
 
-    def __init__(self, folder: Path, *words: str, cache: Path, **variables: str) -> None:
+    def __init__(self, folder: Path, *words: str, cache: Path, reader: str = "") -> None:
+        """`reader` is a program that reads the output, and may leave before its end."""
         folder.mkdir(parents=True)
         self.results = folder / "results"
         self._log = folder / "log"
-        settings = environment(DLC_CACHE_DIR=str(cache), PYTHONPATH=str(find_root() / "src"), **variables)
-        with self._log.open("wb") as log:
+        settings = environment(DLC_CACHE_DIR=str(cache), PYTHONPATH=str(find_root() / "src"))
+        with self._log.open("ab") as log:
+            self._reader = subprocess.Popen(reader.split(), stdin=subprocess.PIPE, stdout=log) if reader else None
             self._process = subprocess.Popen(
                 command("run", *words, "--output", str(self.results)), cwd=find_root(), env=settings,
-                stdout=log, stderr=log,
+                stdout=self._reader.stdin if self._reader else log, stderr=log,
             )  # fmt: skip
+        if self._reader and self._reader.stdin:
+            self._reader.stdin.close()
 
     def __enter__(self) -> Self:
         return self
@@ -45,9 +51,10 @@ class DlcRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
-        for name in (*left("ps", "--all", job=self.job), *left("network", "ls", job=self.job)):
-            docker("rm", "--force", "--volumes", name, check=False)
-            docker("network", "rm", name, check=False)
+        if self._reader:
+            self._reader.wait()
+        if job := self.job:
+            remove(connect(), job)
 
     @property
     def output(self) -> str:
@@ -81,6 +88,15 @@ class DlcRun:
     def interrupt(self) -> None:
         """Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
+
+    def kill_clients(self, host: str) -> int:
+        """SIGKILL to the docker clients that follow a host; how many there were."""
+        children = Path(f"/proc/{self._process.pid}/task").glob("*/children")
+        pids = [int(pid) for path in children for pid in path.read_text().split()]
+        clients = [pid for pid in pids if f"-{host}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        for pid in clients:
+            os.kill(pid, signal.SIGKILL)
+        return len(clients)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -182,6 +182,44 @@ def test_what_the_engine_refuses_is_one_error_with_its_reason_and_leaves_nothing
         assert nothing_is_left(run.results, cache)
 
 
+def test_a_reader_of_the_output_that_leaves_stops_the_job(image: Image, tmp_path: Path, cache: Path) -> None:
+    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, cache=cache, reader="head -n 2") as run:
+        run.wait()
+        assert "stopping algo-1, algo-2" in run.output
+        assert (run.results / "model/saved-on-signal").exists()
+        assert nothing_is_left(run.results, cache)
+
+
+def test_a_docker_client_that_is_killed_does_not_end_the_job(image: Image, tmp_path: Path, cache: Path) -> None:
+    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, cache=cache) as run:
+        run.wait_for(*READY)
+        job = run.job
+        assert run.kill_clients("algo-1") == 1
+        docker("kill", "--signal", "TERM", f"dlc-{job}-algo-2")  # the launcher ends both hosts
+        assert run.wait() == 0, run.output
+        assert "algo-1 0, algo-2 0" in run.output
+        assert nothing_is_left(run.results, cache)
+
+
+def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_its_host(
+    image: Image, tmp_path: Path, cache: Path
+) -> None:
+    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, cache=cache) as run:
+        run.wait_for(*READY)
+        docker("rm", "--force", f"dlc-{run.job}-algo-2")
+        assert run.wait() == EngineError.exit_code, run.output
+        assert "algo-2: its container was removed" in run.output
+        assert nothing_is_left(run.results, cache)
+
+
+def test_checkpoints_outlive_the_job_and_the_next_job_finds_them(image: Image, tmp_path: Path, cache: Path) -> None:
+    kept = ("--checkpoints", str(tmp_path / "kept"))
+    for number in ("1", "2"):
+        with DlcRun(tmp_path / number, image.ref, str(SCRIPTS / "count_starts.py"), *kept, cache=cache) as run:
+            assert run.wait() == 0, run.output
+            assert f"start {number}" in run.output
+
+
 @pytest.mark.usefixtures("engine")
 def test_an_image_that_is_not_there_is_not_looked_for_in_a_registry(tmp_path: Path, cache: Path) -> None:
     with DlcRun(tmp_path / "run", "dlc/none:1", REPORT, cache=cache) as run:

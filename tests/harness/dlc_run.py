@@ -63,12 +63,9 @@ class DlcRun:
 
     @property
     def job(self) -> str:
-        """The job's id, "" as long as it has no container: containers are told which folder is theirs."""
-        for name in left("ps", "--all"):
-            mounts = docker("inspect", "--format", "{{json .Mounts}} {{json .Config.Labels}}", name, check=False).stdout
-            if f"{self.results}/" in mounts:
-                return str(re.search(rf'"{JOB}":"([^"]*)"', mounts)[1])  # type: ignore[index]
-        return ""
+        """The job's id, which is the first that it says; "" before that."""
+        found = re.search(r"^dlc: job (\S+) starts", self.output, re.MULTILINE)
+        return found[1] if found else ""
 
     def wait(self, seconds: float = BOUND_SECONDS) -> int:
         """Its exit code; the test fails where it still runs after `seconds`."""
@@ -104,8 +101,7 @@ class DlcRun:
         self._process.wait()
 
 
-def left(*words: str, job: str = "") -> list[str]:
-    """Names of what `docker ps` or `docker network ls` shows of a job, or of all jobs."""
-    label = f"label={JOB}={job}" if job else f"label={JOB}"
+def left(*words: str, job: str) -> list[str]:
+    """Names of what `docker ps` or `docker network ls` shows of a job."""
     form = "{{.Names}}" if words[0] == "ps" else "{{.Name}}"
-    return docker(*words, "--filter", label, "--format", form).stdout.split()
+    return docker(*words, "--filter", f"label={JOB}={job}", "--format", form).stdout.split()

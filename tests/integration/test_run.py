@@ -28,10 +28,11 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def nothing_is_left(results: Path, cache: Path) -> bool:
-    """Whether no container of this job is there, and nobody claims it."""
-    mounts = [docker("inspect", "--format", "{{json .Mounts}}", name, check=False).stdout for name in left("ps", "-a")]
-    return not any(f"{results}/" in text for text in mounts) and not list((cache / "jobs").glob("*"))
+def nothing_is_left(run: DlcRun, cache: Path) -> bool:
+    """Whether the job's containers and its network are gone, and nobody claims it."""
+    assert run.job, run.output
+    found = (*left("ps", "--all", job=run.job), *left("network", "ls", job=run.job), *(cache / "jobs").glob("*"))
+    return not found
 
 
 def test_a_job_on_two_hosts_has_its_data_and_its_results_come_together(
@@ -50,7 +51,7 @@ def test_a_job_on_two_hosts_has_its_data_and_its_results_come_together(
             found = {path.name: path.read_text() for path in (run.results / part).iterdir() if path.is_file()}
             assert found == {"algo-1": "hello", "algo-2": "hello", "of-every-host": "algo-1"}
         assert "hosts/algo-2/model/of-every-host stays there" in run.output
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_the_host_that_fails_first_decides_and_is_named_with_its_reason(
@@ -61,7 +62,7 @@ def test_the_host_that_fails_first_decides_and_is_named_with_its_reason(
         assert "algo-1 3, algo-2 3" in run.output
         assert "algo-2" in run.output.partition("failed first: ")[2].splitlines()[0], run.output
         assert (run.results / "model/algo-1").exists()
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_groups_run_their_own_programs_and_the_job_ends_with_the_training_group(
@@ -99,7 +100,7 @@ def test_ctrl_c_lets_every_host_save_and_collects_what_it_saved(image: Image, tm
         run.interrupt()
         assert run.wait() == Interrupted.exit_code, run.output
         assert (run.results / "model/saved-on-signal").read_text() == "15"
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_a_second_ctrl_c_kills_hosts_that_do_not_end(image: Image, tmp_path: Path, cache: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_second_ctrl_c_kills_hosts_that_do_not_end(image: Image, tmp_path: Pat
         assert run.wait() == Interrupted.exit_code, run.output
         assert "killing algo-1, algo-2" in run.output
         assert "algo-1 137, algo-2 137" in run.output
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_hosts_that_do_not_end_are_killed_after_the_grace(image: Image, tmp_path: Path, cache: Path) -> None:
@@ -134,7 +135,7 @@ def test_two_jobs_at_once_never_mix(image: Image, tmp_path: Path, cache: Path) -
             assert run.output.count(f"{own} algo-") == 2, run.output
             assert other not in run.output
             assert (run.results / "model/algo-2").read_text() == own
-        assert nothing_is_left(first.results, cache)
+        assert nothing_is_left(first, cache)
 
 
 def test_what_a_killed_dlc_left_is_removed_by_the_next_and_a_running_job_is_not(
@@ -179,7 +180,7 @@ def test_what_the_engine_refuses_is_one_error_with_its_reason_and_leaves_nothing
         assert run.wait() == EngineError.exit_code, run.output
         assert "was not started: " in run.output
         assert "CPUs" in run.output.partition("was not started: ")[2], run.output
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_a_reader_of_the_output_that_leaves_stops_the_job(image: Image, tmp_path: Path, cache: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_reader_of_the_output_that_leaves_stops_the_job(image: Image, tmp_path
         run.wait()
         assert "stopping algo-1, algo-2" in run.output
         assert (run.results / "model/saved-on-signal").exists()
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_a_docker_client_that_is_killed_does_not_end_the_job(image: Image, tmp_path: Path, cache: Path) -> None:
@@ -198,7 +199,7 @@ def test_a_docker_client_that_is_killed_does_not_end_the_job(image: Image, tmp_p
         docker("kill", "--signal", "TERM", f"dlc-{job}-algo-2")  # the launcher ends both hosts
         assert run.wait() == 0, run.output
         assert "algo-1 0, algo-2 0" in run.output
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_its_host(
@@ -209,7 +210,7 @@ def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_i
         docker("rm", "--force", f"dlc-{run.job}-algo-2")
         assert run.wait() == EngineError.exit_code, run.output
         assert "algo-2: its container was removed" in run.output
-        assert nothing_is_left(run.results, cache)
+        assert nothing_is_left(run, cache)
 
 
 def test_checkpoints_outlive_the_job_and_the_next_job_finds_them(image: Image, tmp_path: Path, cache: Path) -> None:

@@ -30,6 +30,6 @@ class Log:
         return take
 
     def say(self, text: str) -> None:
-        """A line of dlc's own."""
-        with self._lock, suppress(OSError):  # a closed terminal: the job is stopped all the same
+        """A line of dlc's own. It waits for nobody who does not read the hosts' lines."""
+        with suppress(OSError):  # a closed terminal: the job is stopped all the same
             print(f"dlc: {text}", file=sys.stderr, flush=True)

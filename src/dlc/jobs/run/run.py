@@ -30,6 +30,7 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     _require_image(job, engine)
     lay_out(job)
+    log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
     states: dict[str, State] = {}
     stopped: BaseException | None = None
     with claims.claimed(claims_folder, job.id, engine):
@@ -86,7 +87,7 @@ def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> st
     codes = ", ".join(f"{host} {_ending(state)}" for host, state in states.items()) or "no host has started"
     failed = first_failure(states) if ended_by_itself else ""
     why = [f"  {_reason(job, failed)}"] if failed else []
-    return "\n".join([f"job {job.id}: {codes}", *why, f"  results: {job.folder}"])
+    return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
 
 def _ending(state: State) -> str:

@@ -8,18 +8,9 @@ DLC=.venv/bin/dlc
 
 "$DLC" build "$image" >/dev/null
 framework=${image%%-*}
-ref=$("$DLC" show "$image" --ref)
-variables=$("$DLC" engine env)
-eval "$variables"
+results=$(pwd)/build/example-$framework
+rm -rf "$results"
 
-# The folder that the platform would mount: configuration, code, and where the results go.
-job=$(pwd)/build/example-$framework
-rm -rf "$job"
-mkdir -p "$job/input/config" "$job/code" "$job/model" "$job/output"
-cp "examples/$framework/train.py" "$job/code/"
-echo '{"sagemaker_program": "train.py"}' >"$job/input/config/hyperparameters.json"
-echo '{"current_host": "algo-1", "hosts": ["algo-1"]}' >"$job/input/config/resourceconfig.json"
-
-docker run --rm --network none -v "$job:/opt/ml" "$ref" train
-echo "model:   $(ls -d "$job"/model/*)"
-echo "metrics: $(ls -d "$job"/output/data/*)"
+"$DLC" run "$image" "examples/$framework/train.py" --output "$results"
+echo "model:   $(ls -d "$results"/model/*)"
+echo "metrics: $(ls -d "$results"/output/*)"

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 from dlc.buildspec.problems import did_you_mean
 from dlc.core.errors import UsageError, exit_codes
 
-# Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code.
+# Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
+# stand between its arguments, of which some may be left out.
 VERBS = {
     "list": "dlc.cli.list",
     "show": "dlc.cli.show",
@@ -20,6 +21,7 @@ VERBS = {
     "update": "dlc.cli.update",
     "build": "dlc.cli.build",
     "test": "dlc.cli.test",
+    "run": "dlc.cli.run_job",  # not dlc.cli.run, which is the function below
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
@@ -56,7 +58,8 @@ def run(argv: Sequence[str]) -> int:
         return 0
     verb = argv[0]
     parser, module = _parser(verb)
-    return int(module.run(parser.parse_args(argv[1:])))
+    parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
+    return int(module.run(parse(argv[1:])))
 
 
 def version() -> str:

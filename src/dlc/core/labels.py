@@ -1,4 +1,4 @@
-"""The names of the labels that dlc gives to an image and reads from one."""
+"""The names of the labels that dlc gives to images, containers and networks, and reads from them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ OS = "org.dlc.os"
 FLAVOR = "org.dlc.flavor"
 UNSUPPORTED = "org.dlc.unsupported"
 PLATFORM = "org.dlc.platform"
+
+JOB = "org.dlc.job"  # of the containers and the network of a job that `dlc run` started
 
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md
 TITLE = "org.opencontainers.image.title"

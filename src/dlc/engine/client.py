@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -71,3 +72,8 @@ def stream(
     if not present():
         raise missing()
     return stream_program([PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd)
+
+
+def as_typed(*words: str) -> str:
+    """A command of the client as a user would type it."""
+    return shlex.join([PROGRAM, *words])

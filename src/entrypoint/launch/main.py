@@ -10,7 +10,6 @@ from launch import signals
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
 from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
 from launch.base.unfailing import Unfailing
-from launch.job import entry_point
 from launch.plan import interpretation
 
 TYPE_CHECKING = False
@@ -72,7 +71,7 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
     folder = code.visible_folder(request.paths)
     decided = interpretation.decide(request, folder)
     if os.path.isdir(folder) and os.listdir(folder):
-        entry_point.check(decided.context.entry, folder)
+        decided.check_programs(folder)
     decided = decided.with_decision(code.decision)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a variable may hold bytes that are no text

@@ -14,7 +14,7 @@ from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.switches import count, exit_code, seconds
 from launch.group import traps
-from launch.job import entry_point, source
+from launch.job import source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, own_folders, programs
 from launch.plan.interpretation import Request
@@ -114,7 +114,7 @@ def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
     if outcome.exit_code or outcome.stopped:
         return outcome
     plan = interpretation.decide(request)
-    entry_point.check(plan.context.entry, request.paths.code)
+    plan.check_programs(request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
     signals.check()
     _make_own_folders(plan.context)

@@ -36,6 +36,11 @@ SWITCHES = (
     Switch("DLC_EFA", "detected", "1: this host has EFA that reads remote memory, 0: it has none"),
     Switch("DLC_STRATEGY", "from the job", "the strategy's name, whatever the hyperparameters ask for"),
     Switch(
+        "DLC_GROUP_PROGRAMS",
+        "",
+        'entry points of instance groups, as JSON: {"data_group": "train_data.py"}; other groups run the job\'s',
+    ),
+    Switch(
         "DLC_ARGV_DIALECT",
         "toolkit",
         "hyperparameters as arguments: `toolkit` is `--key value`, `flags` the bare `--key` for true and nothing for "

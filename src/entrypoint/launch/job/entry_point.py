@@ -61,27 +61,27 @@ def module_name(program: str) -> str:
     return program[:-3] if program.endswith(".py") else program
 
 
-def relative_name(program: str, code: str) -> str:
+def relative_name(program: str, code: str, setting: str = SETTING) -> str:
     """`program` relative to the code directory: `train.py`, `./train.py`, absolute paths below it, names with spaces.
 
-    Raises LaunchError: no program, or one outside the code directory.
+    `setting` is what names it. Raises LaunchError: no program, or one outside the code directory.
     """
     if not program:
         raise LaunchError(
             CONFIG,
             "no entry point",
-            where=SETTING,
+            where=setting,
             expected="the name of a script in the code directory",
             found="neither the hyperparameter sagemaker_program nor the variable SAGEMAKER_PROGRAM",
         )
     name = posixpath.normpath(posixpath.relpath(program, code) if program.startswith("/") else program)
     if name in (".", "..") or name.startswith("../"):
-        raise LaunchError(CONFIG, "outside the code directory", where=SETTING, expected=f"a path below {code}",
+        raise LaunchError(CONFIG, "outside the code directory", where=setting, expected=f"a path below {code}",
                           found=shown(program))  # fmt: skip
     return name
 
 
-def resolve(program: str, folder: str, code: str = "", venv: str = "") -> EntryPoint:
+def resolve(program: str, folder: str, code: str = "", venv: str = "", setting: str = SETTING) -> EntryPoint:
     """The entry point `program`; `folder` shows what the code directory `code` holds or will hold.
 
     An empty or absent folder is taken on trust (see `check`). Raises LaunchError: see `relative_name`.
@@ -89,7 +89,7 @@ def resolve(program: str, folder: str, code: str = "", venv: str = "") -> EntryP
     module = _MODULE.fullmatch(program)
     if module:
         return EntryPoint(MODULE, module[1])
-    name = relative_name(program, code or folder)
+    name = relative_name(program, code or folder, setting)
     path = f"{folder}/{name}"
     if not os.path.exists(path) and _is_console_script(name, folder, venv):
         return EntryPoint(CONSOLE, name)
@@ -119,7 +119,7 @@ def _resolve_file(name: str, path: str, code: str) -> EntryPoint:
     return EntryPoint(EXECUTABLE, name, _shebang(path))
 
 
-def check(entry: EntryPoint, code: str) -> None:
+def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
     """Raise LaunchError, naming what is there, unless the entry point's file is in the code directory."""
     if entry.kind in (PACKAGE, MODULE, CONSOLE) or os.path.isfile(f"{code}/{entry.name}"):
         return
@@ -127,7 +127,7 @@ def check(entry: EntryPoint, code: str) -> None:
         NO_INPUT,
         "no such entry point",
         where=f"{code}/{entry.name}",
-        expected=f"the file that {SETTING} names",
+        expected=f"the file that {setting} names",
         found=contents(code),
     )
 

@@ -9,6 +9,7 @@ from launch.base.config_files import is_passable, read_object, require_text
 from launch.base.errors import CONFIG, DATA, LaunchError, shown
 from launch.base.named_tuple import NamedTuple
 from launch.base.paths import Paths
+from launch.job import group_programs
 from launch.job.arguments import DIALECTS, TOOLKIT, arguments
 
 TYPE_CHECKING = False
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 PLATFORM_PREFIX = "sagemaker_"
-# Consumed by the platform's toolkit: neither arguments of the script nor "framework parameters".
+# Consumed by the platform's toolkit, or by us: neither arguments of the script nor "framework parameters".
 CONSUMED = (
     "sagemaker_program",
     "sagemaker_submit_directory",
@@ -29,6 +30,7 @@ CONSUMED = (
     "default_user_module_name",
     "_tuning_objective_metric",
     "sagemaker_s3_output",
+    group_programs.PARAMETER,  # ours
 )
 DEFAULT_LOG_LEVEL = 20  # logging.INFO
 
@@ -44,6 +46,7 @@ class Job(NamedTuple):
     dialect: str
     hyperparameters_file: str  # for messages
     job_name: str = ""
+    group_programs: Mapping[str, str] = {}  # instance groups with a program of their own
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -106,6 +109,7 @@ def read(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) ->
         dialect=dialect,
         hyperparameters_file=path,
         job_name=job_name,
+        group_programs=group_programs.read(environ, parameters),
     )
 
 

@@ -18,7 +18,7 @@ def as_json(interpretation: Interpretation) -> str:
 
 def as_data(interpretation: Interpretation) -> dict[str, Any]:
     """The object that `as_json` prints."""
-    request, context, launch, install = interpretation
+    request, context, launch, install, _ = interpretation
     cluster, job = request.cluster, context.job
     return {
         "cluster": {

@@ -13,8 +13,9 @@ from launch.discovery import cluster as cluster_module
 from launch.discovery import devices as devices_module
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
-from launch.job import entry_point
+from launch.job import entry_point, group_programs
 from launch.job import parameters as job_module
+from launch.job.entry_point import EntryPoint
 from launch.job.parameters import Job
 from launch.plan import programs, strategies
 from launch.plan.compiler import asked as compiler
@@ -126,6 +127,12 @@ class Interpretation(NamedTuple):
     context: Context
     launch: Launch
     install: tuple[ProcessSpec, ...] = ()  # what the user's code needs; every host is ready before any starts `launch`
+    programs: tuple[tuple[EntryPoint, str], ...] = ()  # of all groups, this host's first, and the setting of each
+
+    def check_programs(self, folder: str) -> None:
+        """Raise LaunchError for the entry point of any group that is not in `folder`: no host starts without it."""
+        for entry, setting in self.programs:
+            entry_point.check(entry, folder, setting)
 
     def with_decision(self, decision: Decision) -> Interpretation:
         """The same, with one more decision made known."""
@@ -139,11 +146,14 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
     """
     paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
     cluster = cluster_module.discover(environ, paths)
-    job = job_module.read(environ, paths, extra)
+    stated = job_module.read(environ, paths, extra)
+    job = _own_job(stated, cluster, environ)
     libraries = installed(_venv(environ))
     distributed = bool(strategies.asked(job) or environ.get("DLC_STRATEGY"))
     groups = _groups(job, cluster, distributed)
     strategy = strategies.requested(job, environ, cluster, groups, libraries)
+    if strategy and strategy.strategy == "mpi":
+        _require_one_program(stated, groups or _groups(job, cluster, distributed=True), environ)
     return Request(
         environ=environ,
         paths=paths,
@@ -163,7 +173,8 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     """
     folder = folder or request.paths.code
     venv = _venv(request.environ)
-    entry = entry_point.resolve(request.job.program, folder, request.paths.code, venv)
+    programs = _programs(request, folder, venv)
+    entry = programs[0][0]
     job = request.job._replace(program=entry.program)
     env = _environment(request._replace(job=job))
     if needs_installation(folder):
@@ -186,8 +197,52 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     launch = strategies.plan(context, request.strategy)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     keras = keras_decisions(launch.strategy, request.installed, request.environ)
-    decisions = (hosts, *launch.decisions, *compiler.decisions(request.compiler), *keras, *_left_out(context.env))
-    return Interpretation(request, context, launch._replace(decisions=decisions), installation(context, folder))
+    decisions = (
+        hosts,
+        *_own_program(request),
+        *launch.decisions,
+        *compiler.decisions(request.compiler),
+        *keras,
+        *_left_out(context.env),
+    )
+    launch = launch._replace(decisions=decisions)
+    return Interpretation(request, context, launch, installation(context, folder), programs)
+
+
+def _own_job(job: Job, cluster: Cluster, environ: Mapping[str, str]) -> Job:
+    """The job with the program of this host's group. Raises LaunchError for programs of groups that are not there."""
+    names = [group.name for group in cluster.groups] or [cluster.current_group]
+    group_programs.check_names(job.group_programs, names, group_programs.source(environ))
+    return job._replace(program=job.group_programs.get(cluster.current_group, job.program))
+
+
+def _require_one_program(job: Job, groups: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Raise LaunchError where mpirun, which starts one program, would have to start several."""
+    if len({job.group_programs.get(name, job.program) for name in groups}) > 1:
+        raise LaunchError(
+            CONFIG, "several programs below one mpirun", where=group_programs.source(environ),
+            expected="one program for all groups that train together", found=shown(dict(job.group_programs)),
+            remedy=f"name the groups that train together in {GROUPS}",
+        )  # fmt: skip
+
+
+def _programs(request: Request, folder: str, venv: str) -> tuple[tuple[EntryPoint, str], ...]:
+    """The entry points of all groups, this host's first, each with the setting that names it."""
+    job, own = request.job, request.cluster.current_group
+    stated = {own: job.program, **job.group_programs}
+    found = []
+    for group, program in stated.items():
+        setting = f"{group_programs.source(request.environ)} ({group})" if group in job.group_programs else ""
+        setting = setting or entry_point.SETTING
+        found.append((entry_point.resolve(program, folder, request.paths.code, venv, setting), setting))
+    return tuple(found)
+
+
+def _own_program(request: Request) -> list[Decision]:
+    group = request.cluster.current_group
+    if group not in request.job.group_programs:
+        return []
+    return [Decision(f"entry point {request.job.program}", f"{group_programs.source(request.environ)} for {group}")]
 
 
 def _require_compiler(request: Request, context: Context) -> None:

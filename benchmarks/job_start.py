@@ -1,0 +1,101 @@
+"""Times `dlc run` of two hosts until the user's code runs, against `docker run` of the same containers, both at once.
+
+usage: python benchmarks/job_start.py [--image ID] [--runs N]
+
+The plain commands are those of `dlc run --explain`, and find the hosts' folders already there. `dlc run --explain` ends
+where an engine would be looked for: its time is dlc's own start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.process import run
+from dlc.engine.connection import Engine, connect
+from dlc.jobs.run.hosts import Hosts, remove
+from dlc.jobs.run.layout import lay_out
+from dlc.jobs.run.options import Options, job_of
+
+FIRST_LINE = "import time; print('user code at', time.monotonic_ns(), flush=True)\n"
+STAMP = re.compile(r"user code at ([0-9]+)")
+HOSTS = 2
+BOUND_SECONDS = 120.0
+
+
+def main() -> None:
+    """Interleave the two, print the medians."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--image", default="pytorch-2.13-training-cpu-py311")
+    parser.add_argument("--runs", type=int, default=7)
+    arguments = parser.parse_args()
+    ref, _ = image_name.find(arguments.image, load_variants(read_tree(find_root())))
+    engine = connect()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="dlc-bench-") as name:
+        folder = Path(name)
+        script = folder / "train.py"
+        script.write_text(FIRST_LINE)
+        for number in range(arguments.runs + 1):  # the first warms what both read
+            row = (
+                plain(engine, ref, script, folder / f"plain-{number}"),
+                dlc(engine, ref, script, "--output", str(folder / f"dlc-{number}")),
+                dlc(engine, ref, script, "--explain"),
+            )
+            rows.append(row)
+    docker, ours, own = (statistics.median(column) for column in zip(*rows[1:], strict=True))
+    print(f"docker run {docker:.2f} s, dlc run {ours:.2f} s, of which dlc's own start {own:.2f} s")
+    print(
+        f"later than docker run, beside dlc's own start: {ours - own - docker:.2f} s ({arguments.runs} runs, medians)"
+    )
+
+
+def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
+    """Seconds until the last host's first line, with the plain commands."""
+    options = Options(str(script), hosts=HOSTS)
+    job = job_of(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
+    lay_out(job)
+    hosts = Hosts(engine, job)
+    environment = {**os.environ, **engine.environment, **job.secrets}
+    try:
+        started = time.monotonic()
+        hosts.create_network()
+        clients = [
+            subprocess.Popen(
+                ["docker", *hosts.containers[host].words()], stdout=subprocess.PIPE, text=True, env=environment
+            )
+            for host in job.hosts
+        ]
+        output = "".join(client.communicate(timeout=BOUND_SECONDS)[0] for client in clients)
+    finally:
+        remove(engine, job.id)
+    return last_stamp(output) - started
+
+
+def dlc(engine: Engine, ref: str, script: Path, *words: str) -> float:
+    """The same with `dlc run`; with `--explain`, which runs nobody's code, the seconds until its end."""
+    command = [sys.executable, "-m", "dlc", "run", ref, str(script), "--hosts", str(HOSTS), *words]
+    started = time.monotonic()
+    done = run(command, cwd=find_root(), env=engine.environment, timeout=BOUND_SECONDS)
+    return time.monotonic() - started if "--explain" in words else last_stamp(done.stdout) - started
+
+
+def last_stamp(output: str) -> float:
+    """When the last host's user code began, on this machine's monotonic clock, which containers share."""
+    stamps = STAMP.findall(output)
+    assert len(stamps) == HOSTS, output
+    return max(int(stamp) for stamp in stamps) / 1e9
+
+
+if __name__ == "__main__":
+    main()

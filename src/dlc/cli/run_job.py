@@ -1,0 +1,136 @@
+"""`dlc run`: runs a training job on this machine, a container for each of its hosts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
+from dlc.cli.arguments import add_json, print_json
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.environment import cache_folder, user_path
+from dlc.core.errors import UsageError
+from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
+from dlc.jobs.run import claims, explain
+from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS
+from dlc.jobs.run.layout import RESULTS
+from dlc.jobs.run.options import Options, job_of
+from dlc.jobs.run.run import run as run_job
+
+HELP = "run a training job on this machine, a container for each host"
+EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --hp epochs=3 --channel training=./data"
+INTERMIXED = True  # IMAGE and SCRIPT may have options between them
+
+CLAIMS = "jobs"  # in the cache
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
+    parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
+    _add_job(parser)
+    _add_limits(parser)
+    parser.add_argument("--output", metavar="DIR", help=f"where the results go (default: {RESULTS}/JOB)")
+    parser.add_argument(
+        "--explain", action="store_true", help="show the containers and their config files; start nothing"
+    )
+    parser.add_argument("--remove", metavar="JOB", help="remove the containers and the network that a job left")
+    add_json(parser)  # of --explain
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hosts", type=_count, default=1, metavar="N", help="hosts of the job, or of each group")
+    _add_each(parser, "--group", "NAME=N", "an instance group of N hosts")
+    _add_each(parser, "--program", "GROUP=FILE", "the entry point of one group")
+    parser.add_argument("--source", default="", metavar="DIR", help="a folder of code; SCRIPT and FILE are paths in it")
+    _add_each(parser, "--hp", "KEY=VALUE", "a hyperparameter")
+    _add_each(parser, "--channel", "NAME=DIR", "an input channel, which the job cannot write to")
+    parser.add_argument(
+        "--checkpoints",
+        default="",
+        metavar="DIR",
+        help="/opt/ml/checkpoints of all hosts; the next job may go on from it",
+    )
+    _add_each(parser, "--env", "NAME[=VALUE]", "a variable; without a value this shell's")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    _add_each(parser, "--cpus", "[GROUP=]N", "CPUs of a host, such as 0.5")
+    _add_each(parser, "--memory", "[GROUP=]SIZE", "memory of a host, such as 4g")
+    _add_each(parser, "--gpus", "[GROUP=]N", "GPUs of a host, or `all`")
+    _add_each(parser, "--instance-type", "[GROUP=]TYPE", "what the job is told that its hosts are (default: local)")
+    parser.add_argument("--shm-size", default=SHARED_MEMORY, metavar="SIZE", help=f"(default: {SHARED_MEMORY})")
+    parser.add_argument("--user", default="", metavar="USER", help="who runs in the containers; as for `docker run`")
+    parser.add_argument(
+        "--grace", type=_count, default=STOP_SECONDS, metavar="SECONDS",
+        help=f"from a stop to SIGKILL (default: {STOP_SECONDS})",
+    )  # fmt: skip
+
+
+def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: str) -> None:
+    parser.add_argument(option, action="append", default=[], metavar=form, help=f"{meaning}; may be repeated")
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The job's exit code."""
+    root = find_root()
+    if args.remove:
+        return _remove(args.remove)
+    if not args.image or not args.script:
+        raise UsageError("dlc run: expected an image and a script", "dlc run --help")
+    if args.json and not args.explain:
+        raise UsageError("dlc run --json: expected --explain too, because a job prints its own lines", "add --explain")
+    ref, _ = image_name.find(args.image, load_variants(read_tree(root)))
+    identifier = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
+    job = job_of(
+        _options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
+    )  # fmt: skip
+    if args.explain:
+        print_json(explain.as_dict(job)) if args.json else print(explain.as_text(job))
+        return 0
+    return run_job(job, _engine(), cache_folder() / CLAIMS)
+
+
+def _engine() -> Engine:
+    """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
+    return find(PATIENT_SECONDS) or connect()
+
+
+def _options(args: argparse.Namespace) -> Options:
+    return Options(
+        script=args.script,
+        hosts=args.hosts,
+        groups=args.group,
+        programs=args.program,
+        source=args.source,
+        hyperparameters=args.hp,
+        channels=args.channel,
+        checkpoints=args.checkpoints,
+        environment=args.env,
+        cpus=args.cpus,
+        memory=args.memory,
+        gpus=args.gpus,
+        instance_types=args.instance_type,
+        shared_memory=args.shm_size,
+        user=args.user,
+        stop_seconds=args.grace,
+    )
+
+
+def _remove(job_id: str) -> int:
+    removed = claims.remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
+    print("\n".join(f"removed {name}" for name in removed) or f"{job_id}: nothing to remove", file=sys.stderr)
+    return 0

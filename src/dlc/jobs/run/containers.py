@@ -1,0 +1,116 @@
+"""A job as containers: one value per host, and the words of `docker run` that start it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.core.labels import JOB
+from dlc.jobs.run.job import Group, Job
+
+BASE = "/opt/ml"
+OF_A_CONTAINER = "container:"  # a network that another container holds
+
+
+@dataclass(frozen=True)
+class Container:
+    """One host of a job. `secrets` are names of variables; the docker client gets their values in its environment."""
+
+    host: str
+    name: str
+    image: str
+    network: str
+    labels: tuple[str, ...]
+    mounts: tuple[str, ...]
+    environment: Mapping[str, str]
+    secrets: tuple[str, ...]
+    group: Group
+    shared_memory: str
+    stop_seconds: int
+    user: str
+    entrypoint: str
+    command: tuple[str, ...]
+
+    def words(self, *, detached: bool = False) -> tuple[str, ...]:
+        """What follows `docker`. The image has to be there: a pull would ask a public registry for dlc's names."""
+        return (
+            *("run", "--pull", "never", *(("--detach",) if detached else ())),
+            *("--name", self.name, *_each("--label", self.labels), *self._network()),
+            *_each("--mount", self.mounts),
+            *_each("--env", [f"{name}={value}" for name, value in self.environment.items()]),
+            *_each("--env", self.secrets),
+            *self._limits(),
+            *_stated("--user", self.user),
+            *_stated("--entrypoint", self.entrypoint),
+            *(self.image, *self.command),
+        )
+
+    def _network(self) -> tuple[str, ...]:
+        """A container in another one's network has the other's names."""
+        names = ("--network-alias", self.host, "--hostname", self.host)
+        return ("--network", self.network, *(() if self.network.startswith(OF_A_CONTAINER) else names))
+
+    def _limits(self) -> tuple[str, ...]:
+        return (
+            *("--shm-size", self.shared_memory, "--stop-timeout", str(self.stop_seconds)),
+            *_stated("--cpus", self.group.cpus),
+            *_stated("--memory", self.group.memory),
+            *_stated("--gpus", self.group.gpus),
+        )
+
+
+def labels(job: Job) -> tuple[str, ...]:
+    """What the job's containers and its network are found by."""
+    return (f"{JOB}={job.id}", *job.labels)
+
+
+def containers(job: Job) -> tuple[Container, ...]:
+    """The job's containers, in the order of its hosts."""
+    return tuple(container(job, host) for host in job.hosts)
+
+
+def container(job: Job, host: str) -> Container:
+    """The container of one host."""
+    return Container(
+        host=host,
+        name=f"{job.name}-{host}",
+        image=job.image,
+        network=job.name,
+        labels=labels(job),
+        mounts=_mounts(job, host),
+        environment=_environment(job),
+        secrets=tuple(job.secrets),
+        group=job.group_of(host),
+        shared_memory=job.shared_memory,
+        stop_seconds=job.stop_seconds,
+        user=job.user,
+        entrypoint=job.entrypoint,
+        command=job.command,
+    )
+
+
+def _mounts(job: Job, host: str) -> tuple[str, ...]:
+    channels = (mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels.items())
+    checkpoints = (mount(job.checkpoints, f"{BASE}/checkpoints"),) if job.checkpoints else ()
+    return (mount(job.opt_ml(host), BASE), *channels, *checkpoints)
+
+
+def mount(source: Path, target: str, *options: str) -> str:
+    """The value of --mount, which the docker client reads as CSV: a path may hold a colon or a comma."""
+    fields = ("type=bind", f"source={source}", f"target={target}", *options)
+    return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)
+
+
+def _environment(job: Job) -> dict[str, str]:
+    programs = {"DLC_GROUP_PROGRAMS": json.dumps(job.programs)} if job.programs else {}
+    return {**programs, **job.environment}
+
+
+def _each(option: str, values: tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    return tuple(word for value in values for word in (option, value))
+
+
+def _stated(option: str, value: str) -> tuple[str, ...]:
+    return (option, value) if value else ()

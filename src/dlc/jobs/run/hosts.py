@@ -1,0 +1,124 @@
+"""The containers and the network of one job on an engine: the only module here that talks to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dlc.core.errors import EngineError, ProcessError
+from dlc.core.labels import JOB
+from dlc.core.process import tail
+from dlc.engine.connection import Engine
+from dlc.jobs.run.containers import Container, containers, labels
+from dlc.jobs.run.job import Job
+
+ASK_SECONDS = 60.0
+CLIENT_SAYS = "docker: "  # what the client's own errors begin with
+
+
+@dataclass(frozen=True)
+class State:
+    """What the engine says of a container."""
+
+    started: bool
+    running: bool
+    pid: int  # of its first process on this machine; 0 where none runs
+    exit_code: int
+    ended: str  # such that text order is order of time
+    out_of_memory: bool
+
+
+class Hosts:
+    """One job's hosts. Nothing is made before it is asked for."""
+
+    def __init__(self, engine: Engine, job: Job) -> None:
+        self._engine = engine
+        self._job = job
+        self.containers = {container.host: container for container in containers(job)}
+
+    def create_network(self) -> None:
+        """Raises EngineError where the engine makes none."""
+        words = [word for label in labels(self._job) for word in ("--label", label)]
+        try:
+            self._engine.docker("network", "create", *words, self._job.name, timeout=ASK_SECONDS)
+        except ProcessError as error:
+            raise EngineError(
+                f"the job's network was not created: {tail(error.message, 1)}",
+                "`docker network prune` removes networks that nothing uses",
+            ) from None
+
+    def run(self, host: str, on_line: Callable[[str], None]) -> None:
+        """Start a host, hand each line that it prints to `on_line`, return when it has ended.
+
+        Raises EngineError where it never started, with the client's own words, or was removed by somebody else.
+        """
+        container = self.containers[host]
+        said = ""
+
+        def take(line: str) -> None:
+            nonlocal said
+            said = line if line.startswith(CLIENT_SAYS) else said
+            on_line(line)
+
+        self._engine.docker_lines(*container.words(), on_line=take, env=self._job.secrets)
+        state = self.states().get(host)
+        if state is None and not said:
+            raise EngineError(f"{host}: its container was removed while it ran", "start the job again")
+        if state is None or not state.started:
+            raise EngineError(
+                f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",
+                "dlc run --explain shows the command",
+            )
+        if state.running:  # somebody ended the client
+            self._engine.docker_lines("wait", container.name, on_line=lambda _: None)
+
+    def start(self, container: Container) -> None:
+        """Start a container and leave it to itself."""
+        self._engine.docker(*container.words(detached=True), env=self._job.secrets, timeout=ASK_SECONDS)
+
+    def states(self) -> dict[str, State]:
+        """The state of each host that has a container."""
+        hosts = {container.name: host for host, container in self.containers.items()}
+        form = "{{.Name}} {{json .State}}"
+        done = self._engine.docker(
+            "container", "inspect", "--format", form, *hosts, check=False, timeout=ASK_SECONDS
+        )  # fmt: skip
+        rows = [line.partition(" ") for line in done.stdout.splitlines() if line]
+        return {hosts[name.lstrip("/")]: _state(json.loads(text)) for name, _, text in rows}
+
+    def signal(self, name: str, hosts: Iterable[str]) -> None:
+        """Send a signal to the first process of each of these hosts; to those that have just ended it says nothing."""
+        names = [self.containers[host].name for host in hosts]
+        if names:
+            self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
+
+
+def remove(engine: Engine, job_id: str) -> list[str]:
+    """Remove everything of a job; the names of what there was. Raises ProcessError for what cannot be removed."""
+    mine = ("--filter", f"label={JOB}={job_id}", "--format")
+    found = engine.docker("ps", "--all", *mine, "{{.Names}}", timeout=ASK_SECONDS).stdout.split()
+    if found:
+        engine.docker("rm", "--force", "--volumes", *found, timeout=ASK_SECONDS)
+    networks = engine.docker("network", "ls", *mine, "{{.Name}}", timeout=ASK_SECONDS).stdout.split()
+    if networks:
+        engine.docker("network", "rm", *networks, timeout=ASK_SECONDS)
+    return [*found, *networks]
+
+
+def _state(found: dict[str, Any]) -> State:
+    return State(
+        started=not str(found["StartedAt"]).startswith("0001-"),
+        running=bool(found["Running"]),
+        pid=int(found["Pid"]),
+        exit_code=int(found["ExitCode"]),
+        ended=moment(str(found["FinishedAt"])),
+        out_of_memory=bool(found.get("OOMKilled")),
+    )
+
+
+def moment(text: str) -> str:
+    """A time of the engine, which drops zeros at the end of the fraction, as text that sorts by time."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    return f"{whole}.{fraction:<09}"

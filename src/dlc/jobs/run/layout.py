@@ -1,0 +1,68 @@
+"""Writes each host's folder, which is /opt/ml in its container: config files, the code, a place for each channel."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from dlc.core.errors import DlcError
+from dlc.jobs.run.config import config_files
+from dlc.jobs.run.job import Job
+
+LEFT_OUT = {".git", "__pycache__", ".venv"}  # of a folder of code: large, and no part of it
+
+
+def lay_out(job: Job) -> None:
+    """Make every host's folder. Raises DlcError where the job's folder holds something already."""
+    try:
+        (job.folder / "hosts").mkdir(parents=True)
+    except FileExistsError:
+        raise DlcError(
+            f"{job.folder}: expected a folder without the results of another job, found some", "name another folder"
+        ) from None
+    if job.checkpoints:
+        job.checkpoints.mkdir(parents=True, exist_ok=True)
+    for host in job.hosts:
+        lay_out_host(job, host)
+
+
+def lay_out_host(job: Job, host: str) -> Path:
+    """Make one host's folder and return it."""
+    root = job.opt_ml(host)
+    config = root / "input" / "config"
+    config.mkdir(parents=True)
+    for name, content in config_files(job, host).items():
+        (config / name).write_text(json.dumps(content, indent=2) + "\n")
+    for name in job.channels:  # the mount's place: the engine would make it as root
+        (root / "input" / "data" / name).mkdir(parents=True)
+    if job.checkpoints:
+        (root / "checkpoints").mkdir()
+    _copy_code(job, root / "code")
+    if job.user:  # somebody else than who made the folders
+        for path in (root, root / "code"):
+            path.chmod(0o777)
+    return root
+
+
+def _copy_code(job: Job, target: Path) -> None:
+    for source in job.code:
+        if source.is_dir():
+            shutil.copytree(source, target, symlinks=True, ignore=_ignored(job.folder), dirs_exist_ok=True)
+        else:
+            target.mkdir(exist_ok=True)
+            shutil.copy2(source, target / source.name)
+
+
+def _ignored(results: Path) -> Callable[[str, list[str]], set[str]]:
+    """What is not copied: LEFT_OUT, and the results of jobs where they are kept among the code."""
+    kept = {results, results.parent} if results.parent.name == RESULTS else {results}
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name in LEFT_OUT or Path(folder, name).absolute() in kept}
+
+    return ignored
+
+
+RESULTS = "dlc-jobs"  # in the current folder: where results are without --output

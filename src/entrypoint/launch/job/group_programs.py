@@ -1,0 +1,60 @@
+"""Which instance groups have an entry point of their own: a variable says so, or a hyperparameter."""
+
+from __future__ import annotations
+
+import json
+
+from launch.base.config_files import is_passable
+from launch.base.errors import CONFIG, LaunchError, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from typing import Any
+
+
+SWITCH = "DLC_GROUP_PROGRAMS"
+PARAMETER = "sagemaker_group_programs"
+EXPECTED = 'an object such as {"data_group": "train_data.py"}'
+
+
+def read(environ: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Group -> entry point; the variable comes before the hyperparameter. Raises LaunchError for anything else."""
+    value = environ.get(SWITCH) or parameters.get(PARAMETER)
+    if value is None or value == "":
+        return {}
+    where = source(environ)
+    programs = _parsed(value) if isinstance(value, str) else value
+    if not isinstance(programs, dict):
+        raise LaunchError(CONFIG, "not an object", where=where, expected=EXPECTED, found=shown(value))
+    for group, program in programs.items():
+        if not isinstance(program, str) or not program or not is_passable(program):
+            raise LaunchError(
+                CONFIG,
+                f"group {shown(group)}",
+                where=where,
+                expected="the name of an entry point",
+                found=shown(program),
+            )
+    return programs
+
+
+def source(environ: Mapping[str, str]) -> str:
+    """What states the programs, for messages."""
+    return SWITCH if environ.get(SWITCH) else PARAMETER
+
+
+def check_names(programs: Mapping[str, str], groups: Collection[str], where: str) -> None:
+    """Raise LaunchError for a group that the job does not have."""
+    for name in programs:
+        if name not in groups:
+            raise LaunchError(
+                CONFIG, "no such group", where=where, expected=f"names out of {shown(list(groups))}", found=shown(name)
+            )
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,118 @@
+"""A docker client without an engine: containers are processes of this machine, which run the job's script.
+
+It knows the commands that dlc.jobs.run uses, and keeps containers and networks as files of the folder STAND_IN_DOCKER.
+tests/integration/test_run.py has the same cases with real containers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+STATE = Path(os.environ["STAND_IN_DOCKER"])
+
+
+def now() -> str:
+    nanoseconds = time.time_ns()
+    return time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(nanoseconds // 10**9)) + f"{nanoseconds % 10**9:09}Z"
+
+
+def save(name: str, state: dict[str, object]) -> None:
+    half = STATE / f"{name}.half"
+    half.write_text(json.dumps(state))
+    half.rename(STATE / f"{name}.container")
+
+
+def load(name: str) -> dict[str, object]:
+    state: dict[str, object] = json.loads((STATE / f"{name}.container").read_text())
+    return state
+
+
+def run(words: list[str]) -> int:
+    """The job's script, train.py in the host's folder, as a process group; its exit code as a container's."""
+    if "4096" in words:
+        print("docker: Error response from daemon: Range of CPUs is from 0.01 to 2.00.\n\nSee 'docker run --help'.")
+        return 125
+    options = dict(pairwise(words))
+    root = Path(options["--mount"].partition("source=")[2].partition(",")[0])
+    variables = {"SM_CURRENT_HOST": options["--hostname"], "SM_MODEL_DIR": str(root / "model")}
+    (root / "model").mkdir()
+    child = subprocess.Popen(
+        [sys.executable, "-u", "train.py"], cwd=root / "code", env={**os.environ, **variables}, start_new_session=True
+    )
+    state = {"StartedAt": now(), "Running": True, "Pid": child.pid, "ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z"}
+    save(options["--name"], state)
+    code = child.wait()
+    code = 128 - code if code < 0 else code
+    if (STATE / f"{options['--name']}.container").exists():
+        save(options["--name"], {**state, "Running": False, "Pid": 0, "ExitCode": code, "FinishedAt": now()})
+    return code
+
+
+def kill(name: str, container: str) -> None:
+    state = load(container)
+    if state["Running"]:
+        os.killpg(int(str(state["Pid"])), signal.Signals[f"SIG{name}"])
+
+
+def inspect(names: list[str]) -> None:
+    for name in names:
+        if (STATE / f"{name}.container").exists():
+            print(f"/{name}", json.dumps(load(name)))
+
+
+def remove(names: list[str]) -> None:
+    for name in names:
+        kill("KILL", name)
+        (STATE / f"{name}.container").unlink()
+
+
+def found(kind: str, label: str) -> None:
+    print("\n".join(path.stem for path in STATE.glob(f"dlc-{label.rpartition('=')[2]}*.{kind}")))
+
+
+def main(words: list[str]) -> int:
+    match words:
+        case ["image", "inspect", *_, ref]:
+            return 1 if "none" in ref else 0
+        case ["run", *_]:
+            return run(words)
+        case ["info", *_]:
+            print(json.dumps({"ServerVersion": "1", "DriverStatus": [], "Architecture": "x86_64"}))
+        case ["container", "inspect", "--format", _, *names]:
+            inspect(names)
+        case ["kill", "--signal", name, *containers]:
+            for container in containers:
+                kill(name, container)
+        case ["rm", "--force", "--volumes", *names]:
+            remove(names)
+        case ["ps", *_, "--filter", label, "--format", _]:
+            found("container", label)
+        case _:
+            return network(words)
+    return 0
+
+
+def network(words: list[str]) -> int:
+    match words:
+        case ["network", "create", *_, name]:
+            (STATE / f"{name}.network").touch()
+        case ["network", "ls", "--filter", label, "--format", _]:
+            found("network", label)
+        case ["network", "rm", *names]:
+            for name in names:
+                (STATE / f"{name}.network").unlink()
+        case _:
+            print(f"docker: the stand-in does not know {words}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""A job belongs to the dlc that runs it until that process ends, however it ends; then the next dlc may remove it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlc.core.errors import DlcError
+from dlc.engine.connection import Engine
+from dlc.jobs.run import claims
+
+ENGINE = Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", containerd_store=True)
+HOLD = """
+import sys
+from pathlib import Path
+from dlc.engine.connection import Engine
+from dlc.jobs.run import claims
+with claims.claimed(Path(sys.argv[1]), "other", Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", True)):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def names(folder: Path) -> list[str]:
+    found = claims.abandoned(folder)
+    for _, descriptor in found:
+        os.close(descriptor)
+    return [path.name for path, _ in found]
+
+
+def another_dlc(folder: Path) -> subprocess.Popen[str]:
+    """A process that runs the job `other`."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(claims.__file__).parents[3])},
+    )  # fmt: skip
+    assert child.stdout
+    assert child.stdout.readline() == "held\n"
+    return child
+
+
+def test_the_job_of_a_running_dlc_is_left_alone_and_that_of_a_killed_one_is_not(tmp_path: Path) -> None:
+    with another_dlc(tmp_path) as child:
+        try:
+            assert names(tmp_path) == []
+            with pytest.raises(DlcError, match="a dlc still runs this job"):
+                claims.remove_job(tmp_path, "other", ENGINE)
+        finally:
+            child.kill()
+    assert names(tmp_path) == ["other"]
+
+
+def test_a_job_that_has_ended_leaves_no_claim(tmp_path: Path) -> None:
+    with claims.claimed(tmp_path / "jobs", "mine", ENGINE):
+        assert names(tmp_path / "jobs") == []
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_job_whose_containers_could_not_be_removed_stays_for_the_next_dlc(tmp_path: Path) -> None:
+    with pytest.raises(DlcError, match="still there"), claims.claimed(tmp_path, "mine", ENGINE):
+        raise DlcError("still there")
+    assert names(tmp_path) == ["mine"]
+
+
+def test_what_was_left_on_another_engine_stays_until_that_engine_is_used(tmp_path: Path) -> None:
+    """No docker is called here: the engine of this test does not exist."""
+    with another_dlc(tmp_path) as child:
+        child.kill()
+    elsewhere = Engine("unix:///other.sock", "DOCKER_HOST", "1", containerd_store=True)
+    assert claims.remove_leftovers(tmp_path, elsewhere) == []
+    assert names(tmp_path) == ["other"]

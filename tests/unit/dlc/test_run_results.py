@@ -1,0 +1,117 @@
+"""Each host's folder is laid out before a job and emptied into the results after it; no file is lost on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlc.core.errors import DlcError
+from dlc.jobs.run.collect import collect
+from dlc.jobs.run.hosts import State, moment
+from dlc.jobs.run.job import Group, Job
+from dlc.jobs.run.layout import lay_out
+from dlc.jobs.run.session import first_failure
+
+
+def two_hosts(folder: Path, *code: Path) -> Job:
+    return Job("j", "image", folder / "results", (Group("all", ("algo-1", "algo-2")),), code, program="train.py")
+
+
+def write(job: Job, host: str, **files: str) -> None:
+    for name, text in files.items():
+        path = job.opt_ml(host) / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_host_has_its_own_copy_of_the_code(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("train.py", "package/model.py", ".git/config", "package/__pycache__/model.pyc"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    job = two_hosts(tmp_path, source)
+    lay_out(job)
+    for host in job.hosts:
+        assert contents(job.opt_ml(host) / "code") == {
+            "train.py": "train.py", "package/model.py": "package/model.py",
+        }  # fmt: skip
+
+
+def test_results_that_lie_among_the_code_are_not_copied_with_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    for number in ("1", "2"):
+        job = replace(two_hosts(tmp_path, tmp_path), folder=tmp_path / "dlc-jobs" / number)
+        lay_out(job)
+        assert contents(job.opt_ml("algo-1") / "code") == {"train.py": ""}
+
+
+def test_the_results_of_another_job_are_not_mixed_with_this_ones(tmp_path: Path) -> None:
+    lay_out(two_hosts(tmp_path))
+    with pytest.raises(DlcError, match="without the results of another job"):
+        lay_out(two_hosts(tmp_path))
+
+
+def test_a_folder_for_checkpoints_is_made_and_keeps_what_an_earlier_job_wrote(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    for number in ("1", "2"):
+        lay_out(replace(two_hosts(tmp_path), folder=tmp_path / number, checkpoints=kept))
+        (kept / number).touch()
+    assert contents(kept) == {"1": "", "2": ""}
+
+
+def test_models_and_outputs_of_all_hosts_come_together(tmp_path: Path) -> None:
+    job = two_hosts(tmp_path)
+    write(job, "algo-1", model__a="1", model__deep__b="2", output__data__metrics="3", output__failure="why")
+    write(job, "algo-2", model__c="4", model__deep__d="5")
+    assert collect(job) == []
+    assert contents(job.folder / "model") == {"a": "1", "deep/b": "2", "c": "4", "deep/d": "5"}
+    assert contents(job.folder / "output") == {"metrics": "3"}
+    assert (job.opt_ml("algo-1") / "output/failure").read_text() == "why"
+
+
+def test_of_files_with_one_name_the_first_hosts_counts_and_the_other_stays_and_is_named(tmp_path: Path) -> None:
+    job = two_hosts(tmp_path)
+    write(job, "algo-1", model__weights="first", model__same="same", model__x="a file")
+    write(job, "algo-2", model__weights="second", model__same="same", model__x__y="below a folder")
+    lines = collect(job)
+    assert contents(job.folder / "model") == {"weights": "first", "same": "same", "x": "a file"}
+    assert (job.opt_ml("algo-2") / "model/weights").read_text() == "second"
+    assert (job.opt_ml("algo-2") / "model/x/y").read_text() == "below a folder"
+    assert [line.split()[0] for line in lines] == ["hosts/algo-2/model/weights", "hosts/algo-2/model/x"]
+
+
+def test_a_link_is_moved_as_a_link(tmp_path: Path) -> None:
+    job = two_hosts(tmp_path)
+    write(job, "algo-1", model__step_9__weights="w")
+    (job.opt_ml("algo-1") / "model/latest").symlink_to("step_9")
+    assert collect(job) == []
+    assert (job.folder / "model/latest").readlink() == Path("step_9")
+    assert (job.folder / "model/latest/weights").read_text() == "w"
+
+
+def ended(code: int, at: str) -> State:
+    return State(started=True, running=False, pid=0, exit_code=code, ended=moment(at), out_of_memory=False)
+
+
+def test_the_first_failure_decides_and_a_success_before_it_does_not() -> None:
+    states = {
+        "algo-1": ended(0, "2026-11-22T08:00:00.1Z"),
+        "algo-2": ended(69, "2026-11-22T08:00:01.25Z"),
+        "algo-3": ended(7, "2026-11-22T08:00:01.249999999Z"),
+    }
+    assert first_failure(states) == "algo-3"
+    assert first_failure({"algo-1": states["algo-1"]}) == ""
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [("08:00:01.1Z", "08:00:01.12Z"), ("08:00:01Z", "08:00:01.000000001Z"), ("08:00:01.9Z", "08:00:02Z")],
+)
+def test_times_of_the_engine_sort_whatever_their_number_of_digits(earlier: str, later: str) -> None:
+    assert moment(f"2026-11-22T{earlier}") < moment(f"2026-11-22T{later}")

@@ -1,0 +1,183 @@
+"""From the first container to the exit code: the first failure decides, Ctrl-C ends all, and nothing is left.
+
+Containers are processes here (stand_in_docker.py), and dlc is a process of its own, as for a user.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc.core.checkout import find_root
+from dlc.core.errors import EngineError, ImageError, Interrupted
+
+ROOT = find_root(Path(__file__))
+BOUND_SECONDS = 120.0
+HOST = "import os, signal, sys, time; host = os.environ['SM_CURRENT_HOST'];"
+WAIT = "print('ready', flush=True)\nwhile True: time.sleep(0.1)"
+SAVE = """
+def save(*_):
+    open(os.environ['SM_MODEL_DIR'] + '/' + host, 'w').close()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+"""
+
+
+class Started:
+    """A `dlc run` of two hosts whose script is `text`."""
+
+    def __init__(self, folder: Path, text: str, *words: str, output: int = subprocess.PIPE) -> None:
+        self.folder = folder
+        (folder / "train.py").write_text(f"{HOST}\n{text}\n")
+        command = [sys.executable, "-m", "dlc", "run", "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
+        with (folder / "errors").open("wb") as errors:
+            self.process = subprocess.Popen(
+                [*command, "--output", str(folder / "results"), *words],
+                cwd=ROOT,
+                stdout=output,
+                stderr=errors,
+                text=True,
+            )
+
+    def wait_until_ready(self) -> None:
+        assert self.process.stdout
+        assert sorted(self.process.stdout.readline() for _ in range(2)) == ["[algo-1] ready\n", "[algo-2] ready\n"]
+
+    def wait_until_said(self, text: str) -> None:
+        while text not in (self.folder / "errors").read_text():
+            assert self.process.poll() is None, (self.folder / "errors").read_text()
+            time.sleep(0.02)
+
+    def end(self) -> tuple[int, str]:
+        """Exit code, and what dlc itself said."""
+        self.process.communicate(timeout=BOUND_SECONDS)
+        return self.process.returncode, (self.folder / "errors").read_text()
+
+    def left(self) -> list[str]:
+        """Containers, networks and claims."""
+        places = [*(self.folder / "docker").iterdir(), *(self.folder / "cache/jobs").glob("*")]
+        return sorted(path.name for path in places)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    client = tmp_path / "bin/docker"
+    client.parent.mkdir()
+    client.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "stand_in_docker.py"} "$@"\n')
+    client.chmod(0o755)
+    (tmp_path / "docker").mkdir()
+    for name, value in {
+        "PATH": f"{client.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"),
+        "STAND_IN_DOCKER": str(tmp_path / "docker"), "DOCKER_HOST": f"unix://{tmp_path}/docker.sock",
+        "DLC_CACHE_DIR": str(tmp_path / "cache"),
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    yield tmp_path
+    for container in (tmp_path / "docker").glob("*.container"):
+        subprocess.run([client, "rm", "--force", "--volumes", container.stem], check=True)
+
+
+def test_a_job_that_succeeds_exits_with_0_and_leaves_its_results_only(folder: Path) -> None:
+    job = Started(folder, "open(os.environ['SM_MODEL_DIR'] + '/' + host, 'w').close(); print('trained')")
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    assert job.process.returncode == 0
+    assert sorted(output.splitlines()) == ["[algo-1] trained", "[algo-2] trained"]
+    assert sorted(path.name for path in (folder / "results/model").iterdir()) == ["algo-1", "algo-2"]
+    assert job.left() == []
+
+
+def test_the_first_failure_decides_and_the_others_run_to_their_own_end(folder: Path) -> None:
+    """algo-1 fails when dlc has seen how algo-2 ended."""
+    later = "while os.path.exists(os.environ['STAND_IN_DOCKER'] + '/go'): time.sleep(0.05)"
+    (folder / "docker/go").touch()
+    job = Started(folder, f"if host == 'algo-2': sys.exit(7)\n{later}\nsys.exit(9)")
+    job.wait_until_said("still running: algo-1")
+    (folder / "docker/go").unlink()
+    code, said = job.end()
+    assert (code, "algo-1 9, algo-2 7" in said, "algo-2 failed first" in said) == (7, True, True), said
+    assert job.left() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_lets_every_host_save(folder: Path, number: int) -> None:
+    job = Started(folder, f"{SAVE}\n{WAIT}")
+    job.wait_until_ready()
+    job.process.send_signal(number)
+    code, said = job.end()
+    assert code == Interrupted.exit_code, said
+    assert "algo-1 143, algo-2 143" in said
+    assert sorted(path.name for path in (folder / "results/model").iterdir()) == ["algo-1", "algo-2"]
+    assert job.left() == []
+
+
+def test_hosts_that_do_not_end_are_killed_after_the_grace(folder: Path) -> None:
+    job = Started(folder, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAIT}", "--grace", "1")
+    job.wait_until_ready()
+    job.process.send_signal(signal.SIGINT)
+    code, said = job.end()
+    assert (code, "algo-1 137, algo-2 137" in said) == (Interrupted.exit_code, True), said
+    assert job.left() == []
+
+
+def test_a_second_ctrl_c_kills_at_once(folder: Path) -> None:
+    job = Started(folder, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAIT}", "--grace", "900")
+    job.wait_until_ready()
+    job.process.send_signal(signal.SIGINT)
+    job.wait_until_said("900 s to save")
+    job.process.send_signal(signal.SIGINT)
+    code, said = job.end()
+    assert (code, "killing algo-1, algo-2" in said) == (Interrupted.exit_code, True), said
+    assert job.left() == []
+
+
+def test_a_reader_that_leaves_stops_the_job(folder: Path) -> None:
+    with subprocess.Popen(["head", "-n", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdin
+        assert reader.stdout
+        talk = "while True: print('step', flush=True); time.sleep(0.05)"
+        job = Started(folder, f"{SAVE}\n{talk}", output=reader.stdin.fileno())
+        reader.stdin.close()
+        assert reader.stdout.read().endswith("] step\n")
+    _, said = job.end()
+    assert "stopping algo-1, algo-2" in said
+    assert sorted(path.name for path in (folder / "results/model").iterdir()) == ["algo-1", "algo-2"]
+    assert job.left() == []
+
+
+def test_what_the_engine_refuses_is_its_own_words_once_and_leaves_nothing(folder: Path) -> None:
+    job = Started(folder, "", "--cpus", "4096")
+    code, said = job.end()
+    assert code == EngineError.exit_code
+    assert "was not started: Error response from daemon: Range of CPUs is from 0.01 to 2.00.\n" in said
+    assert job.left() == []
+
+
+def test_an_image_that_is_not_there_is_an_error_before_anything_is_made(folder: Path) -> None:
+    job = Started(folder, "")
+    job.process.communicate(timeout=BOUND_SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-m", "dlc", "run", "dlc/none:1", str(folder / "train.py"), "--output", str(folder / "none")],
+        cwd=ROOT, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "dlc/none:1: the engine has no such image" in done.stderr) == (ImageError.exit_code, True)
+    assert not (folder / "none").exists()
+
+
+def test_what_a_killed_dlc_left_is_removed_by_the_next(folder: Path) -> None:
+    killed = Started(folder, WAIT)
+    killed.wait_until_ready()
+    killed.process.kill()
+    killed.end()
+    assert len(killed.left()) == 4, "two containers, a network, a claim"
+    (folder / "results").rename(folder / "earlier-results")
+    following = Started(folder, "print('trained')")
+    code, said = following.end()
+    assert (code, "removed what a killed dlc left: dlc-" in said) == (0, True), said
+    assert following.left() == []

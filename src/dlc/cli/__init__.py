@@ -27,6 +27,7 @@ VERBS = {
     "diff": "dlc.cli.diff",
     "push": "dlc.cli.push",
     "docs": "dlc.cli.docs",
+    "lint": "dlc.cli.lint",
     "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",
 }

@@ -20,7 +20,10 @@ def check(source: str, path: str, framework: str = "", compiler: str = "") -> li
     findings = [finding for rule in rules for finding in _findings(rule, script)]
     directives = noqa.read(reading.comments(script.text))
     left = noqa.apply(findings, directives, {rule.code for rule in rules}, path)
-    return sorted(set(left), key=lambda one: (one.place, one.code, one.message))
+    first: dict[tuple[int, str], Finding] = {}
+    for finding in sorted(left, key=lambda one: (one.place, one.code, one.message)):
+        first.setdefault((finding.place.line, finding.code), finding)  # a line says the same once
+    return list(first.values())
 
 
 def _findings(rule: Rule, script: Script) -> list[Finding]:

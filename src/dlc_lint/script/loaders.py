@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlc_lint.script.script import Script
 
 LOADER = "torch.utils.data.DataLoader"
+EVALUATION = ("test", "eval", "valid", "val_")
 WRAPPERS = {
     "enumerate", "tqdm.tqdm", "tqdm", "zip", "iter", "tqdm.trange", "itertools.islice", "rich.progress.track",
 }  # fmt: skip
@@ -24,14 +25,17 @@ def training_loaders(script: Script) -> list[cst.Call]:
     iterated = {
         id(one) for step in steps(script) if isinstance(step.loop, cst.For) for one in _loaders(script, step.loop.iter)
     }
-    return [one for one in calls if id(one) in iterated or _by_name(script, one) or _shuffles(script, one)]
+    named = {id(one): _words(script, one) for one in calls}
+    chosen = [one for one in calls if id(one) in iterated or "train" in named[id(one)] or _shuffles(script, one)]
+    return [one for one in chosen if id(one) in iterated or not any(word in named[id(one)] for word in EVALUATION)]
 
 
 def _shuffles(script: Script, call: cst.Call) -> bool:
     return literal(script.argument(call, "shuffle", 2)) is True
 
 
-def _by_name(script: Script, call: cst.Call) -> bool:
+def _words(script: Script, call: cst.Call) -> str:
+    """What the script calls it."""
     above = script.parent(call)
     words = []
     if isinstance(above, cst.Assign):
@@ -39,7 +43,7 @@ def _by_name(script: Script, call: cst.Call) -> bool:
     function = script.function(call)
     if isinstance(above, cst.Return) and function is not None:
         words = [function.name.value]
-    return any("train" in word.lower() for word in words)
+    return " ".join(words).lower()
 
 
 def _loaders(script: Script, node: cst.CSTNode | None) -> list[cst.Call]:

@@ -146,11 +146,16 @@ def uses_xla(script: Script) -> bool:
     """Whether it trains by PyTorch/XLA: the caller says so, or it imports torch_xla behind no condition."""
     if script.options.compiler:
         return script.options.compiler == "xla"
-    for kind in (cst.Import, cst.ImportFrom):
-        for one in script.all(kind):
-            if "torch_xla" in script.module.code_for_node(one) and script.around(one, cst.If, cst.Try) is None:
-                return True
-    return False
+    statements: list[cst.Import | cst.ImportFrom] = [*script.all(cst.Import), *script.all(cst.ImportFrom)]
+    return any(_imports_xla(script, one) and script.around(one, cst.If, cst.Try) is None for one in statements)
+
+
+def _imports_xla(script: Script, one: cst.Import | cst.ImportFrom) -> bool:
+    if isinstance(one, cst.ImportFrom):
+        modules = [one.module] if one.module is not None and not one.relative else []
+    else:
+        modules = [alias.name for alias in one.names]
+    return any(script.module.code_for_node(module).partition(".")[0] == "torch_xla" for module in modules)
 
 
 def static_shapes(script: Script) -> bool:

@@ -62,6 +62,7 @@ class Script:
         self._nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self._collect(self.module)
         self.lines = list(io.StringIO(self.text, newline=""))  # as the parser counts them
+        self.tensors: dict[int, bool] = {}  # what script/tensors.py has found, by id of the node
         self.names = lru_cache(maxsize=None)(self._names)
 
     def _collect(self, node: cst.CSTNode) -> None:
@@ -136,7 +137,7 @@ class Script:
         return bool(found) and found <= frozenset(names)
 
     def _names(self, node: cst.CSTNode) -> frozenset[str]:
-        scope = self.scope(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+        scope = self.scope(node) if isinstance(owner(node), cst.Name) else None  # `a().b` has no full name
         if scope is None:
             return frozenset()
         found = scope.get_qualified_names_for(node)
@@ -162,7 +163,7 @@ class Script:
         return next((one for one in found if one is not None), None)
 
     def values(self, node: cst.CSTNode) -> list[cst.CSTNode | None]:
-        """What a name is bound to, anywhere in its scope: an expression, a function, a class, a parameter, an import.
+        """What a name is bound to, in the order of the text: expressions, functions, classes, parameters, imports.
 
         None stands for what cannot be said, such as the variable of a loop.
         """
@@ -170,7 +171,7 @@ class Script:
             return []
         scope = self.scope(node)
         bound = [one for one in (scope[node.value] if scope else ()) if isinstance(one, metadata.Assignment)]
-        found = [self._value(one.node) for one in bound]
+        found = [self._value(one.node) for one in sorted(bound, key=lambda one: self.place(one.node))]
         return [one for one in found if one is not None] + [None] * (None in found)
 
     def value(self, node: cst.CSTNode | None) -> cst.CSTNode | None:

@@ -36,32 +36,41 @@ SEVERAL_RESULTS = {
 }
 
 
-def is_tensor(script: Script, node: cst.CSTNode | None, depth: int = 0) -> bool:
+def is_tensor(script: Script, node: cst.CSTNode | None) -> bool:
     """Whether the expression is a tensor, as far as the function's own text tells."""
-    if node is None or depth > 12:
+    if node is None:
         return False
-    deeper = depth + 1
+    key = id(node)
+    if key not in script.tensors:
+        script.tensors[key] = False  # for names that are bound to each other
+        script.tensors[key] = _is_tensor(script, node)
+    return script.tensors[key]
+
+
+def _is_tensor(script: Script, node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Name):
-        return _name(script, node, deeper)
+        return _name(script, node)
     if isinstance(node, cst.Call):
-        return _call(script, node, deeper)
+        return _call(script, node)
     if isinstance(node, cst.BinaryOperation):
-        return is_tensor(script, node.left, deeper) or is_tensor(script, node.right, deeper)
+        return is_tensor(script, node.left) or is_tensor(script, node.right)
     if isinstance(node, cst.UnaryOperation):
-        return not isinstance(node.operator, cst.Not) and is_tensor(script, node.expression, deeper)
+        return not isinstance(node.operator, cst.Not) and is_tensor(script, node.expression)
     if isinstance(node, cst.Comparison):
-        return _comparison(script, node, deeper)
+        return _comparison(script, node)
     if isinstance(node, cst.Subscript):
-        return is_tensor(script, node.value, deeper)
+        return is_tensor(script, node.value)
     if isinstance(node, cst.Attribute):
-        return node.attr.value in TENSOR_ATTRIBUTES and is_tensor(script, node.value, deeper)
+        return node.attr.value in TENSOR_ATTRIBUTES and is_tensor(script, node.value)
     return False
 
 
-def _name(script: Script, node: cst.Name, depth: int) -> bool:
+def _name(script: Script, node: cst.Name) -> bool:
     values = script.values(node)
     known = [value for value in values if value is None or not _mentions(script, value, node.value)]
-    return bool(known) and all(_bound(script, value, depth) for value in known)
+    if any(isinstance(value, cst.Call) and value not in known and _surely(script, value) for value in values):
+        return all(isinstance(value, cst.Param) or is_tensor(script, value) for value in known)
+    return bool(known) and all(_bound(script, value) for value in known)
 
 
 def _mentions(script: Script, value: cst.CSTNode, name: str) -> bool:
@@ -69,10 +78,10 @@ def _mentions(script: Script, value: cst.CSTNode, name: str) -> bool:
     return not isinstance(value, cst.Param) and any(one.value == name for one in script.inside(value, cst.Name))
 
 
-def _bound(script: Script, value: cst.CSTNode | None, depth: int) -> bool:
+def _bound(script: Script, value: cst.CSTNode | None) -> bool:
     if isinstance(value, cst.Param):
         return is_input(script, value)
-    return is_tensor(script, value, depth)
+    return is_tensor(script, value)
 
 
 def is_input(script: Script, param: cst.Param) -> bool:
@@ -86,21 +95,24 @@ def is_input(script: Script, param: cst.Param) -> bool:
     return function.name.value == "forward" and bool(first) and first[0] is param
 
 
-def _call(script: Script, call: cst.Call, depth: int) -> bool:
+def _call(script: Script, call: cst.Call) -> bool:
     name = attribute(call.func)
-    full = script.name(call.func)
-    if full:
-        below, last = full.rpartition(".")[::2]
-        return (
-            f"{below}." in FACTORIES and last not in NOT_TENSORS and not last.startswith("is_") and last[:1].islower()
-        )
+    if script.name(call.func) or own_attribute(call.func):
+        return _surely(script, call)
     if not isinstance(call.func, cst.Attribute) or name in NOT_TENSORS or name.startswith("is_"):
         return False
-    if own_attribute(call.func):
-        return _is_layer(script, call)
     if name in ("max", "min", "median", "mode") and (call.args and literal(call.args[0].value) is not ...):
         return False  # with a dimension: values and indices
-    return is_tensor(script, call.func.value, depth)
+    return is_tensor(script, call.func.value)
+
+
+def _surely(script: Script, call: cst.Call) -> bool:
+    """A function of torch, or a layer of the model: whatever it is given."""
+    full = script.name(call.func)
+    below, last = full.rpartition(".")[::2]
+    if f"{below}." in FACTORIES:
+        return last not in NOT_TENSORS and not last.startswith("is_") and last[:1].islower()
+    return not full and bool(own_attribute(call.func)) and _is_layer(script, call)
 
 
 def _is_layer(script: Script, call: cst.Call) -> bool:
@@ -115,12 +127,10 @@ def _gives_tensor(layer: str) -> bool:
     return layer.startswith("torch.nn.") and layer.rpartition(".")[2] not in SEVERAL_RESULTS
 
 
-def _comparison(script: Script, node: cst.Comparison, depth: int) -> bool:
+def _comparison(script: Script, node: cst.Comparison) -> bool:
     operators = tuple(one.operator for one in node.comparisons)
     if any(isinstance(one, (cst.Is, cst.IsNot, cst.In, cst.NotIn)) for one in operators):
         return False
     if any(isinstance(literal(one.comparator), str) for one in node.comparisons):
         return False
-    return is_tensor(script, node.left, depth) or any(
-        is_tensor(script, one.comparator, depth) for one in node.comparisons
-    )
+    return is_tensor(script, node.left) or any(is_tensor(script, one.comparator) for one in node.comparisons)

@@ -8,6 +8,7 @@ import libcst as cst
 
 from dlc_lint.base.finding import Hit
 from dlc_lint.base.rule import Rule
+from dlc_lint.rules.pytorch.every_step import logs_every_step
 from dlc_lint.script.guards import guarded
 from dlc_lint.script.modules import compiled_code, in_code, uses_xla
 from dlc_lint.script.script import attribute
@@ -53,10 +54,16 @@ def value_in_step(script: Script) -> Iterator[Hit]:
     if not uses_xla(script):
         return
     found, code = steps(script), compiled_code(script)
+    logged = [hit.node for hit in logs_every_step(script)]  # said there
+    said = None
     for call in script.all(cst.Call):
         if in_code(script, call, code) or not reads_value(script, call) or script.around(call, cst.Lambda):
             continue
+        statement = script.around(call, cst.SimpleStatementLine, cst.If, cst.While)
+        if statement is said or any(one in logged for one in script.ancestors(call)):
+            continue
         if any(_cuts(script, call, step) for step in found):
+            said = statement
             yield Hit(
                 call,
                 f"{script.code(call)} makes XLA run the step up to here and wait, in each step; keep "

@@ -25,7 +25,7 @@ SPAWNS = ("torch_xla.distributed.xla_multiprocessing.spawn", "torch_xla.launch")
 OTHERS_REDUCE = {
     "optimizer_step", "reduce_gradients", "all_reduce", "DistributedDataParallel", "DDP", "XlaFullyShardedDataParallel",
     "FSDP", "SpmdFullyShardedDataParallel", "use_spmd", "mark_sharding", "Accelerator", "Fabric", "Trainer",
-    "fully_shard",
+    "fully_shard", "ZeroRedundancyOptimizer",
 }  # fmt: skip
 OTHERS_END_STEPS = {"Accelerator", "Fabric", "Trainer", "mark_step", "sync", "unlazy"}
 

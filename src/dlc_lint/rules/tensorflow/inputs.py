@@ -52,8 +52,11 @@ def _chain(script: Script, call: cst.Call) -> tuple[list[str], bool]:
     node: cst.CSTNode | None = call
     for _ in range(30):
         if isinstance(node, cst.Name):
-            values = [one for one in script.values(node) if one is None or script.before(one, call)]
-            node = values[-1] if values else None  # bound again and again: `dataset = dataset.map(...)`
+            name = node  # bound again and again: `dataset = dataset.map(...)`
+            earlier = [
+                one for one in script.values(name) if one is not None and script.place(one)[2:] < script.place(name)[:2]
+            ]
+            node = earlier[-1] if earlier else None
         if not isinstance(node, cst.Call):
             return names, False
         if script.name(node.func).startswith("tensorflow.data."):

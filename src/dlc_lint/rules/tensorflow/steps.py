@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dlc_lint.script.script import Loop, Script
 
 KERAS_METHODS = {"train_step", "test_step", "call", "compute_loss"}
+CHANGES_WEIGHTS = {"apply_gradients", "apply", "minimize", "assign_sub", "assign_add"}
+LONG_LOOPS = {"range", "enumerate", "tqdm.tqdm", "tqdm.trange"}
 FEWEST_STEPS = 10
 
 
@@ -30,14 +32,20 @@ def eager_step(script: Script) -> Iterator[Hit]:
         function = script.function(block)
         if tape is None or enclosing(script, block, graph) is not None:
             continue
-        if function is not None and function.name.value in KERAS_METHODS:
+        if function is not None and function.name.value in KERAS_METHODS and script.around(function, cst.ClassDef):
             continue
-        if _runs_in_loop(script, block, function) and not _eager_by_choice(script):
+        if _trains(script, block, function) and _runs_in_loop(script, block, function) and not _eager_by_choice(script):
             yield Hit(
                 tape,
                 "this training step runs operation by operation; put it in a function with "
                 "@tf.function(jit_compile=True)",
             )
+
+
+def _trains(script: Script, block: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
+    """Whether weights change beside the tape."""
+    around = nearest_loop(script, block) or function
+    return around is not None and any(attribute(one.func) in CHANGES_WEIGHTS for one in script.inside(around, cst.Call))
 
 
 def _is_tape(script: Script, item: cst.BaseExpression) -> bool:
@@ -215,7 +223,8 @@ def _in_long_loop(script: Script, node: cst.CSTNode) -> bool:
     loop = nearest_loop(script, node)
     if loop is None or isinstance(loop, cst.While):
         return loop is not None
-    return not isinstance(loop.iter, (cst.List, cst.Tuple, cst.Set)) and not guarded(script, node, loop.body)
+    long = isinstance(loop.iter, cst.Call) and script.is_one_of(loop.iter.func, LONG_LOOPS) and not _few(script, loop)
+    return long and not guarded(script, node, loop.body)
 
 
 def saves_every_step(script: Script) -> Iterator[Hit]:

@@ -8,12 +8,16 @@ import sys
 
 from dlc_lint import command
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def main() -> int:
-    """Run it with the process's arguments."""
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it with these arguments (the process's own by default)."""
     parser = argparse.ArgumentParser("python -m dlc_lint", description=__doc__, allow_abbrev=False)
     command.add_arguments(parser)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if importlib.util.find_spec("libcst") is None:
         print("dlc_lint: libcst is not installed\n  remedy: pip install libcst", file=sys.stderr)
         return command.NO_LIBCST

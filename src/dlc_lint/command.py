@@ -67,7 +67,8 @@ def _check_all(args: argparse.Namespace) -> Result:
             fixed += done
     read = [path for path in dict.fromkeys(args.scripts) if path not in {error.path for error in errors}]
     more, notes = _of_torchfix(args, read)
-    return Result(len(read), tuple(findings + more), tuple(errors), tuple(fixed), tuple(notes))
+    both = sorted(findings + more, key=lambda one: (read.index(one.path), one.place, one.code))
+    return Result(len(read), tuple(both), tuple(errors), tuple(fixed), tuple(notes))
 
 
 def _check_one(path: str, args: argparse.Namespace) -> tuple[list[Finding], list[Finding]]:

@@ -25,7 +25,7 @@ def installed() -> bool:
 
 def run(paths: Sequence[str]) -> tuple[list[Finding], str]:
     """Its findings, and why there are none where it failed."""
-    command = [sys.executable, "-m", "torchfix", "--jobs", "1", *paths]
+    command = [sys.executable, "-m", "torchfix", "--jobs", "1", "--", *paths]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.script import attribute, literal, remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ class GraphFunction(NamedTuple):
     is_root: bool
 
 
+@remembered
 def graph_functions(script: Script) -> list[GraphFunction]:
     """Those with tf.function around them, and those that they call."""
     found: dict[int, GraphFunction] = {}
@@ -86,6 +87,7 @@ def enclosing(script: Script, node: cst.CSTNode, functions: list[GraphFunction])
     return next((by_id[id(one)] for one in script.ancestors(node) if id(one) in by_id), None)
 
 
+@remembered
 def keras_compiles(script: Script) -> list[cst.Call]:
     """`model.compile(optimizer=..., loss=...)` of Keras."""
     known = ("optimizer", "loss", "metrics", "jit_compile", "run_eagerly")
@@ -93,6 +95,7 @@ def keras_compiles(script: Script) -> list[cst.Call]:
     return [one for one in calls if any(script.argument(one, word) is not None for word in known)]
 
 
+@remembered
 def uses_jit(script: Script) -> bool:
     """Whether XLA compiles a step of the script: it says so, or the caller does."""
     if script.options.compiler == "xla":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.script import attribute, literal, root
+from dlc_lint.script.script import attribute, literal, remembered, root
 from dlc_lint.script.steps import steps
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ WRAPPERS = {
 }  # fmt: skip
 
 
+@remembered
 def training_loaders(script: Script) -> list[cst.Call]:
     """`DataLoader(...)` with shuffle=True, of a name with "train" in it, or over which a training step's loop runs."""
     calls = list(script.calls(LOADER))

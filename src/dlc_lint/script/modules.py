@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.script import attribute, literal, remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ EAGER_DECORATORS = {
 }  # fmt: skip
 
 
+@remembered
 def module_classes(script: Script) -> list[cst.ClassDef]:
     """Classes that derive from torch.nn.Module, also by another class of the script."""
     return [one for one in script.all(cst.ClassDef) if is_module(script, one)]
@@ -49,6 +50,7 @@ def methods(one: cst.ClassDef) -> dict[str, cst.FunctionDef]:
     return {part.name.value: part for part in one.body.body if isinstance(part, cst.FunctionDef)}
 
 
+@remembered
 def attributes(script: Script, one: cst.ClassDef) -> dict[str, list[cst.BaseExpression]]:
     """`self.x = value` in any method: name -> values."""
     found: dict[str, list[cst.BaseExpression]] = {}
@@ -76,6 +78,7 @@ def has_weights(script: Script, one: cst.ClassDef) -> bool:
     return any(isinstance(value, cst.Call) for values in attributes(script, one).values() for value in values)
 
 
+@remembered
 def compiled_code(script: Script) -> list[cst.FunctionDef]:
     """Functions below the compiler: `forward` of models, methods that it calls, what torch.compile is given."""
     found: dict[int, cst.FunctionDef] = {}
@@ -132,6 +135,7 @@ def own_compile(script: Script) -> list[cst.Call]:
     return list(script.calls("torch.compile"))
 
 
+@remembered
 def static_by_choice(script: Script) -> bool:
     """Whether the script compiles for one shape each: `dynamic=False`, or a mode with CUDA graphs."""
     for call in own_compile(script):
@@ -142,6 +146,7 @@ def static_by_choice(script: Script) -> bool:
     return False
 
 
+@remembered
 def uses_xla(script: Script) -> bool:
     """Whether it trains by PyTorch/XLA: the caller says so, or it imports torch_xla behind no condition."""
     if script.options.compiler:

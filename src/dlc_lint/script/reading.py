@@ -13,9 +13,10 @@ import libcst as cst
 from dlc_lint.base.errors import BadScriptError
 
 MOST_BYTES = 4_000_000  # the largest training scripts have 0.2
-MOST_BRACKETS = 100  # CPython allows 200; libcst's parser crashes the process at some thousands
+MOST_DEPTH = 1000  # libcst's parser ends the process at some thousands; Python says RecursionError before
 
 OPENING, CLOSING = "([{", ")]}"
+WORDS = {"not", "if", "else", "lambda", "and", "or", "await", "in", "is", "for"}
 
 
 def read(path: str) -> str:
@@ -45,7 +46,7 @@ def decode(content: bytes, path: str) -> str:
 
 def parse(text: str, path: str) -> cst.Module:
     """The tree of a text without byte order mark. Raises BadScriptError."""
-    if _nesting(text) > MOST_BRACKETS:
+    if _depth(text) > MOST_DEPTH:
         raise too_deep(path)
     try:
         return cst.parse_module(text)
@@ -87,12 +88,24 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
     return found
 
 
-def _nesting(text: str) -> int:
-    depth = deepest = 0
+def _depth(text: str) -> int:
+    """About how deep the tree becomes: operators, words and pieces of text since the last comma, over all brackets."""
+    chains, elifs, deepest, before = [0], 0, 0, 0
     for token in _tokens(text):
-        if token.type == tokenize.OP:
-            depth += (token.string in OPENING) - (token.string in CLOSING)
-            deepest = max(deepest, depth)
+        if token.type == tokenize.NEWLINE:
+            chains = [0]
+        elif token.type == tokenize.OP and token.string in OPENING:
+            chains[-1] += 1
+            chains.append(0)
+        elif token.type == tokenize.OP and token.string in CLOSING:
+            chains[-1:] = [] if len(chains) > 1 else [0]
+        elif token.type == tokenize.OP and token.string in ",;":
+            chains[-1] = 0
+        elif token.type == tokenize.OP or token.string in WORDS or token.type == before == tokenize.STRING:
+            chains[-1] += 1
+        elifs += token.string == "elif"
+        before = token.type if token.type not in (tokenize.NL, tokenize.COMMENT) else before
+        deepest = max(deepest, sum(chains), elifs)
     return deepest
 
 

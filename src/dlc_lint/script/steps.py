@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from dlc_lint.script.guards import guarded
-from dlc_lint.script.script import attribute, root
+from dlc_lint.script.script import attribute, remembered, root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,7 @@ class Step(NamedTuple):
     loop: Loop | None
 
 
+@remembered
 def backward_calls(script: Script) -> list[cst.Call]:
     """`loss.backward()`, `accelerator.backward(loss)`; not what functions of autograd call."""
     found = [call for call in script.all(cst.Call) if attribute(call.func) in BACKWARD]
@@ -37,6 +38,7 @@ def _in_backward(script: Script, call: cst.Call) -> bool:
     )
 
 
+@remembered
 def steps(script: Script) -> list[Step]:
     """The training steps of the script, each once."""
     found: dict[int, Step] = {}
@@ -69,6 +71,7 @@ def _steps_of(script: Script, call: cst.Call) -> Iterator[Step]:
             yield Step(one.body, one)
 
 
+@remembered
 def nearest_loop(script: Script, node: cst.CSTNode) -> Loop | None:
     """The loop whose body runs `node`, in the same function."""
     below = node

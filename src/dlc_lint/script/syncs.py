@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.script import attribute, literal, remembered
 
 if TYPE_CHECKING:
     from dlc_lint.script.script import Script
@@ -29,6 +29,7 @@ def syncs_before(script: Script, node: cst.CSTNode, body: cst.CSTNode) -> bool:
     return any(script.before(one, node) for one in calls)
 
 
+@remembered
 def asks_for_xla_device(script: Script) -> bool:
     """Whether the script itself puts its model on an XLA device."""
     return any(True for _ in script.calls(*DEVICES))

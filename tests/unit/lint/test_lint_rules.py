@@ -16,7 +16,13 @@ MARK = re.compile(r"# mistake: (.*)")
 # Scripts of other tests and the examples. Nobody wrote them for the linter.
 OTHERS = sorted(
     path
-    for folder in ("tests/scripts", "tests/integration/scripts", "examples", "tests/gpu/programs", "tests/container/scripts")
+    for folder in (
+        "tests/scripts",
+        "tests/integration/scripts",
+        "examples",
+        "tests/gpu/programs",
+        "tests/container/scripts",
+    )
     for path in (ROOT / folder).rglob("*.py")
 )
 # A training loop without tf.function: it is what the rule is about, and right for the test that runs it.
@@ -53,5 +59,7 @@ def test_nothing_is_found_in_scripts_that_were_not_written_for_the_rules(path: P
 
 
 def test_there_are_at_least_twenty_such_scripts_with_a_framework() -> None:
-    training = [path for path in OTHERS if re.search(r"^\s*(import|from) (torch|tensorflow|keras)", path.read_text(), re.M)]
+    training = [
+        path for path in OTHERS if re.search(r"^\s*(import|from) (torch|tensorflow|keras)", path.read_text(), re.M)
+    ]
     assert len(training) >= 20

@@ -113,8 +113,7 @@ def old_name(script: Script) -> Iterator[Hit]:
             arg = script.arg(call, "experimental_compile")
             yield Hit(
                 arg,
-                "experimental_compile is the old name of jit_compile, and newer versions have it no "
-                "more; write jit_compile",
+                "experimental_compile is the old name of jit_compile; write jit_compile",
                 (script.replace(arg.keyword or arg, "jit_compile"),),
             )
 

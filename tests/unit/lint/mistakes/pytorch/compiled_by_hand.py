@@ -2,12 +2,11 @@
 
 import torch
 import torch.distributed as dist
+from data import ReviewDataset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, DataCollatorForSeq2Seq
-
-from data import ReviewDataset
 
 tokenizer = AutoTokenizer.from_pretrained("t5-small")
 outputs = []

@@ -3,10 +3,9 @@
 import torch
 import torch.nn.functional as F
 import torch_xla.core.xla_model as xm
+from data import train_images
 from torch.utils.data import DataLoader
 from torchvision.models import resnet18
-
-from data import train_images
 
 
 def main():

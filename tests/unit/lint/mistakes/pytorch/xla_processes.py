@@ -4,9 +4,8 @@ import torch
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
-from torch import nn
-
 from data import loader_of_this_rank
+from torch import nn
 
 
 def train_epoch(model, optimizer, batches):

@@ -2,7 +2,6 @@
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-
 from data import build_model, loss_of
 
 hvd.init()

@@ -1,7 +1,6 @@
 """A compiled step that is traced again and again, and read each time."""
 
 import tensorflow as tf
-
 from data import batches, build_model
 
 model = build_model()

@@ -10,7 +10,7 @@ from dlc_lint.script import noqa, reading
 from dlc_lint.script.script import Options, Script
 
 if TYPE_CHECKING:
-    from dlc_lint.base.rule import Rule
+    from dlc_lint.rules.rule import Rule
 
 
 def check(source: str, path: str, framework: str = "", compiler: str = "") -> list[Finding]:

@@ -72,13 +72,13 @@ def _check_all(args: argparse.Namespace) -> Result:
 
 
 def _check_one(path: str, args: argparse.Namespace) -> tuple[list[Finding], list[Finding]]:
-    from dlc_lint import lint
+    from dlc_lint.check import check
     from dlc_lint.fix import fix, write
     from dlc_lint.script.reading import read
 
     source = read(path)
     if not args.fix:
-        return lint(source, path, framework=args.framework, compiler=args.compiler), []
+        return check(source, path, args.framework, args.compiler), []
     result = fix(source, path, args.framework, args.compiler)
     if result.text != source:
         write(path, result.text)

@@ -1,1 +1,1 @@
-"""What every room uses: findings, rules, errors; may import libcst and the standard library."""
+"""Findings and errors, which every room uses; may import libcst and the standard library."""

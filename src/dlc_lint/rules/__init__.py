@@ -8,7 +8,7 @@ from dlc_lint.rules.pytorch import RULES as PYTORCH_RULES
 from dlc_lint.rules.tensorflow import RULES as TENSORFLOW_RULES
 
 if TYPE_CHECKING:
-    from dlc_lint.base.rule import Rule
+    from dlc_lint.rules.rule import Rule
 
 ALL: tuple[Rule, ...] = (*PYTORCH_RULES, *TENSORFLOW_RULES)
 BY_CODE = {rule.code: rule for rule in ALL}

@@ -62,7 +62,7 @@ class Script:
         self.module = wrapper.module
         try:
             found = wrapper.resolve_many(PROVIDERS)
-        except RecursionError as error:
+        except (RecursionError, KeyError) as error:  # libcst makes the one to the other
             raise reading.too_deep(path) from error
         self._positions = cast("Mapping[cst.CSTNode, metadata.CodeRange]", found[metadata.PositionProvider])
         self._scopes = cast("Mapping[cst.CSTNode, metadata.Scope | None]", found[metadata.ScopeProvider])

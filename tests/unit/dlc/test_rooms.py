@@ -1,4 +1,4 @@
-"""Rooms of dlc and of the launcher import in one direction only: what a room may import stands here and nowhere else.
+"""Rooms of dlc, the launcher and the linter import in one direction only: what a room may import stands here alone.
 
 Imports inside functions count too.
 """
@@ -40,7 +40,18 @@ LAUNCH = {
     "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
     "reference": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run", "main"),
 }
-PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH}
+LINT = {
+    "base": (),
+    "script": ("base",),
+    "rules": ("base", "script"),
+    "check": ("base", "script", "rules"),
+    "fix": ("base", "script", "check"),
+    "torchfix": ("base",),
+    "output": ("base", "rules"),
+    "command": ("base", "script", "rules", "check", "fix", "torchfix", "output"),
+    "__main__": ("command",),
+}
+PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH, SOURCES / "dlc_lint": LINT}
 ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 
 

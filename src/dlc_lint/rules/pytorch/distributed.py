@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlc_lint.base.finding import Hit
-from dlc_lint.base.rule import Rule
+from dlc_lint.rules.rule import Rule
 from dlc_lint.script.script import literal
 from dlc_lint.script.trainers import TRAINING_ARGUMENTS
 

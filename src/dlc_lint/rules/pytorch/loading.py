@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from dlc_lint.base.finding import Hit
-from dlc_lint.base.rule import Rule
+from dlc_lint.rules.rule import Rule
 from dlc_lint.script.loaders import training_loaders
 from dlc_lint.script.script import literal
 

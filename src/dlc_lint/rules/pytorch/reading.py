@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from dlc_lint.base.finding import Hit
-from dlc_lint.base.rule import Rule
 from dlc_lint.rules.pytorch.every_step import logs_every_step
+from dlc_lint.rules.rule import Rule
 from dlc_lint.script.guards import guarded
 from dlc_lint.script.modules import compiled_code, in_code, uses_xla
 from dlc_lint.script.script import attribute

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from dlc_lint.base.finding import Hit
-from dlc_lint.base.rule import Rule
+from dlc_lint.rules.rule import Rule
 from dlc_lint.script.modules import uses_xla
 from dlc_lint.script.script import attribute, literal
 from dlc_lint.script.syncs import asks_for_xla_device

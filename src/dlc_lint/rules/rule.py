@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from dlc_lint.base.finding import Hit
     from dlc_lint.script.script import Script
 
-PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
-FRAMEWORKS = (PYTORCH, TENSORFLOW)
-
 
 class Rule(NamedTuple):
     """`fixable` says whether `--fix` can change some of its findings."""
@@ -25,7 +22,7 @@ class Rule(NamedTuple):
     @property
     def framework(self) -> str:
         """DLC1xx are for PyTorch, DLC2xx for TensorFlow."""
-        return PYTORCH if self.code.startswith("DLC1") else TENSORFLOW
+        return "pytorch" if self.code.startswith("DLC1") else "tensorflow"
 
     @property
     def page(self) -> str:

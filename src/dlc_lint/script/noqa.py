@@ -41,30 +41,34 @@ def read(comments: Sequence[tuple[int, int, str]]) -> list[Noqa]:
     return found
 
 
-def apply(
+def silence(findings: Sequence[Finding], directives: Sequence[Noqa]) -> list[Finding]:
+    """The findings that stay."""
+    return [finding for finding in findings if not any(_meets(one, finding) for one in directives)]
+
+
+def unused(
     findings: Sequence[Finding], directives: Sequence[Noqa], checked: Collection[str], path: str
 ) -> list[Finding]:
-    """The findings that stay, and one for each code of ours that silences nothing although its rule was asked."""
-    used: set[tuple[int, str]] = set()
-    left = []
-    for finding in findings:
-        by = [one for one in directives if one.line in _lines(finding.place) and one.silences(finding.code)]
-        used |= {(one.line, finding.code) for one in by}
-        left += [] if by else [finding]
+    """A finding for each comment with codes of rules that were asked, and that silence nothing."""
+    found = []
     for one in directives:
-        unused = [code for code in one.codes if code in checked and (one.line, code) not in used]
-        if unused:
-            left.append(_finding(one, unused, path))
-    return left
+        used = {finding.code for finding in findings if _meets(one, finding)}
+        idle = [code for code in one.codes if code in checked and code not in used]
+        found += [_finding(one, idle, path)] if idle else []
+    return found
+
+
+def _meets(one: Noqa, finding: Finding) -> bool:
+    return one.line in _lines(finding.place) and one.silences(finding.code)
 
 
 def _lines(place: Place) -> tuple[int, int]:
     return place.line, place.end_line
 
 
-def _finding(one: Noqa, unused: list[str], path: str) -> Finding:
-    kept = [code for code in one.codes if code not in unused]
+def _finding(one: Noqa, idle: list[str], path: str) -> Finding:
+    kept = [code for code in one.codes if code not in idle]
     place = Place(one.line, one.column, one.line, one.column + len(one.text))
     text = f"# noqa: {', '.join(kept)}" if kept else ""
-    message = f"noqa: {', '.join(unused)} silences nothing here; leave it out"
+    message = f"noqa: {', '.join(idle)} silences nothing here; leave it out"
     return Finding(path, place, UNUSED, message, (Edit(place, text),))

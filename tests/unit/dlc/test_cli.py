@@ -237,7 +237,7 @@ NEEDS_A_CHECKOUT = {
 }  # fmt: skip
 
 
-WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages")
+WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "lint")
 
 
 @pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])

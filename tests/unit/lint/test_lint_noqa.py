@@ -48,3 +48,12 @@ def test_a_noqa_in_a_string_is_no_comment() -> None:
 def test_codes_of_rules_that_were_not_asked_are_not_said_to_be_unused() -> None:
     assert lint("x = 1  # noqa: DLC113\n", framework="tensorflow") == []
     assert [one.code for one in lint("x = 1  # noqa: DLC113\n", framework="pytorch")] == ["DLC001"]
+
+
+def test_a_noqa_for_a_job_with_another_compiler_is_not_unused() -> None:
+    text = (
+        "from torch.utils.data import DataLoader\nfrom data import rows\n\n"
+        "train = DataLoader(rows, batch_size=8, shuffle=True, num_workers=2)  # noqa: DLC102\n"
+    )
+    assert all(lint(text, compiler=compiler) == [] for compiler in ("", "inductor", "xla"))
+    assert [one.code for one in lint(text.replace("# noqa: DLC102", ""), compiler="xla")] == ["DLC102"]

@@ -9,6 +9,7 @@ ruff format --check .
 mypy src/dlc
 mypy --python-version 3.10 src/entrypoint
 mypy --python-version 3.10 src/dlc_runtime
+mypy --python-version 3.10 src/dlc_lint
 hadolint docker/*/Dockerfile
 shellcheck -x docker/scripts/*/*.sh scripts/*.sh .ci/run
 dlc schema --check

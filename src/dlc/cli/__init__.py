@@ -29,6 +29,7 @@ VERBS = {
     "diff": "dlc.cli.diff",
     "push": "dlc.cli.push",
     "docs": "dlc.cli.docs",
+    "lint": "dlc.cli.lint",
     "scan": "dlc.cli.scan",
     "verify-reproducible": "dlc.cli.verify_reproducible",
     "advise": "dlc.cli.advise",

@@ -1,7 +1,8 @@
 """The errors of dlc, one class and one exit code for each kind; only __main__ turns them into exits.
 
 A message says what happened and where; `remedy` says what to do about it. The codes are our own, in groups:
-10 to 19 for the buildspec and its locks, 20 to 29 for the host and the network, 30 to 39 for an image.
+10 to 19 for the buildspec and its locks, 20 to 29 for the host and the network, 30 to 39 for an image,
+50 for a training script.
 `dlc help exit-codes` prints the first line of each class below as its meaning.
 """
 
@@ -116,6 +117,12 @@ class ProfileError(DlcError):
     """What was measured of a training job cannot be read, or is not enough."""
 
     exit_code = 50
+
+
+class ScriptError(DlcError):
+    """A training script cannot be read: it does not exist, is no UTF-8 text, or has a syntax error."""
+
+    exit_code = 51
 
 
 class InternalError(DlcError):

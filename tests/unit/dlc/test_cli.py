@@ -239,7 +239,7 @@ NEEDS_A_CHECKOUT = {
 }  # fmt: skip
 
 
-WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "profile")
+WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "lint", "profile")
 
 
 @pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])

@@ -1,4 +1,4 @@
-"""Rooms of dlc, the launcher and the runtime import in one direction only; what a room may import stands only here.
+"""Rooms of each package import in one direction only: what a room may import stands here and nowhere else.
 
 Imports inside functions count too.
 """
@@ -55,7 +55,23 @@ RUNTIME = {
     "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.xla"),
     "profile": (),
 }
-PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH, SOURCES / "dlc_runtime": RUNTIME}
+LINT = {
+    "base": (),
+    "script": ("base",),
+    "rules": ("base", "script"),
+    "check": ("base", "script", "rules"),
+    "fix": ("base", "script", "check"),
+    "torchfix": ("base",),
+    "output": ("base", "rules"),
+    "command": ("base", "script", "rules", "check", "fix", "torchfix", "output"),
+    "__main__": ("command",),
+}
+PACKAGES = {
+    SOURCES / "dlc": DLC,
+    SOURCES / "entrypoint/launch": LAUNCH,
+    SOURCES / "dlc_runtime": RUNTIME,
+    SOURCES / "dlc_lint": LINT,
+}
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
 FRAMEWORKLESS = ("compiler.base", "compiler.cache", "compiler.page", "compiler.report", "compiler.arm")
 FRAMEWORKS = ("torch", "torch_xla", "tensorflow", "keras")

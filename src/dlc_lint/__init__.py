@@ -1,0 +1,21 @@
+"""Finds in training scripts what a compiler stumbles over; may import libcst and the standard library, nothing of dlc.
+
+`lint(source, path)` is the entry for programs, `python -m dlc_lint script.py` the one for people.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dlc_lint.base.finding import Finding
+
+
+def lint(source: str, path: str = "<script>", *, framework: str = "", compiler: str = "") -> list[Finding]:
+    """What the rules find in one script, in the order of its lines, without what its `# noqa` comments silence.
+
+    `framework` is pytorch or tensorflow, for their rules alone. `compiler` is inductor or xla where the job says which;
+    "" goes by the script. Raises dlc_lint.base.errors.BadScriptError for what is no Python.
+    """
+    from dlc_lint.check import check
+
+    return check(source, path, framework, compiler)

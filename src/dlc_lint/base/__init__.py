@@ -1,0 +1,1 @@
+"""Findings and errors, which every room uses; may import libcst and the standard library."""

@@ -1,0 +1,106 @@
+"""The command: arguments, the scripts one by one, and what is printed; imports libcst only when it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dlc_lint.base.finding import Finding
+    from dlc_lint.output.result import Result
+
+FOUND = 1
+BAD_INPUT = 51
+NO_LIBCST = 21
+FRAMEWORKS = ("pytorch", "tensorflow")
+COMPILERS = ("inductor", "xla")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SCRIPT, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
+    parser.add_argument("scripts", nargs="+", metavar="SCRIPT", help="a Python file")
+    parser.add_argument("--framework", choices=FRAMEWORKS, default="", help="only the rules of one framework")
+    parser.add_argument(
+        "--compiler", choices=COMPILERS, default="", help="what the job will use (default: what the script itself says)"
+    )
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print JSON")
+    shown.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0")
+    parser.add_argument("--fix", action="store_true", help="change the scripts where that is safe")
+    parser.add_argument(
+        "--no-torchfix", action="store_true", help="without TorchFix, which is asked where it is installed"
+    )
+
+
+def run(args: argparse.Namespace) -> Result:
+    """Check every script, fix where asked, print the findings. Errors of scripts are in the result, not printed."""
+    result = _check_all(args)
+    print(_rendered(args, result))
+    sys.stdout.flush()
+    return result
+
+
+def _rendered(args: argparse.Namespace, result: Result) -> str:
+    from dlc_lint.output import as_json, sarif, text
+
+    if args.json:
+        return as_json.render(result)
+    return sarif.render(result) if args.sarif else text.render(result)
+
+
+def _check_all(args: argparse.Namespace) -> Result:
+    from dlc_lint.base.errors import BadScriptError
+    from dlc_lint.output.result import Result
+
+    findings: list[Finding] = []
+    fixed: list[Finding] = []
+    errors: list[BadScriptError] = []
+    for path in dict.fromkeys(args.scripts):
+        try:
+            found, done = _check_one(path, args)
+        except BadScriptError as error:
+            errors.append(error)
+        else:
+            findings += found
+            fixed += done
+    read = [path for path in dict.fromkeys(args.scripts) if path not in {error.path for error in errors}]
+    more, notes = _of_torchfix(args, read)
+    both = sorted(findings + more, key=lambda one: (read.index(one.path), one.place, one.code))
+    return Result(len(read), tuple(both), tuple(errors), tuple(fixed), tuple(notes))
+
+
+def _check_one(path: str, args: argparse.Namespace) -> tuple[list[Finding], list[Finding]]:
+    from dlc_lint.check import check
+    from dlc_lint.fix import fix, write
+    from dlc_lint.script.reading import read
+
+    source = read(path)
+    if not args.fix:
+        return check(source, path, args.framework, args.compiler), []
+    result = fix(source, path, args.framework, args.compiler)
+    if result.text != source:
+        write(path, result.text)
+    return list(result.left), list(result.done)
+
+
+def _of_torchfix(args: argparse.Namespace, paths: list[str]) -> tuple[list[Finding], list[str]]:
+    from dlc_lint import torchfix
+    from dlc_lint.script import noqa, reading
+
+    if args.no_torchfix or args.framework == "tensorflow" or not paths or not torchfix.installed():
+        return [], []
+    findings, note = torchfix.run(paths)
+    left: list[Finding] = []
+    for path in paths:
+        directives = noqa.read(reading.comments(reading.read(path)))
+        left += noqa.silence([one for one in findings if one.path == path], directives)
+    return left, [note] if note else []
+
+
+def exit_code(result: Result) -> int:
+    """0 for nothing found, 1 for findings, 51 where a script could not be read."""
+    if result.errors:
+        return BAD_INPUT
+    return FOUND if result.findings else 0

@@ -1,0 +1,94 @@
+"""Applies the safe edits of findings to a script's text, and writes scripts back."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlc_lint.check import check
+from dlc_lint.script.reading import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlc_lint.base.finding import Edit, Finding
+
+MOST_ROUNDS = 10  # an edit may make room for another; none makes a new finding
+
+
+class Fixed(NamedTuple):
+    """The new text, what was fixed, what is left."""
+
+    text: str
+    done: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+
+
+def fix(source: str, path: str, framework: str = "", compiler: str = "") -> Fixed:
+    """Fix what can be fixed safely. The text is the same where nothing can."""
+    mark = "\ufeff" if source.startswith("\ufeff") else ""
+    text, done = source[len(mark) :], []
+    for _ in range(MOST_ROUNDS):
+        left = check(text, path, framework, compiler)
+        chosen = _apart([finding for finding in left if finding.edits])
+        if not chosen:
+            break
+        text = apply(text, [edit for finding in chosen for edit in finding.edits])
+        parse(text, path)  # an edit that breaks the script is a bug, and is not written
+        done += chosen
+    return Fixed(mark + text, tuple(done), tuple(check(text, path, framework, compiler)))
+
+
+def _apart(findings: Sequence[Finding]) -> list[Finding]:
+    """Those of which no edit overlaps one before it."""
+    chosen: list[Finding] = []
+    end = (0, 0)
+    for finding in sorted(findings, key=lambda one: min(edit.place for edit in one.edits)):
+        start = min(edit.place[:2] for edit in finding.edits)
+        if start >= end:
+            chosen.append(finding)
+            end = max(edit.place[2:] for edit in finding.edits)
+    return chosen
+
+
+def apply(text: str, edits: Sequence[Edit]) -> str:
+    """The text with every edit done."""
+    starts = [0]
+    for line in io.StringIO(text, newline=""):
+        starts.append(starts[-1] + len(line))
+    last = len(starts) - 1
+
+    def offset(line: int, column: int) -> int:
+        return starts[min(line - 1, last)] + column
+
+    for edit in sorted(edits, key=lambda one: one.place, reverse=True):
+        place = edit.place
+        begin, end = offset(place.line, place.column), offset(place.end_line, place.end_column)
+        text = text[:begin] + edit.text + text[end:]
+        if not edit.text:
+            text = _without_blanks(text, begin)
+    return text
+
+
+def _without_blanks(text: str, at: int) -> str:
+    """Blanks before the end of a line, where a comment stood."""
+    if text[at : at + 1] not in ("\n", "\r", ""):
+        return text
+    kept = text[:at].rstrip(" \t")
+    return kept + text[at:]
+
+
+def write(path: str, text: str) -> None:
+    """Replace a script at once, with its rights; a link stays a link."""
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(text.encode("utf-8"))
+        shutil.copymode(target, part)
+        part.replace(target)
+    finally:
+        if part.exists():
+            part.unlink()

@@ -1,0 +1,1 @@
+"""How findings are shown: text, JSON, SARIF; may import base and rules."""

@@ -1,0 +1,156 @@
+"""DLC131 to DLC133, DLC135, DLC136: what makes a model compile again and again, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from dlc_lint.base.finding import Hit
+from dlc_lint.rules.rule import Rule
+from dlc_lint.script.guards import guarded
+from dlc_lint.script.modules import attributes, compiled_code, own_attribute
+from dlc_lint.script.script import attribute, literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlc_lint.script.script import Function, Script
+
+HOOKS = {"register_forward_hook", "register_forward_pre_hook"}
+GROWS = {"append", "extend", "insert"}
+
+
+def counter_in_model(script: Script) -> Iterator[Hit]:
+    """DLC131."""
+    for function in compiled_code(script):
+        around = script.around(function, cst.ClassDef)
+        if around is None:
+            continue
+        known = attributes(script, around)
+        changes: list[cst.AugAssign | cst.Assign] = [*script.inside(function.body, cst.AugAssign)]
+        for node in (*changes, *script.inside(function.body, cst.Assign)):
+            name = _changed(script, node)
+            numbers = [literal(value) for value in known.get(name, [])] if name else []
+            is_number = any(type(one) in (int, float) for one in numbers)
+            if is_number and not guarded(script, node, function.body):
+                yield Hit(
+                    node,
+                    f"self.{name} is another number in each step, and the compiled code is only for the "
+                    "one it saw; make it a tensor (register_buffer), or count outside of the model",
+                )
+
+
+def _changed(script: Script, node: cst.AugAssign | cst.Assign) -> str:
+    """`x` for `self.x += 1` and `self.x = self.x + 1`."""
+    if isinstance(node, cst.AugAssign):
+        return own_attribute(node.target)
+    name = own_attribute(node.targets[0].target) if len(node.targets) == 1 else ""
+    value = node.value
+    sides = (value.left, value.right) if isinstance(value, cst.BinaryOperation) else ()
+    return name if any(own_attribute(side) == name for side in sides) else ""
+
+
+def growing_list(script: Script) -> Iterator[Hit]:
+    """DLC132."""
+    for call in script.all(cst.Call):
+        if attribute(call.func) not in HOOKS or not call.args:
+            continue
+        hook = script.value(call.args[0].value)
+        if isinstance(hook, (cst.FunctionDef, cst.Lambda)) and _appends_outside(script, hook):
+            yield Hit(
+                call,
+                "this hook appends to a list, so the model is compiled anew in each step; register it "
+                "only for the steps that need it, or write into a tensor",
+            )
+    for function in compiled_code(script):
+        for call in script.inside(function.body, cst.Call):
+            if (
+                script.function(call) is function
+                and _own_list(script, call, function)
+                and not guarded(script, call, function.body)
+            ):
+                yield Hit(
+                    call,
+                    f"{script.code(call)} makes a list longer in each step, so the model is compiled anew; "
+                    "return the value instead",
+                )
+
+
+def _appends_outside(script: Script, hook: Function) -> bool:
+    for call in script.inside(hook.body, cst.Call):
+        if attribute(call.func) not in GROWS or not isinstance(call.func, cst.Attribute):
+            continue
+        owner = call.func.value
+        if isinstance(owner, (cst.Attribute, cst.Subscript)):
+            return True
+        if isinstance(owner, cst.Name) and not _bound_in(script, owner, hook):
+            return True
+    return False
+
+
+def _bound_in(script: Script, name: cst.Name, hook: Function) -> bool:
+    values = [one for one in script.values(name) if one is not None]
+    return any(hook in (value, *script.ancestors(value)) for value in values)
+
+
+def _own_list(script: Script, call: cst.Call, function: cst.FunctionDef) -> bool:
+    """`self.kept.append(...)`, of a list that `forward` itself does not make anew."""
+    if attribute(call.func) not in GROWS or not isinstance(call.func, cst.Attribute):
+        return False
+    name = own_attribute(call.func.value)
+    around = script.around(function, cst.ClassDef)
+    if not name or around is None:
+        return False
+    values = attributes(script, around).get(name, [])
+    made_anew = any(script.function(value) is function for value in values)
+    return bool(values) and all(isinstance(value, cst.List) for value in values) and not made_anew
+
+
+def double_backward(script: Script) -> Iterator[Hit]:
+    """DLC133."""
+    for call in script.all(cst.Call):
+        is_gradient = script.is_one_of(call.func, {"torch.autograd.grad"}) or attribute(call.func) == "backward"
+        if is_gradient and literal(script.argument(call, "create_graph")) is True:
+            yield Hit(
+                script.arg(call, "create_graph"),
+                "a compiled model has no second derivative: the models of this gradient stay eager; "
+                "compile the others, or leave the compiler off",
+            )
+
+
+def unused_compile(script: Script) -> Iterator[Hit]:
+    """DLC135."""
+    for call in script.calls("torch.compile"):
+        given = script.argument(call, "model", 0)
+        if given is not None and isinstance(script.parent(call), cst.Expr):
+            name = script.code(given)
+            yield Hit(
+                call,
+                f"torch.compile returns the compiled model, and nothing keeps it: {name} stays eager; "
+                f"write {name} = torch.compile({name}), or {name}.compile()",
+            )
+
+
+def container_compile(script: Script) -> Iterator[Hit]:
+    """DLC136."""
+    for call in script.all(cst.Call):
+        if attribute(call.func) != "compile" or not isinstance(call.func, cst.Attribute) or script.name(call.func):
+            continue
+        made = script.value(call.func.value)
+        kind = script.name(made.func) if isinstance(made, cst.Call) else ""
+        if kind.startswith("torch.nn.") and kind.count(".") == 2 and kind.rpartition(".")[2][:1].isupper():
+            yield Hit(
+                call,
+                f"{script.code(call)} compiles nothing for a class of torch.nn itself ({kind[9:]}), "
+                "and says nothing; use model = torch.compile(model), or a class of your own",
+            )
+
+
+RULES = (
+    Rule("DLC131", "the model counts in a Python number", counter_in_model),
+    Rule("DLC132", "the model or its hook makes a list longer", growing_list),
+    Rule("DLC133", "a second derivative through the model", double_backward),
+    Rule("DLC135", "the compiled model is thrown away", unused_compile),
+    Rule("DLC136", "compile() of a class of torch.nn itself", container_compile),
+)

@@ -1,0 +1,208 @@
+"""DLC101 to DLC104: shapes that change from step to step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from dlc_lint.base.finding import Hit
+from dlc_lint.rules.rule import Rule
+from dlc_lint.script.guards import guarded
+from dlc_lint.script.loaders import training_loaders
+from dlc_lint.script.modules import compiled_code, in_code, static_shapes, uses_xla
+from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.steps import every_step, steps
+from dlc_lint.script.tensors import is_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlc_lint.script.script import Script
+
+COLLATORS = {
+    f"transformers.{name}"
+    for name in ("DataCollatorWithPadding", "DataCollatorForSeq2Seq", "DataCollatorForTokenClassification")
+}
+LANGUAGE_MODELING = "transformers.DataCollatorForLanguageModeling"
+EVALUATION = ("eval", "valid", "test", "predict", "generate", "infer", "held_out", "val_")
+VALUE_DEPENDENT = {
+    "nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount",
+}  # fmt: skip
+REMEDY_PADDING = 'pad to one length: padding="max_length" with max_length'
+
+
+def dynamic_padding(script: Script) -> Iterator[Hit]:
+    """DLC101."""
+    if not static_shapes(script):
+        return
+    for call in script.all(cst.Call):
+        padding = script.argument(call, "padding")
+        collator = script.is_one_of(call.func, COLLATORS)
+        if collator and (padding is None or literal(padding) in (True, "longest")) and not _bounded(script, call):
+            yield Hit(
+                call,
+                f"{attribute(call.func) or script.code(call.func)} pads each batch to its longest "
+                f"text, so each length is compiled anew; {REMEDY_PADDING}",
+            )
+        elif (
+            not collator
+            and padding is not None
+            and _pads_to_longest(script, call, padding)
+            and not _evaluates(script, call)
+        ):
+            yield Hit(
+                padding,
+                f"padding={script.code(padding)} pads to the longest text of the batch, so each length "
+                f"is compiled anew; {REMEDY_PADDING}",
+            )
+
+
+def _bounded(script: Script, call: cst.Call) -> bool:
+    return script.argument(call, "pad_to_multiple_of") is not None or script.has_stars(call)
+
+
+def _pads_to_longest(script: Script, call: cst.Call, padding: cst.BaseExpression) -> bool:
+    if literal(padding) == "longest":
+        return not _bounded(script, call)
+    words = script.code(call.func).lower()
+    return literal(padding) is True and "token" in words and not _bounded(script, call)
+
+
+def _evaluates(script: Script, call: cst.Call) -> bool:
+    function = script.function(call)
+    name = function.name.value.lower() if function is not None else ""
+    if any(word in name for word in EVALUATION):
+        return True
+    # At the top of a script or its main function it pads all texts together, once.
+    return (
+        not any(isinstance(one, (cst.FunctionDef, cst.Lambda, cst.For, cst.While)) for one in script.ancestors(call))
+        or name == "main"
+    )
+
+
+def last_batch(script: Script) -> Iterator[Hit]:
+    """DLC102."""
+    if not static_shapes(script):
+        return
+    for call in training_loaders(script):
+        drop = script.argument(call, "drop_last")
+        if script.has_stars(call) or script.argument(call, "batch_sampler") is not None or _one_by_one(script, call):
+            continue
+        if drop is None or literal(drop) is False:
+            yield Hit(
+                call,
+                "the last batch may be smaller, which compiles the step once more; set drop_last=True "
+                "for the training data",
+            )
+
+
+def _one_by_one(script: Script, call: cst.Call) -> bool:
+    """No batch_size is 1, and None is no batching."""
+    size = script.argument(call, "batch_size", 1)
+    return size is None or literal(size) in (1, None)
+
+
+def value_dependent_shape(script: Script) -> Iterator[Hit]:
+    """DLC103."""
+    code = compiled_code(script)
+    found = steps(script) if uses_xla(script) else []
+    for node in (*script.all(cst.Call), *script.all(cst.Subscript)):
+        what = _value_dependent(script, node)
+        if not what:
+            continue
+        function = in_code(script, node, code)
+        if function is not None and not guarded(script, node, function.body):
+            yield Hit(
+                node,
+                f"{what} gives a shape that depends on values: the graph breaks here under inductor, "
+                "and XLA compiles each size anew; use torch.where or multiply by the mask",
+            )
+        elif function is None and any(every_step(script, node, step) for step in found):
+            yield Hit(
+                node,
+                f"{what} gives a shape that depends on values, so XLA compiles each size anew; use "
+                "torch.where or multiply by the mask",
+            )
+
+
+def _value_dependent(script: Script, node: cst.CSTNode) -> str:
+    """What it is called in the message; "" for everything else."""
+    if isinstance(node, cst.Subscript):
+        return f"the mask in {script.code(node)}" if _masked(script, node) else ""
+    if not isinstance(node, cst.Call):
+        return ""
+    full, name = script.name(node.func), attribute(node.func)
+    if full.startswith("torch.") and full.count(".") == 1 and full[6:] in VALUE_DEPENDENT:
+        return f"torch.{full[6:]}"
+    if full == "torch.where" and len(node.args) == 1:
+        return "torch.where with one argument"
+    if name in ("nonzero", "masked_select", "unique") and not full and is_tensor(script, node.func.value):  # type: ignore[attr-defined]
+        return f".{name}()"
+    return ""
+
+
+def _masked(script: Script, node: cst.Subscript) -> bool:
+    """`x[x > 0]`, `x[mask]` with `mask = x > 0`; not as a target, which becomes a `where`."""
+    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        return False
+    above = script.parent(node)
+    if isinstance(above, cst.AssignTarget) or (isinstance(above, cst.AugAssign) and above.target is node):
+        return False
+    index = node.slice[0].slice.value
+    value = script.value(index)
+    if isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.BitInvert):
+        value = script.value(value.expression)
+    return isinstance(value, cst.Comparison) and is_tensor(script, value) and not _of_sizes(script, value)
+
+
+def _of_sizes(script: Script, value: cst.CSTNode) -> bool:
+    return any(one.value in ("shape", "size") for one in script.inside(value, cst.Name))
+
+
+def varying_loop(script: Script) -> Iterator[Hit]:
+    """DLC104."""
+    for function in compiled_code(script):
+        for loop in script.inside(function.body, cst.For):
+            cause = _varying_count(script, loop.iter)
+            if cause and not guarded(script, loop, function.body):
+                yield Hit(
+                    loop.iter,
+                    f"the loop runs as often as {cause} says: each count is another graph; run a fixed "
+                    "number of turns and mask the rest",
+                )
+        for waits in script.inside(function.body, cst.While):
+            if is_tensor(script, waits.test) and not guarded(script, waits, function.body):
+                yield Hit(
+                    waits.test,
+                    f"the loop runs until a tensor's value ({script.code(waits.test)}) ends it: each count "
+                    "is another graph; run a fixed number of turns and mask the rest",
+                )
+
+
+def _varying_count(script: Script, iterated: cst.BaseExpression) -> str:
+    if not isinstance(iterated, cst.Call) or not script.is_one_of(iterated.func, {"range"}):
+        return ""
+    for arg in iterated.args:
+        value = script.value(arg.value)
+        for call in (value, *script.inside(value, cst.Call)) if value is not None else ():
+            if not isinstance(call, cst.Call):
+                continue
+            name = script.name(call.func)
+            if name.startswith(("random.", "numpy.random.")):
+                return f"{name}()"
+            if attribute(call.func) == "item" and not call.args:
+                return script.code(call)
+            if name == "int" and call.args and is_tensor(script, call.args[0].value):
+                return script.code(call)
+        if isinstance(value, cst.Call) and is_tensor(script, value):
+            return script.code(value)
+    return ""
+
+
+RULES = (
+    Rule("DLC101", "texts are padded to the longest of their batch", dynamic_padding),
+    Rule("DLC102", "the last batch of the training data is smaller", last_batch),
+    Rule("DLC103", "a shape depends on values", value_dependent_shape),
+    Rule("DLC104", "a loop in the model runs another number of times in each step", varying_loop),
+)

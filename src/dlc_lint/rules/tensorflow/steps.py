@@ -1,0 +1,286 @@
+"""DLC201 to DLC206: how a training step is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from dlc_lint.base.finding import Hit
+from dlc_lint.rules.rule import Rule
+from dlc_lint.script.graph_functions import TF_FUNCTION, enclosing, functions_named, graph_functions, keras_compiles
+from dlc_lint.script.guards import guarded
+from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.steps import calls_of, nearest_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlc_lint.script.script import Loop, Script
+
+KERAS_METHODS = {"train_step", "test_step", "call", "compute_loss"}
+CHANGES_WEIGHTS = {"apply_gradients", "apply", "minimize", "assign_sub", "assign_add"}
+LONG_LOOPS = {"range", "enumerate", "tqdm.tqdm", "tqdm.trange"}
+FEWEST_STEPS = 10
+
+
+def eager_step(script: Script) -> Iterator[Hit]:
+    """DLC201."""
+    graph = graph_functions(script)
+    for block in script.all(cst.With):
+        tape = next((one.item for one in block.items if _is_tape(script, one.item)), None)
+        function = script.function(block)
+        if tape is None or enclosing(script, block, graph) is not None:
+            continue
+        if function is not None and function.name.value in KERAS_METHODS and script.around(function, cst.ClassDef):
+            continue
+        if _trains(script, block, function) and _runs_in_loop(script, block, function) and not _eager_by_choice(script):
+            yield Hit(
+                tape,
+                "this training step runs operation by operation; put it in a function with "
+                "@tf.function(jit_compile=True)",
+            )
+
+
+def _trains(script: Script, block: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
+    """Whether weights change beside the tape."""
+    around = nearest_loop(script, block) or function
+    return around is not None and any(attribute(one.func) in CHANGES_WEIGHTS for one in script.inside(around, cst.Call))
+
+
+def _is_tape(script: Script, item: cst.BaseExpression) -> bool:
+    return isinstance(item, cst.Call) and script.is_one_of(item.func, {"tensorflow.GradientTape"})
+
+
+def _runs_in_loop(script: Script, block: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
+    if nearest_loop(script, block) is not None:
+        return True
+    return function is not None and any(nearest_loop(script, one) is not None for one in calls_of(script, function))
+
+
+def _eager_by_choice(script: Script) -> bool:
+    """Another rule says it."""
+    return any(True for _ in _run_eagerly(script))
+
+
+def _run_eagerly(script: Script) -> Iterator[cst.CSTNode]:
+    for call in script.calls(
+        "tensorflow.config.run_functions_eagerly", "tensorflow.config.experimental_run_functions_eagerly"
+    ):
+        if literal(script.argument(call, "run_eagerly", 0)) is True:
+            yield call
+    for call in keras_compiles(script):
+        if literal(script.argument(call, "run_eagerly")) is True:
+            yield script.arg(call, "run_eagerly")
+
+
+def run_eagerly(script: Script) -> Iterator[Hit]:
+    """DLC202."""
+    for node in _run_eagerly(script):
+        yield Hit(
+            node, "this turns tf.function and its compiler off for the whole training; leave it out after debugging"
+        )
+
+
+def reads_every_step(script: Script) -> Iterator[Hit]:
+    """DLC203."""
+    graph = graph_functions(script)
+    for call in script.all(cst.Call):
+        loop = nearest_loop(script, call)
+        if (
+            loop is None
+            or enclosing(script, call, graph)
+            or guarded(script, call, loop.body)
+            or _over_epochs(script, loop)
+        ):
+            continue
+        result = _read(script, call)
+        if result is not None and _from_step(script, result, loop):
+            yield Hit(
+                call,
+                f"{script.code(call)} waits for the step's result in each step; read it every 10 steps "
+                "or more, or keep it in a metric",
+            )
+
+
+def _over_epochs(script: Script, loop: Loop) -> bool:
+    words = script.code(loop.target) + script.code(loop.iter) if isinstance(loop, cst.For) else ""
+    return "epoch" in words.lower()
+
+
+def _read(script: Script, call: cst.Call) -> cst.BaseExpression | None:
+    """`loss.numpy()`, `float(loss)`, `print(loss)`: the expression that is read."""
+    if attribute(call.func) == "numpy" and isinstance(call.func, cst.Attribute):
+        return call.func.value
+    if script.is_one_of(call.func, {"float", "int"}) and len(call.args) == 1:
+        return call.args[0].value
+    if script.is_one_of(call.func, {"print", "tensorflow.print"}):
+        return next((arg.value for arg in call.args if isinstance(arg.value, cst.Name)), None)
+    return None
+
+
+def _from_step(script: Script, result: cst.BaseExpression, loop: Loop) -> bool:
+    """Whether it is what a graph function with a tape gave in this turn of the loop."""
+    value = result
+    if isinstance(result, cst.Name):
+        values = [one for one in script.values(result) if one is None or nearest_loop(script, one) is loop]
+        if len(values) != 1 or not isinstance(values[0], cst.BaseExpression):
+            return False
+        value = values[0]
+    if not isinstance(value, cst.Call):
+        return False
+    steps = {id(one.node) for one in graph_functions(script) if one.is_root}
+    return any(
+        id(function) in steps and _has_tape(script, function) for function in functions_named(script, value.func)
+    )
+
+
+def _has_tape(script: Script, function: cst.CSTNode) -> bool:
+    return any(attribute(one.func) in ("GradientTape", "run") for one in script.inside(function, cst.Call))
+
+
+def number_into_function(script: Script) -> Iterator[Hit]:
+    """DLC204."""
+    graph = graph_functions(script)
+    roots = {id(one.node): one for one in graph if one.is_root}
+    for call in script.all(cst.Call):
+        if enclosing(script, call, graph) is not None:
+            continue
+        called = [roots[id(one)] for one in functions_named(script, call.func) if id(one) in roots]
+        if len(called) != 1 or _keeps_traces(script, called[0].made_by):
+            continue
+        for arg in call.args:
+            if arg.star == "" and _counts(script, arg.value, call):
+                yield Hit(
+                    arg,
+                    f"{script.code(arg.value)} is a Python number that changes, and tf.function traces "
+                    f"anew for each; give it tf.constant({script.code(arg.value)})",
+                )
+
+
+def _keeps_traces(script: Script, made_by: cst.Call | None) -> bool:
+    if made_by is None:
+        return False
+    return any(
+        script.argument(made_by, word) is not None
+        for word in ("input_signature", "reduce_retracing", "experimental_relax_shapes")
+    )
+
+
+def _counts(script: Script, value: cst.BaseExpression, call: cst.Call) -> bool:
+    """The variable of a `range` or `enumerate` loop around the call, or arithmetic with it and numbers."""
+    if isinstance(value, cst.BinaryOperation):
+        sides = (value.left, value.right)
+        return any(_counts(script, one, call) for one in sides) and all(
+            _counts(script, one, call) or literal(one) is not ... for one in sides
+        )
+    if not isinstance(value, cst.Name) or len(script.values(value)) > 1:
+        return False
+    loops = [one for one in script.ancestors(call) if isinstance(one, cst.For)]
+    return any(_counter(script, loop) == value.value and not _few(script, loop) for loop in loops)
+
+
+def _counter(script: Script, loop: cst.For) -> str:
+    if not isinstance(loop.iter, cst.Call):
+        return ""
+    if script.is_one_of(loop.iter.func, {"range", "tqdm.trange"}) and isinstance(loop.target, cst.Name):
+        return loop.target.value
+    first = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else None
+    is_enumerate = script.is_one_of(loop.iter.func, {"enumerate"})
+    return first.value if is_enumerate and isinstance(first, cst.Name) else ""
+
+
+def _few(script: Script, loop: cst.For) -> bool:
+    """`range(3)`: three traces are no storm."""
+    if not isinstance(loop.iter, cst.Call):
+        return False
+    number = literal(loop.iter.args[-1].value) if loop.iter.args else ...
+    return script.is_one_of(loop.iter.func, {"range"}) and isinstance(number, int) and number <= FEWEST_STEPS
+
+
+def function_in_loop(script: Script) -> Iterator[Hit]:
+    """DLC205."""
+    for call in script.calls(TF_FUNCTION):
+        is_decorator = isinstance(script.parent(call), cst.Decorator)
+        if not is_decorator and _in_long_loop(script, call):
+            yield Hit(
+                call,
+                "tf.function here makes a new function in each turn of the loop, and each is traced "
+                "and compiled; make it once before the loop",
+            )
+    for function in script.all(cst.FunctionDef):
+        for decorator in function.decorators:
+            made = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
+            if script.is_one_of(made, {TF_FUNCTION}) and _in_long_loop(script, function):
+                yield Hit(
+                    decorator,
+                    "this makes a new tf.function in each turn of the loop, and each is traced and "
+                    "compiled; define it once before the loop",
+                )
+
+
+def _in_long_loop(script: Script, node: cst.CSTNode) -> bool:
+    loop = nearest_loop(script, node)
+    if loop is None or isinstance(loop, cst.While):
+        return loop is not None
+    long = isinstance(loop.iter, cst.Call) and script.is_one_of(loop.iter.func, LONG_LOOPS) and not _few(script, loop)
+    return long and not guarded(script, node, loop.body)
+
+
+def saves_every_step(script: Script) -> Iterator[Hit]:
+    """DLC206."""
+    for call in script.calls("keras.callbacks.ModelCheckpoint"):
+        number = literal(script.argument(call, "save_freq"))
+        if isinstance(number, int) and 1 <= number < FEWEST_STEPS:
+            yield Hit(
+                script.arg(call, "save_freq"),
+                f"save_freq={number} counts batches: training stops for a checkpoint nearly all the "
+                'time; use "epoch", or some hundred',
+            )
+    for call in script.all(cst.Call):
+        loop = nearest_loop(script, call)
+        if (
+            loop is None
+            or attribute(call.func) not in ("save", "save_weights")
+            or guarded(script, call, loop.body)
+            or _over_epochs(script, loop)
+        ):
+            continue
+        if _saves(script, call) and _runs_step(script, loop):
+            yield Hit(
+                call,
+                "a checkpoint in each step makes the device wait for the disk; save once an epoch, or "
+                "every some hundred steps",
+            )
+
+
+def _saves(script: Script, call: cst.Call) -> bool:
+    if not isinstance(call.func, cst.Attribute):
+        return False
+    if call.func.attr.value == "save_weights":
+        return True
+    made = script.value(call.func.value)
+    return isinstance(made, cst.Call) and script.name(made.func) in (
+        "tensorflow.train.Checkpoint",
+        "tensorflow.train.CheckpointManager",
+    )
+
+
+def _runs_step(script: Script, loop: Loop) -> bool:
+    """Whether the loop itself, not one inside it, calls a function with a tape."""
+    for call in script.inside(loop.body, cst.Call):
+        if nearest_loop(script, call) is loop and any(
+            _has_tape(script, one) for one in functions_named(script, call.func)
+        ):
+            return True
+    return False
+
+
+RULES = (
+    Rule("DLC201", "a training step without tf.function", eager_step),
+    Rule("DLC202", "functions run eagerly", run_eagerly),
+    Rule("DLC203", "each training step reads a tensor", reads_every_step),
+    Rule("DLC204", "a Python number goes into a tf.function", number_into_function),
+    Rule("DLC205", "a tf.function is made in a loop", function_in_loop),
+    Rule("DLC206", "each training step saves a checkpoint", saves_every_step),
+)

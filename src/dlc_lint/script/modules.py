@@ -1,0 +1,179 @@
+"""The models of a PyTorch script, and the code that the compiler sees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from dlc_lint.script.script import attribute, literal, remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlc_lint.script.script import Script
+
+MODULES = {
+    "torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule",
+    "transformers.PreTrainedModel", "transformers.modeling_utils.PreTrainedModel",
+}  # fmt: skip
+EAGER_DECORATORS = {
+    "torch.compiler.disable", "torch._dynamo.disable", "torch._disable_dynamo", "torch.jit.ignore", "torch.jit.unused",
+    "torch.jit.export",
+}  # fmt: skip
+
+
+@remembered
+def module_classes(script: Script) -> list[cst.ClassDef]:
+    """Classes that derive from torch.nn.Module, also by another class of the script."""
+    return [one for one in script.all(cst.ClassDef) if is_module(script, one)]
+
+
+def is_module(script: Script, one: cst.ClassDef, depth: int = 0) -> bool:
+    """Whether a class derives from torch.nn.Module as far as the script says."""
+    for base in one.bases:
+        if script.is_one_of(base.value, MODULES):
+            return True
+        parent = script.value(base.value)
+        if (
+            isinstance(parent, cst.ClassDef)
+            and parent is not one
+            and depth < 10
+            and is_module(script, parent, depth + 1)
+        ):
+            return True
+    return False
+
+
+def methods(one: cst.ClassDef) -> dict[str, cst.FunctionDef]:
+    """The methods of a class by name, the last where there are several."""
+    return {part.name.value: part for part in one.body.body if isinstance(part, cst.FunctionDef)}
+
+
+@remembered
+def attributes(script: Script, one: cst.ClassDef) -> dict[str, list[cst.BaseExpression]]:
+    """`self.x = value` in any method: name -> values."""
+    found: dict[str, list[cst.BaseExpression]] = {}
+    for assign in script.inside(one.body, cst.Assign):
+        for target in assign.targets:
+            name = own_attribute(target.target)
+            if name:
+                found.setdefault(name, []).append(assign.value)
+    for typed in script.inside(one.body, cst.AnnAssign):
+        name = own_attribute(typed.target)
+        if name and typed.value is not None:
+            found.setdefault(name, []).append(typed.value)
+    return found
+
+
+def own_attribute(node: cst.CSTNode | None) -> str:
+    """`x` for `self.x`."""
+    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
+        return node.attr.value
+    return ""
+
+
+def has_weights(script: Script, one: cst.ClassDef) -> bool:
+    """Whether it has layers or parameters: a loss or a metric without them is not trained, so it stays eager."""
+    return any(isinstance(value, cst.Call) for values in attributes(script, one).values() for value in values)
+
+
+@remembered
+def compiled_code(script: Script) -> list[cst.FunctionDef]:
+    """Functions below the compiler: `forward` of models, methods that it calls, what torch.compile is given."""
+    found: dict[int, cst.FunctionDef] = {}
+    for one in module_classes(script):
+        forward = methods(one).get("forward")
+        if forward is not None and has_weights(script, one):
+            _follow(script, methods(one), forward, found)
+    for function in _given_to_compile(script):
+        found.setdefault(id(function), function)
+    return [one for one in found.values() if not stays_eager(script, one)]
+
+
+def _follow(
+    script: Script, own: dict[str, cst.FunctionDef], function: cst.FunctionDef, found: dict[int, cst.FunctionDef]
+) -> None:
+    if id(function) in found or stays_eager(script, function):
+        return
+    found[id(function)] = function
+    for call in script.inside(function.body, cst.Call):
+        called = own.get(own_attribute(call.func))
+        if called is not None and not _only_while_not_training(script, call, function):
+            _follow(script, own, called, found)
+
+
+def _only_while_not_training(script: Script, call: cst.Call, function: cst.FunctionDef) -> bool:
+    from dlc_lint.script.guards import guarded
+
+    return guarded(script, call, function.body)
+
+
+def _given_to_compile(script: Script) -> Iterator[cst.FunctionDef]:
+    for function in script.all(cst.FunctionDef):
+        for decorator in function.decorators:
+            called = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
+            if script.is_one_of(called, {"torch.compile"}):
+                yield function
+    for call in script.calls("torch.compile"):
+        given = script.value(script.argument(call, "model", 0))
+        if isinstance(given, cst.FunctionDef):
+            yield given
+
+
+def stays_eager(script: Script, function: cst.FunctionDef) -> bool:
+    """Whether a decorator keeps the compiler out."""
+    for decorator in function.decorators:
+        called = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
+        if script.is_one_of(called, EAGER_DECORATORS):
+            return True
+    return False
+
+
+def own_compile(script: Script) -> list[cst.Call]:
+    """`torch.compile(...)`, and `@torch.compile(...)`."""
+    return list(script.calls("torch.compile"))
+
+
+@remembered
+def static_by_choice(script: Script) -> bool:
+    """Whether the script compiles for one shape each: `dynamic=False`, or a mode with CUDA graphs."""
+    for call in own_compile(script):
+        if literal(script.argument(call, "dynamic", 2)) is False:
+            return True
+        if literal(script.argument(call, "mode")) in ("reduce-overhead", "max-autotune"):
+            return True
+    return False
+
+
+@remembered
+def uses_xla(script: Script) -> bool:
+    """Whether it trains by PyTorch/XLA: the caller says so, or it imports torch_xla behind no condition."""
+    if script.options.compiler:
+        return script.options.compiler == "xla"
+    statements: list[cst.Import | cst.ImportFrom] = [*script.all(cst.Import), *script.all(cst.ImportFrom)]
+    return any(_imports_xla(script, one) and script.around(one, cst.If, cst.Try) is None for one in statements)
+
+
+def _imports_xla(script: Script, one: cst.Import | cst.ImportFrom) -> bool:
+    if isinstance(one, cst.ImportFrom):
+        modules = [one.module] if one.module is not None and not one.relative else []
+    else:
+        modules = [alias.name for alias in one.names]
+    return any(script.module.code_for_node(module).partition(".")[0] == "torch_xla" for module in modules)
+
+
+def static_shapes(script: Script) -> bool:
+    """Whether each new shape is compiled anew."""
+    return uses_xla(script) or static_by_choice(script)
+
+
+def in_code(script: Script, node: cst.CSTNode, functions: list[cst.FunctionDef]) -> cst.FunctionDef | None:
+    """The function of the list that a node is in, not one nested in it."""
+    around = script.function(node)
+    return around if any(around is one for one in functions) else None
+
+
+def is_method_call(call: cst.Call, *names: str) -> bool:
+    """`anything.name(...)`."""
+    return attribute(call.func) in names

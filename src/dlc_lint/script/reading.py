@@ -1,0 +1,114 @@
+"""Reads a script: bytes to text to a tree; the only place that reads files of the user."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import warnings
+from pathlib import Path
+
+import libcst as cst
+
+from dlc_lint.base.errors import BadScriptError
+
+MOST_BYTES = 4_000_000  # the largest training scripts have 0.2
+MOST_DEPTH = 1000  # libcst's parser ends the process at some thousands; Python says RecursionError before
+
+OPENING, CLOSING = "([{", ")]}"
+WORDS = {"not", "if", "else", "lambda", "and", "or", "await", "in", "is", "for"}
+
+
+def read(path: str) -> str:
+    """The text of a file. Raises BadScriptError."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadScriptError(path, 0, f"{error.strerror}: expected a Python script", "check the path") from error
+    if len(content) > MOST_BYTES:
+        raise BadScriptError(path, 0, f"more than {MOST_BYTES} bytes: expected a script", "name the script itself")
+    return decode(content, path)
+
+
+def decode(content: bytes, path: str) -> str:
+    """Bytes as text, line ends as they are. Raises BadScriptError."""
+    if b"\0" in content:
+        line = content.count(b"\n", 0, content.index(b"\0")) + 1
+        raise BadScriptError(path, line, "a NUL byte: expected a Python script", "name the script itself")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        what = f"byte 0x{content[error.start]:02x} is not UTF-8"
+        raise BadScriptError(path, line, f"{what}: expected a script in UTF-8", "save the file as UTF-8") from error
+
+
+def parse(text: str, path: str) -> cst.Module:
+    """The tree of a text without byte order mark. Raises BadScriptError."""
+    if _depth(text) > MOST_DEPTH:
+        raise too_deep(path)
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        line, message = _of_python(text) or (error.raw_line, " ".join(error.message.split())[:200])
+        remedy = f"python -m py_compile {path}"
+        raise BadScriptError(path, line, f"syntax error: {message}", remedy) from error
+    except RecursionError as error:
+        raise too_deep(path) from error
+
+
+def too_deep(path: str) -> BadScriptError:
+    """For what only a program would write."""
+    what = "an expression is too deep to be read: expected a script that a person wrote"
+    return BadScriptError(path, 0, what, "split the longest expression, or leave this file out")
+
+
+def _of_python(text: str) -> tuple[int, str] | None:
+    """What this Python says of it, which is clearer than the parser's words; None where it reads the text."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except SyntaxError as error:
+        return error.lineno or 0, error.msg
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
+    """As far as the text can be cut into tokens."""
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            found.append(token)
+    except (tokenize.TokenError, SyntaxError):
+        pass  # the parser says what is wrong
+    return found
+
+
+def _depth(text: str) -> int:
+    """About how deep the tree becomes: operators, words and pieces of text since the last comma, over all brackets."""
+    chains, elifs, deepest, before = [0], 0, 0, 0
+    for token in _tokens(text):
+        if token.type == tokenize.NEWLINE:
+            chains = [0]
+        elif token.type == tokenize.OP and token.string in OPENING:
+            chains[-1] += 1
+            chains.append(0)
+        elif token.type == tokenize.OP and token.string in CLOSING:
+            chains[-1:] = [] if len(chains) > 1 else [0]
+        elif token.type == tokenize.OP and token.string in ",;":
+            chains[-1] = 0
+        elif token.type == tokenize.OP or token.string in WORDS or token.type == before == tokenize.STRING:
+            chains[-1] += 1
+        elifs += token.string == "elif"
+        before = token.type if token.type not in (tokenize.NL, tokenize.COMMENT) else before
+        deepest = max(deepest, sum(chains), elifs)
+    return deepest
+
+
+def comments(text: str) -> list[tuple[int, int, str]]:
+    """Each comment with its line (from 1) and column (from 0)."""
+    return [(*token.start, token.string) for token in _tokens(text) if token.type == tokenize.COMMENT]

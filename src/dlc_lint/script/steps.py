@@ -1,0 +1,142 @@
+"""The training steps of a PyTorch script: the code that runs once for each batch, with backward in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from dlc_lint.script.guards import guarded
+from dlc_lint.script.script import attribute, remembered, root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlc_lint.script.script import Loop, Script
+
+BACKWARD = ("backward", "manual_backward")
+
+
+class Step(NamedTuple):
+    """`body` runs once for each step; `loop` runs it, and is None where a framework's or another file's loop does."""
+
+    body: cst.CSTNode
+    loop: Loop | None
+
+
+@remembered
+def backward_calls(script: Script) -> list[cst.Call]:
+    """`loss.backward()`, `accelerator.backward(loss)`; not what functions of autograd call."""
+    found = [call for call in script.all(cst.Call) if attribute(call.func) in BACKWARD]
+    return [call for call in found if not _in_backward(script, call)]
+
+
+def _in_backward(script: Script, call: cst.Call) -> bool:
+    function = script.function(call)
+    return (function is not None and function.name.value == "backward") or (
+        isinstance(root(call.func), cst.Name) and root(call.func).value == "super"  # type: ignore[attr-defined]
+    )
+
+
+@remembered
+def steps(script: Script) -> list[Step]:
+    """The training steps of the script, each once."""
+    found: dict[int, Step] = {}
+    for call in backward_calls(script):
+        for step in _steps_of(script, call):
+            found.setdefault(id(step.body), step)
+    return list(found.values())
+
+
+def _steps_of(script: Script, call: cst.Call) -> Iterator[Step]:
+    loop = nearest_loop(script, call)
+    if loop is not None:
+        yield Step(loop.body, loop)
+        outer = nearest_loop(script, loop)  # a loop over the parts of a batch
+        if outer is not None and _has_optimizer_step(script, outer.body, loop):
+            yield Step(outer.body, outer)
+        return
+    function = script.function(call)
+    if function is None:
+        return
+    defined_in = nearest_loop(script, function)  # a closure for `optimizer.step(closure)`
+    if defined_in is not None:
+        yield Step(defined_in.body, defined_in)
+        return
+    callers = [nearest_loop(script, one) for one in calls_of(script, function)]
+    loops = [one for one in callers if one is not None]
+    if loops:
+        yield Step(function.body, loops[0])
+        for one in loops:
+            yield Step(one.body, one)
+
+
+@remembered
+def nearest_loop(script: Script, node: cst.CSTNode) -> Loop | None:
+    """The loop whose body runs `node`, in the same function."""
+    below = node
+    for one in script.ancestors(node):
+        if isinstance(one, (cst.FunctionDef, cst.ClassDef)):
+            return None
+        if isinstance(one, (cst.For, cst.While)) and below is one.body:
+            return one
+        below = one
+    return None
+
+
+def _has_optimizer_step(script: Script, body: cst.CSTNode, apart_from: cst.CSTNode) -> bool:
+    inner = set(map(id, script.inside(apart_from, cst.Call)))
+    return any(is_optimizer_step(one) for one in script.inside(body, cst.Call) if id(one) not in inner)
+
+
+def is_optimizer_step(call: cst.Call) -> bool:
+    """`optimizer.step()`, `scaler.step(optimizer)`, `xm.optimizer_step(optimizer)`; not `scheduler.step()`."""
+    name = attribute(call.func)
+    if name == "optimizer_step":
+        return True
+    owner = call.func.value if name == "step" and isinstance(call.func, cst.Attribute) else None
+    word = (owner.value if isinstance(owner, cst.Name) else attribute(owner)).lower()
+    return "opt" in word or "scaler" in word or word.endswith("_steps")
+
+
+def calls_of(script: Script, function: cst.FunctionDef) -> list[cst.Call]:
+    """Calls of a function or method of this script, by its name."""
+    name = function.name.value
+    method = isinstance(script.parent(script.parent(function) or function), cst.ClassDef)
+    found = []
+    for call in script.all(cst.Call):
+        if method:
+            called = attribute(call.func) == name
+        else:
+            called = isinstance(call.func, cst.Name) and function in script.values(call.func)
+        if called:
+            found.append(call)
+    return found
+
+
+def every_step(script: Script, node: cst.CSTNode, step: Step) -> bool:
+    """Whether `node` runs in each step: behind no choice, and not in a function that is only defined there."""
+    above = list(script.ancestors(node))
+    if not any(one is step.body for one in above):
+        return False
+    if script.function(node) is not script.function(step.body):
+        return False
+    return not guarded(script, node, step.body) and not _behind_exit(script, node, step)
+
+
+def _behind_exit(script: Script, node: cst.CSTNode, step: Step) -> bool:
+    """`if i % 100: continue` before it decides as well."""
+    for one in script.inside(step.body, cst.If):
+        leaves = any(True for kind in (cst.Continue, cst.Break) for _ in script.inside(one.body, kind))
+        if leaves and script.before(one, node):
+            return True
+    return False
+
+
+def over_epochs(script: Script, step: Step) -> bool:
+    """Whether each turn of the loop is an epoch, not a batch."""
+    loop = step.loop
+    if not isinstance(loop, cst.For):
+        return False
+    words = f"{script.code(loop.target)} {script.code(loop.iter)}".lower()
+    return "epoch" in words

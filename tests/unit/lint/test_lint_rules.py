@@ -1,0 +1,65 @@
+"""The rules find every planted mistake, each on its line, and nothing in scripts that were not written for them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dlc_lint import lint
+from dlc_lint.rules import ALL
+
+ROOT = Path(__file__).parents[3]
+MISTAKES = sorted((Path(__file__).parent / "mistakes").rglob("*.py"))
+MARK = re.compile(r"# mistake: (.*)")
+# Scripts of other tests and the examples. Nobody wrote them for the linter.
+OTHERS = sorted(
+    path
+    for folder in (
+        "tests/scripts",
+        "tests/integration/scripts",
+        "examples",
+        "tests/gpu/programs",
+        "tests/container/scripts",
+    )
+    for path in (ROOT / folder).rglob("*.py")
+)
+# A training loop without tf.function: it is what the rule is about, and right for the test that runs it.
+TRUE_FINDINGS = {("tests/integration/scripts/horovod_fit.py", "DLC201")}
+
+
+def planted(path: Path) -> set[tuple[int, str]]:
+    found = set()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = MARK.search(line)
+        found |= {(number, code) for code in re.split(r", ", match[1])} if match else set()
+    return found
+
+
+def found(path: Path, **options: str) -> set[tuple[int, str]]:
+    return {(one.place.line, one.code) for one in lint(path.read_text(), str(path), **options)}
+
+
+@pytest.mark.parametrize("path", MISTAKES, ids=lambda path: path.stem)
+def test_each_planted_mistake_is_found_on_its_line_and_nothing_else(path: Path) -> None:
+    assert found(path) == planted(path)
+
+
+def test_at_least_forty_mistakes_are_planted_and_every_rule_has_one() -> None:
+    codes = [code for path in MISTAKES for _, code in planted(path)]
+    assert len(codes) >= 40
+    assert set(codes) == {rule.code for rule in ALL}
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_nothing_is_found_in_scripts_that_were_not_written_for_the_rules(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    assert {(name, code) for _, code in found(path)} == {one for one in TRUE_FINDINGS if one[0] == name}
+
+
+def test_there_are_at_least_twenty_such_scripts_with_a_framework() -> None:
+    training = [
+        path for path in OTHERS if re.search(r"^\s*(import|from) (torch|tensorflow|keras)", path.read_text(), re.M)
+    ]
+    assert len(training) >= 20

@@ -1,0 +1,247 @@
+"""The thread that moves batches from the servers to the training loop: asks, receives, asks elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.client import late
+from dlc_runtime.dataservice.client.link import Link
+from dlc_runtime.dataservice.client.scout import Found, Scout
+from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError, ServersLostError
+from dlc_runtime.dataservice.plan.asks import Asks
+from dlc_runtime.dataservice.wire.frames import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from dlc_runtime.dataservice.client.pool import Pool
+    from dlc_runtime.dataservice.client.settings import Settings
+
+LOG = logging.getLogger("dlc.dataservice")
+TICK = 0.25  # seconds between two looks at the clock
+RETRY = 0.5  # seconds until a lost connection is made again
+
+
+class Pump:
+    """Shared by the training loop and one thread, under one lock. Fatal errors come out of `take`."""
+
+    def __init__(self, settings: Settings, servers: Iterable[str], token: bytes, pool: Pool) -> None:
+        self.settings, self.token, self.pool = settings, token, pool
+        self.asks = Asks(settings.ordered, 0, 1, settings.elsewhere_after)
+        self.epoch = -1
+        self.links: dict[int, Link] = {}
+        self.homes: dict[int, str] = {}  # link -> the server it belongs to
+        self.found: dict[str, Found] = {}
+        self.largest = 0  # bytes of a batch, so far
+        self.fatal: BaseException | None = None
+        self.progressed = time.monotonic()
+        self._retry: list[tuple[float, str, int]] = []  # when, server, port
+        self._lock = threading.Lock()
+        self._ready = threading.Condition(self._lock)
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._wake_write = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._ended = False
+        self.scout = Scout(tuple(servers), token, self._server_found)
+        self._watch = late.Watch(self)
+        self._thread = threading.Thread(target=self._run, name="dlc-data-pump", daemon=True)
+        self._thread.start()
+
+    def begin(self, epoch: int, ids: Iterable[int]) -> None:
+        """Drop what is left of an epoch and start another."""
+        with self._lock:
+            old, self.asks = self.asks, Asks(self.settings.ordered, 0, 1, self.settings.elsewhere_after)
+            for server in old.owed:
+                self.asks.joined(server)
+            self.epoch = epoch
+            self.progressed = time.monotonic()
+            self.asks.add(ids)
+            self._ask()
+
+    def add(self, ids: Iterable[int]) -> None:
+        """More ids of the epoch."""
+        with self._lock:
+            self.asks.add(ids)
+            self._ask()
+
+    def take(self, seconds: float | None = None) -> tuple[int, Any] | None:
+        """The next batch with its id; None when there is none left, or none came within `seconds`."""
+        with self._ready:
+            until = None if seconds is None else time.monotonic() + seconds
+            while self.fatal is None:
+                id_ = self.asks.next()
+                if id_ is not None:
+                    batch = self.asks.take(id_)
+                    self._ask()
+                    return id_, batch
+                if self.asks.is_empty:
+                    return None
+                if until is not None and time.monotonic() >= until:
+                    return None
+                self._ready.wait(None if until is None else max(0.0, until - time.monotonic()))
+            raise self.fatal
+
+    def fail(self, error: BaseException) -> None:
+        """End the training loop's wait with an error."""
+        with self._ready:
+            if self.fatal is None:
+                self.fatal = error
+            self._ready.notify_all()
+
+    def close(self) -> None:
+        self._ended = True
+        self.scout.close()
+        self._watch.close()
+        self._kick()
+        self._thread.join()
+
+    def describe_silence(self) -> str:
+        """Why no server is heard, server by server."""
+        return "; ".join(self.scout.why.get(server, f"{server}: it no longer answers") for server in self.scout.servers)
+
+    def _server_found(self, found: Found) -> None:
+        """From the scout's threads."""
+        with self._lock:
+            before = self.found.get(found.server)
+            self.found[found.server] = found
+            if before is None or before.ports != found.ports or before.address != found.address:
+                self._retry = [item for item in self._retry if item[1] != found.server]
+                self._retry += [(0.0, found.server, port) for port in found.ports]
+        self._kick()
+
+    def _kick(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            os.write(self._wake_write, b".")
+
+    def _run(self) -> None:
+        tick = 0.0
+        try:
+            while not self._ended:
+                for key, mask in self._selector.select(TICK):
+                    if key.fd == self._wake:
+                        os.read(self._wake, 4096)
+                        tick = 0.0
+                    else:
+                        self._handle(key.fd, mask)
+                now = time.monotonic()
+                if now >= tick:
+                    tick = now + TICK
+                    with self._lock:
+                        self._clock(now)
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            for link in self.links.values():
+                link.close()
+            self._selector.close()
+            os.close(self._wake)
+            os.close(self._wake_write)
+
+    def _handle(self, fd: int, mask: int) -> None:
+        link = self.links.get(fd)
+        if link is None:
+            return
+        try:
+            if mask & selectors.EVENT_WRITE:
+                with self._lock:
+                    link.flush()
+                    self._selector.modify(fd, self._events(link))
+            if mask & selectors.EVENT_READ:
+                was_open = link.is_open
+                for arrived in link.receive():
+                    self._arrived(fd, arrived)
+                if link.is_open and not was_open:
+                    with self._lock:
+                        self.asks.joined(fd)
+                        self.progressed = time.monotonic()
+                        self._ask()
+        except (OSError, ProtocolError) as error:
+            with self._lock:
+                self._lose(fd, error)
+
+    def _arrived(self, fd: int, arrived: Any) -> None:
+        with self._ready:
+            self.progressed = time.monotonic()
+            if arrived.epoch != self.epoch:
+                self.asks.owed.get(fd, {}).pop(arrived.id, None)
+                return
+            self.largest = max(self.largest, arrived.size)
+            if self.asks.arrived(fd, arrived.id, arrived.batch) and self.asks.next() is not None:
+                self._ready.notify()
+
+    def _ask(self) -> None:
+        """Send what is to be asked now. Under the lock."""
+        asks = self.asks
+        asks.most = self.settings.window(len(asks.owed), self.largest)
+        asks.each = max(2, -(-asks.most // max(1, len(asks.owed))))
+        for server, id_ in asks.questions(time.monotonic()):
+            link = self.links[server]
+            try:
+                link.ask(Question(self.epoch, id_).packed())
+                if link.wants_to_write:
+                    self._selector.modify(server, self._events(link))
+            except OSError:
+                continue  # the pump's thread notices, and only it closes: a number of a closed socket is soon another's
+
+    def _clock(self, now: float) -> None:
+        """What time alone brings about. Under the lock."""
+        due = [item for item in self._retry if item[0] <= now]
+        self._retry = [item for item in self._retry if item[0] > now]
+        for _, server, port in due:
+            self._connect(server, port)
+        self._ask()
+        self.fatal = self.fatal or self.scout.fatal
+        silent = now - max(self.progressed, self.scout.answered)
+        waits = not self.asks.held and not self.asks.is_empty
+        if waits and not self.fatal and silent > self.settings.patience:
+            self.fatal = ServersLostError(
+                f"no data server was heard of for {silent:.0f} s while batches are waited for:"
+                f" {self.describe_silence()}"
+            )
+        if self.fatal is not None:
+            self._ready.notify_all()
+
+    def _connect(self, server: str, port: int) -> None:
+        found = self.found.get(server)
+        if found is None or port not in found.ports:
+            return  # the server was started anew and has other workers
+        try:
+            link = Link(found.address, port, self.token, self.pool, self.settings.most_batch_bytes)
+        except OSError:
+            self._retry.append((time.monotonic() + RETRY, server, port))
+            self.scout.look_again(server)
+            return
+        fd = link.sock.fileno()
+        self.links[fd], self.homes[fd] = link, server
+        self._selector.register(fd, self._events(link))
+
+    def _events(self, link: Link) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_to_write else 0)
+
+    def _lose(self, fd: int, error: Exception) -> None:
+        """A worker is gone: what it owes is asked elsewhere. Under the lock."""
+        link, server = self.links.pop(fd), self.homes.pop(fd)
+        self._selector.unregister(fd)
+        link.close()
+        if link.is_open:
+            LOG.warning("data service: lost a worker of %s (%s); what it owes is asked elsewhere", server, error)
+        if isinstance(error, RefusedError):
+            self.scout.why[server] = str(error)
+        self._retry.append((time.monotonic() + (0.0 if link.is_open else RETRY), server, link.port))
+        self.scout.look_again(server)
+        cause = self.asks.lost(fd)
+        if cause is not None and self.fatal is None:
+            self.fatal = DataServiceError(
+                f"batch {cause} of epoch {self.epoch} ended the worker that made it, several times over, last on {server}"
+                f" ({error}); a crash in the user's code or too little memory there; the log of that host has more"
+            )
+            self._ready.notify_all()
+        self._ask()

@@ -192,7 +192,7 @@ class Link:
 
     def _finish(self, frame: frames.Frame) -> Arrived | None:
         if frame.kind == frames.SCHEMA:
-            self._layouts[frame.schema] = layout_of(structure.read_schema(self._text, self.most_batch))
+            self._layouts[frame.schema] = layout_of(structure.read_schema(bytes(self._text), self.most_batch))
             return None
         if frame.kind == frames.ERROR:
             return Arrived(frame.epoch, frame.id, Failure(_told(self._text)), frame.size)
@@ -201,7 +201,7 @@ class Link:
             leaves.over(leaf.kind, leaf.dtype, leaf.shape, buffer, start, size)  # type: ignore[arg-type]
             for leaf, (start, size) in zip(layout.schema.arrays, layout.places)
         ]
-        return Arrived(frame.epoch, frame.id, structure.build(layout.schema, arrays, self._text), frame.size)
+        return Arrived(frame.epoch, frame.id, structure.build(layout.schema, arrays, bytes(self._text)), frame.size)
 
     def close(self) -> None:
         self.sock.close()

@@ -1,7 +1,8 @@
-"""Batches made on data hosts for training hosts of one job; may import `dlc_runtime.cluster_facts`, and torch and gRPC lazily.
+"""Batches made on data hosts for training hosts of a job; may import `cluster_facts`, and torch and gRPC lazily.
 
-`serve(...)` on data hosts, `RemoteLoader(...)` on training hosts in the DataLoader's place. What is promised, and how it
-is kept: docs/heterogeneous.md. Rooms: `plan` (pure) <- `wire` <- `server` and `client`, which do not import each other.
+`serve(...)` on data hosts, `RemoteLoader(...)` on training hosts in the DataLoader's place. What is promised, and how
+it is kept: docs/heterogeneous.md. Rooms: `plan` (pure) <- `wire` <- `server` and `client`, which do not import each
+other.
 """
 
 from __future__ import annotations

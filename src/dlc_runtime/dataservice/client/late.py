@@ -49,8 +49,9 @@ class Watch:
         found = self.pump.found.get(server)
         host = found.host if found is not None else server
         stack = str(told.get("stack") or "unknown")[-MOST_STACK:]
+        batch = f"batch {told['id']} of epoch {told['epoch']} for {told['seconds']:.0f} s"
         return (
-            f"the user's function on {host} has worked on batch {told['id']} of epoch {told['epoch']} for {told['seconds']:.0f} s, longer"
-            f" than the deadline of {self.pump.settings.deadline:.0f} s (worker {number}, pid {told['pid']}); raise"
-            f" deadline= of RemoteLoader if it is merely slow; where it is:\n{stack}"
+            f"the user's function on {host} has worked on {batch}, longer than the deadline of"
+            f" {self.pump.settings.deadline:.0f} s (worker {number}, pid {told['pid']}); raise deadline= of"
+            f" RemoteLoader if it is merely slow; where it is:\n{stack}"
         )

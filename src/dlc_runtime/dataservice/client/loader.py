@@ -35,12 +35,12 @@ class RemoteDataset:
 class RemoteLoader:
     """Iterate over it as over a DataLoader: each training rank gets its share of the batches of an epoch, each once.
 
-    `order`: "deterministic", the same batches in the same order for the same seed, whatever the number of data hosts; or
-    "first_come", the next batch to the rank that asks first.
-    `tail`: what happens to the batches that do not divide among the ranks: "keep" gives some ranks one more, "drop" none.
-    `servers`: addresses, where the job's data group (`group`) is not to be used. `rank`, `world`: this process among the
-    training ranks, where torch.distributed or the launcher's variables do not say.
-    Other arguments: see `client/settings.py`. Raises SettingError, and while it iterates the errors of `errors.py`.
+    `order`: "deterministic", the same batches in the same order for the same seed, whatever the number of data hosts;
+    or "first_come", the next batch to the rank that asks first.
+    `tail`: what happens to the batches that do not divide among the ranks: "keep" gives some ranks one more, "drop"
+    none. `servers`: addresses, where the job's data group (`group`) is not to be used. `rank`, `world`: this process
+    among the training ranks, where torch.distributed or the launcher's variables do not say. Other arguments: see
+    `client/settings.py`. Raises SettingError, and while it iterates the errors of `errors.py`.
     """
 
     def __init__(
@@ -185,8 +185,8 @@ def error_of(told: Mapping[str, Any]) -> errors.DataServiceError:
     if told.get("ours") and kind in own:
         return own[kind](f"on the data host {host}: {told.get('message')}")
     return errors.RemoteUserError(
-        f"{kind} in the user's code on the data host {host} (worker {told.get('worker')}, pid {told.get('pid')}, samples"
-        f" {told.get('indices')}): {told.get('message')}\n\n{told.get('traceback')}",
+        f"{kind} in the user's code on the data host {host} (worker {told.get('worker')}, pid {told.get('pid')},"
+        f" samples {told.get('indices')}): {told.get('message')}\n\n{told.get('traceback')}",
         kind,
         host,
         str(told.get("traceback")),

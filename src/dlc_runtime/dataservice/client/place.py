@@ -1,4 +1,4 @@
-"""Which training rank this process is, and where the data servers are. Reads variables; asks torch.distributed if it runs."""
+"""Which training rank this is, and where the data servers are. Reads variables; asks torch.distributed if it runs."""
 
 from __future__ import annotations
 

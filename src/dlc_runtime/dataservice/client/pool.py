@@ -1,7 +1,8 @@
 """Memory for received batches, used again when the last tensor over it is gone.
 
-Fresh memory costs a page fault for every 4 KiB, which halves the speed of large batches. A buffer goes back when nothing
-refers to it any more: tensors, views and slices of them all keep its lease alive, so none changes under the user.
+Fresh memory costs a page fault for every 4 KiB, which halves the speed of large batches. A buffer goes back when
+nothing refers to it any more: tensors, views and slices of them all keep its lease alive, so none changes under the
+user.
 """
 
 from __future__ import annotations

@@ -240,8 +240,8 @@ class Pump:
         cause = self.asks.lost(fd)
         if cause is not None and self.fatal is None:
             self.fatal = DataServiceError(
-                f"batch {cause} of epoch {self.epoch} ended the worker that made it, several times over, last on {server}"
-                f" ({error}); a crash in the user's code or too little memory there; the log of that host has more"
+                f"batch {cause} of epoch {self.epoch} ended the worker that made it, several times over, last on"
+                f" {server} ({error}); a crash in the user's code or too little memory: see that host's log"
             )
             self._ready.notify_all()
         self._ask()

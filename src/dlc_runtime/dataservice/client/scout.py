@@ -1,4 +1,4 @@
-"""A thread that finds out which servers are there, and what a server does that does not answer. It alone calls control."""
+"""Threads that find out which servers are there, and what a server does that does not answer. Calls control only."""
 
 from __future__ import annotations
 

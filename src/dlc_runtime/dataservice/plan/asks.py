@@ -1,8 +1,8 @@
 """Who is asked for which batch: a consumer's whole state between its servers and its training loop. Pure.
 
-Every batch has an id. An id is asked from one server at a time, unless that one takes long: then another is asked too and
-what comes first counts. A server owes an answer to each question until it answers or is lost. Nothing depends on a
-server's state, so a lost server costs its unanswered questions only.
+Every batch has an id. An id is asked from one server at a time, unless that one takes long: then another is asked too
+and what comes first counts. A server owes an answer to each question until it answers or is lost. Nothing depends on
+a server's state, so a lost server costs its unanswered questions only.
 """
 
 from __future__ import annotations

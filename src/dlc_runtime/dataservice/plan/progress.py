@@ -47,7 +47,7 @@ def missing(done: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
 
 
 class Progress(NamedTuple):
-    """One rank's place. Ordered: each of `world` ranks took `taken` batches from `start` on. Else: these ids are done."""
+    """One rank's place. Ordered: each of `world` ranks took `taken` batches from `start` on; else these are `done`."""
 
     epoch: int
     start: int = 0

@@ -1,4 +1,4 @@
-"""One consumer's connection to a worker: handshake, questions in, frames out. Never blocks, never holds more than one batch."""
+"""A consumer's connection to a worker: handshake, questions in, frames out. Holds one batch at most, never blocks."""
 
 from __future__ import annotations
 

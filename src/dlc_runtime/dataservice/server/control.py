@@ -1,4 +1,4 @@
-"""The control process of a data host: gRPC with the health service, without reflection. Tells what is served and who works."""
+"""The control process of a data host: gRPC with health service, no reflection. Says what is served and who works."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ class Server:
         LOG.warning("data service: worker %d ended with %s; a new one starts", slot, process.exitcode)
         if self.failed[slot] >= FAILED_STARTS and process.exitcode == 1:
             raise DataServiceError(
-                f"worker {slot} of the data service on {self.host} ended {self.failed[slot]} times with exit code 1 before"
-                " it made a batch; its traceback is above; see worker_init and the imports of the dataset"
+                f"worker {slot} of the data service on {self.host} ended {self.failed[slot]} times with exit code 1"
+                " before it made a batch; its traceback is above; see worker_init and the imports of the dataset"
             )
         if self.failed[slot]:
             time.sleep(PAUSE)

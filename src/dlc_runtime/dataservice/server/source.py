@@ -125,8 +125,8 @@ def _of_loader(torch: Any, loader: Any, seed: int) -> Source:
 
 def _other_sampler(what: str, sampler: Any) -> str:
     return (
-        f"serve: the DataLoader's {what} is a {type(sampler).__qualname__}; expected shuffle=True or False: the order has"
-        " to be computed equally on every data host; put the choice of samples into the dataset's __getitem__"
+        f"serve: the DataLoader's {what} is a {type(sampler).__qualname__}; expected shuffle=True or False: the order"
+        " has to be computed equally on every data host; put the choice of samples into the dataset's __getitem__"
     )
 
 

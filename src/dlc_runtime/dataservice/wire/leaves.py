@@ -61,8 +61,8 @@ def _tensor(torch: Any, node: Any, place: str) -> Memory:
     dtype = str(node.dtype).rpartition(".")[2]
     if dtype not in TORCH_DTYPES or node.layout is not torch.strided or node.device.type != "cpu":
         raise UnsupportedBatchError(
-            f"{place}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a dense tensor"
-            " on the CPU; convert it in collate"
+            f"{place}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a dense"
+            " tensor on the CPU; convert it in collate"
         )
     tensor = node.detach().contiguous()
     if tensor.is_conj() or tensor.is_neg():

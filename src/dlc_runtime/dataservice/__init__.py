@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlc_runtime.dataservice.client.loader import RemoteLoader
+    from dlc_runtime.dataservice.plan.progress import merge as merge_states
     from dlc_runtime.dataservice.server.serve import serve
 
-__all__ = ["RemoteLoader", "serve"]
+__all__ = ["RemoteLoader", "merge_states", "serve"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from dlc_runtime.dataservice.client.loader import RemoteLoader
 
         return RemoteLoader
+    if name == "merge_states":
+        from dlc_runtime.dataservice.plan.progress import merge
+
+        return merge
     if name == "serve":
         from dlc_runtime.dataservice.server.serve import serve
 

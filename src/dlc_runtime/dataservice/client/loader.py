@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice import errors
 from dlc_runtime.dataservice.client import calls, place
+from dlc_runtime.dataservice.client.keeper import Keeper
+from dlc_runtime.dataservice.client.lessee import Lessee
 from dlc_runtime.dataservice.client.link import Failure
 from dlc_runtime.dataservice.client.pool import Pool
 from dlc_runtime.dataservice.client.pump import Pump
 from dlc_runtime.dataservice.client.settings import Settings
 from dlc_runtime.dataservice.plan import progress
 from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
+from dlc_runtime.dataservice.plan.leases import WHEN_LOST
 from dlc_runtime.dataservice.plan.progress import Progress
-from dlc_runtime.dataservice.wire import control, frames
+from dlc_runtime.dataservice.wire import address, control, frames
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -54,6 +57,9 @@ class RemoteLoader:
         group: str | None = None,
         port: int | None = None,
         token: str | None = None,
+        leases: str | None = None,
+        when_lost: str = "fail",
+        lost_after: float = 15.0,
         pin_memory: bool = False,
         prefetch: int | None = None,
         prefetch_bytes: int = 256 << 20,
@@ -67,6 +73,14 @@ class RemoteLoader:
         self.settings = Settings(
             order, prefetch, prefetch_bytes, most_batch_bytes, elsewhere_after, deadline, patience
         ).check()
+        if when_lost not in WHEN_LOST:
+            raise errors.SettingError(f"RemoteLoader: when_lost: expected one of {WHEN_LOST}, found {when_lost!r}")
+        if order == "deterministic" and when_lost == "give_back":
+            raise errors.SettingError(
+                "RemoteLoader: when_lost='give_back' needs order='first_come': a deterministic order names each rank's"
+                " batches, so the loss of a rank has to fail the job"
+            )
+        self.when_lost, self.lost_after = when_lost, lost_after
         self.tail, self.share = tail, place.share(rank, world)
         self.servers = place.servers(servers, group, port)
         self._token = tokens.derive(os.environ, token)
@@ -75,6 +89,10 @@ class RemoteLoader:
         self._sampling: Sampling | None = None
         self._saved: Mapping[str, Any] | None = None
         self._progress = Progress(epoch=0, world=self.share.world)
+        self._done: set[int] = set()  # ids of this epoch, where order does not tell them
+        self._keeper: Keeper | None = None
+        self._lessee: Lessee | None = None
+        self._lease_place = place.leases(leases) if order == "first_come" and self.share.world > 1 else ("", "", 0)
         self._round = 0  # which iteration is the current one
 
     def __len__(self) -> int:
@@ -101,11 +119,15 @@ class RemoteLoader:
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next iteration; without it each iteration is the next epoch."""
         if epoch != self._progress.epoch:
-            self._progress = Progress(epoch=epoch, world=self.share.world)
+            self._begin(Progress(epoch=epoch, world=self.share.world))
 
     def state_dict(self) -> dict[str, Any]:
-        """How far this rank is: the batches that the loop was given. For `load_state_dict`, of any number of ranks."""
-        return progress.to_state(self._progress, self.settings.order, self._known()._asdict())
+        """How far this rank is: the batches that the loop was given. For `load_state_dict`.
+
+        With order="first_come" every rank's state is needed: each loads its own, or all load `merge_states(...)`.
+        """
+        at = self._progress._replace(done=progress.runs_of(self._done))
+        return progress.to_state(at, self.settings.order, self._known()._asdict())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next iteration goes on from there. Raises SettingError for the state of other data or another order.
@@ -113,30 +135,76 @@ class RemoteLoader:
         The number of data servers may be another one, and the number of ranks too.
         """
         found = progress.from_state(state, self.settings.order, self._known()._asdict())
-        self._progress = Progress(epoch=found.epoch, start=found.next_start, world=self.share.world)
+        self._begin(Progress(found.epoch, found.next_start, world=self.share.world))
+        if not found.merged or self.share.rank == 0:
+            self._done = {id_ for first, end in found.done for id_ in range(first, end)}
+
+    def _begin(self, at: Progress) -> None:
+        self._progress, self._done = at, set()
 
     def __iter__(self) -> Iterator[Any]:
-        sampling = self._known()
+        self._known()
         self._round += 1
-        return self._batches(sampling, self._round)
+        return self._batches(self._round)
 
-    def _batches(self, sampling: Sampling, own: int) -> Iterator[Any]:
-        self._progress = at = Progress(self._progress.epoch, self._progress.next_start, 0, self.share.world)
+    def _batches(self, own: int) -> Iterator[Any]:
         pump = self._started()
-        pump.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
-        while True:
-            taken = pump.take()
-            if own != self._round:
-                raise errors.DataServiceError("another iteration over this RemoteLoader began; this one has ended")
-            if taken is None:
-                break
-            _, batch = taken
-            if isinstance(batch, Failure):
-                raise error_of(batch.told)
-            at = at._replace(taken=at.taken + 1)
-            self._progress = at
-            yield batch
-        self._progress = Progress(at.epoch + 1, world=self.share.world)
+        self._progress = at = Progress(self._progress.epoch, self._progress.next_start, world=self.share.world)
+        self._ask_for(at)
+        try:
+            while (taken := pump.take()) is not None:
+                if own != self._round:
+                    raise errors.DataServiceError("another iteration over this RemoteLoader began; this one has ended")
+                id_, batch = taken
+                if isinstance(batch, Failure):
+                    raise error_of(batch.told)
+                self._took(id_)
+                yield batch
+        finally:
+            if self._lessee is not None and own == self._round:
+                self._lessee.leave()
+        if self._keeper is not None:
+            self._keeper.wait_for_all(pump.check)  # the other ranks need it until they are done
+        self._begin(Progress(at.epoch + 1, world=self.share.world))
+
+    def _took(self, id_: int) -> None:
+        """Count a batch as given out, before it is."""
+        if self._lessee is not None:
+            self._lessee.took(id_)
+        if self.settings.ordered:
+            self._progress = self._progress._replace(taken=self._progress.taken + 1)
+        else:
+            self._done.add(id_)
+
+    def _ask_for(self, at: Progress) -> None:
+        """Let the pump ask for this rank's batches: its share of them, or what it is granted."""
+        sampling, pump, done = self._known(), self._started(), progress.runs_of(self._done)
+        if self.settings.ordered:
+            pump.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
+        elif self.share.world == 1:
+            pump.begin(at.epoch, progress.missing(done, sampling.batches))
+        else:
+            facts = {"epoch": at.epoch, "batches": sampling.batches, "world": self.share.world}
+            self._leasing().begin(at.epoch, facts, done)
+
+    def _leasing(self) -> Lessee:
+        if self._lessee is None:
+            listen, host, port = self._lease_place
+            if self.share.rank == 0:
+                try:
+                    listener = address.listener(listen, port)
+                except OSError as error:
+                    raise errors.SettingError(
+                        f"RemoteLoader: rank 0 cannot keep the leases at {address.joined(listen, port)}:"
+                        f" {error.strerror}; name another place with leases=, or DLC_DATA_LEASE_PORT on every host"
+                    ) from error
+                settings = (self.share.world, self.when_lost, self.lost_after, self.settings.patience)
+                self._keeper = Keeper(listener, self._token, *settings)
+            where = (host, port)
+            self._lessee = Lessee(
+                self._started(), where, self._token, self.share.rank, self.lost_after, self.settings.patience
+            )
+        return self._lessee
 
     def stop_servers(self) -> None:
         """End `serve` on every data host, for jobs in which no launcher does. Those that are gone are left out."""
@@ -148,9 +216,10 @@ class RemoteLoader:
 
     def close(self) -> None:
         """End the threads and connections. Batches that were given out stay valid."""
-        if self._pump is not None:
-            self._pump.close()
-            self._pump = None
+        for part in (self._lessee, self._keeper, self._pump):
+            if part is not None:
+                part.close()
+        self._lessee = self._keeper = self._pump = None
 
     def __enter__(self) -> RemoteLoader:
         return self

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
 from dlc_runtime.dataservice.plan.epoch import Share
+from dlc_runtime.dataservice.wire import address
 from dlc_runtime.dataservice.wire.control import DEFAULT_PORT
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Rank and number of ranks, as torchrun, Horovod and Open MPI tell them.
 RANKS = (("RANK", "WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+LEASE_PORT = 7801
 DATA_GROUP = "data_group"  # the name in the platform's examples
 
 
@@ -41,6 +43,22 @@ def servers(
         return [host if _has_port(host) else f"{_bracketed(host)}:{number}" for host in hosts]
     job = cluster_facts.read(environ)
     return [f"{_bracketed(peer.address)}:{number}" for peer in job.hosts_of(group or _data_group(job))]
+
+
+def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
+    """Where training rank 0 keeps the leases: the address at which it listens, the one it is reached at, the port.
+
+    Rank 0 is on the first host of the first group that trains: so the launcher counts ranks.
+    """
+    number = int(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
+    if asked is not None:
+        host, _, text = asked.rpartition(":") if _has_port(asked) else (asked, "", str(number))
+        host = host.strip("[]")
+        return host, host, int(text)
+    job = cluster_facts.read(environ)
+    first = job.hosts_of(job.training_groups[0])[0] if job.training_groups else job.peers[0]
+    own = address.own(first.address, job.interface) if first.host == job.host else first.address
+    return own, first.address, number
 
 
 def _data_group(job: cluster_facts.Cluster) -> str:

@@ -55,16 +55,28 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="dlc-data-pump", daemon=True)
         self._thread.start()
 
-    def begin(self, epoch: int, ids: Iterable[int]) -> None:
-        """Drop what is left of an epoch and start another."""
+    def begin(self, epoch: int, ids: Iterable[int], is_complete: bool = True) -> None:
+        """Drop what is left of an epoch and start another; `is_complete`: `add` brings no more ids."""
         with self._lock:
             old, self.asks = self.asks, Asks(self.settings.ordered, 0, 1, self.settings.elsewhere_after)
             for server in old.owed:
                 self.asks.joined(server)
             self.epoch = epoch
             self.progressed = time.monotonic()
+            self.asks.is_complete = is_complete
             self.asks.add(ids)
             self._ask()
+
+    def wanted(self) -> int:
+        """How many ids may be on their way or held."""
+        with self._lock:
+            return self.settings.window(len(self.asks.owed), self.largest)
+
+    def complete(self) -> None:
+        """There will be no more ids."""
+        with self._ready:
+            self.asks.is_complete = True
+            self._ready.notify_all()
 
     def add(self, ids: Iterable[int]) -> None:
         """More ids of the epoch."""
@@ -82,11 +94,16 @@ class Pump:
                     batch = self.asks.take(id_)
                     self._ask()
                     return id_, batch
-                if self.asks.is_empty:
+                if self.asks.is_over:
                     return None
                 if until is not None and time.monotonic() >= until:
                     return None
                 self._ready.wait(None if until is None else max(0.0, until - time.monotonic()))
+            raise self.fatal
+
+    def check(self) -> None:
+        """Raises what went wrong."""
+        if self.fatal is not None:
             raise self.fatal
 
     def fail(self, error: BaseException) -> None:
@@ -200,7 +217,7 @@ class Pump:
         self._ask()
         self.fatal = self.fatal or self.scout.fatal
         silent = now - max(self.progressed, self.scout.answered)
-        waits = not self.asks.held and not self.asks.is_empty
+        waits = self.asks.next() is None and not self.asks.is_empty
         if waits and not self.fatal and silent > self.settings.patience:
             self.fatal = ServersLostError(
                 f"no data server was heard of for {silent:.0f} s while batches are waited for:"
@@ -240,7 +257,7 @@ class Pump:
         cause = self.asks.lost(fd)
         if cause is not None and self.fatal is None:
             self.fatal = DataServiceError(
-                f"batch {cause} of epoch {self.epoch} ended the worker that made it, several times over, last on"
+                f"batch {cause} of epoch {self.epoch} ended several workers that made it, last on"
                 f" {server} ({error}); a crash in the user's code or too little memory: see that host's log"
             )
             self._ready.notify_all()

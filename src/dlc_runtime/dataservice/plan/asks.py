@@ -47,6 +47,7 @@ class Asks:
         self.held: dict[int, Any] = {}  # arrived, not yet taken; in order of arrival
         self.owed: dict[int, dict[int, None]] = {}  # server -> ids it has yet to answer, oldest first
         self.slow: set[int] = set()  # servers that let us wait for long, until they answer
+        self.is_complete = True  # whether `add` is done: an epoch's end is known
         self._strikes: dict[int, int] = {}
         self._order: deque[int] = deque()  # ids asked and not yet taken, in order of the plan
         self._sources: deque[Iterator[int]] = deque()
@@ -99,7 +100,12 @@ class Asks:
 
     @property
     def is_empty(self) -> bool:
+        """Whether all that was added came out."""
         return not (self.open or self.held) and self._peek() is None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_complete and self.is_empty
 
     def questions(self, now: float) -> list[Ask]:
         """What to ask now."""

@@ -30,7 +30,6 @@ class Leases:
         self._back: list[int] = []  # given back: they go out first
         self._leased: dict[int, set[int]] = {}
         self.when_lost = when_lost
-        self.lost: int | None = None  # a consumer whose loss fails the epoch
 
     def grant(self, consumer: int, most: int) -> Grant | None:
         """None: nothing now, but a consumer that is lost may yet give something back."""
@@ -54,10 +53,6 @@ class Leases:
             held.remove(id_)
 
     def gone(self, consumer: int) -> None:
-        """The consumer is dead, not merely done."""
-        held = self._leased.pop(consumer, set())
-        if self.when_lost == "fail":
-            self.lost = consumer
-            return
-        for id_ in held:
+        """The consumer left, or is dead: what it held and did not take goes out again."""
+        for id_ in self._leased.pop(consumer, set()):
             heapq.heappush(self._back, id_)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlc_runtime.dataservice.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
 FORMAT = 1
@@ -54,6 +54,7 @@ class Progress(NamedTuple):
     taken: int = 0
     world: int = 1
     done: tuple[tuple[int, int], ...] = ()
+    merged: bool = False  # `done` is what all ranks did, not this one alone
 
     @property
     def next_start(self) -> int:
@@ -81,4 +82,20 @@ def from_state(state: Mapping[str, Any], order: str, data: Mapping[str, Any] | N
             " the ids of batches would mean other samples"
         )
     done = tuple((int(first), int(end)) for first, end in state["done"])
-    return Progress(int(state["epoch"]), int(state["start"]), int(state["taken"]), int(state["world"]), done)
+    epoch, start, taken, world = (int(state[name]) for name in ("epoch", "start", "taken", "world"))
+    return Progress(epoch, start, taken, world, done, bool(state["merged"]))
+
+
+def merge(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The states of all ranks of a job as one, which every rank of a job with another number of ranks may load.
+
+    Raises SettingError where they do not belong together.
+    """
+    first = dict(states[0])
+    for state in states:
+        if any(state[name] != first[name] for name in ("format", "order", "data", "epoch", "start", "taken", "world")):
+            raise SettingError(
+                f"states of a data loader: they are not of one step of one job: {first} and {dict(state)}"
+            )
+    done = union(*(state["done"] for state in states))
+    return {**first, "done": [list(run) for run in done], "merged": True}

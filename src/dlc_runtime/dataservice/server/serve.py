@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
-from dlc_runtime.dataservice.server import address as addresses
 from dlc_runtime.dataservice.server import control, source, worker
 from dlc_runtime.dataservice.server.board import Board
+from dlc_runtime.dataservice.wire import address as addresses
 from dlc_runtime.dataservice.wire import frames, grpc_package
 from dlc_runtime.dataservice.wire import token as tokens
 

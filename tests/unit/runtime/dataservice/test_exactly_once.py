@@ -15,7 +15,7 @@ from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling, Share
 RANKS = 4
 BATCH = 20
 # The goal's full size: DLC_TEST_DATA_SAMPLES=200000 DLC_TEST_DATA_SEEDS=5.
-SAMPLES = int(os.environ.get("DLC_TEST_DATA_SAMPLES", "12000"))
+SAMPLES = int(os.environ.get("DLC_TEST_DATA_SAMPLES", "60000"))
 SEEDS = range(int(os.environ.get("DLC_TEST_DATA_SEEDS", "1")))
 
 

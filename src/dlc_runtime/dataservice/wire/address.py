@@ -1,4 +1,4 @@
-"""Where a data host listens: at its own address on the job's network, never at all of them."""
+"""Where a host of the job listens: at its own address on the job's network, never at all of them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ def joined(address: str, number: int) -> str:
     return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
 
 
-def listener(address: str) -> socket.socket:
-    """A worker's socket. It outlives the worker: consumers find the next one at the same port."""
+def listener(address: str, number: int = 0) -> socket.socket:
+    """A socket that listens there, at a port that the system chooses unless one is named."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.bind((address, 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a job that ended a moment ago
+        sock.bind((address, number))
         sock.listen(BACKLOG)
     except OSError:
         sock.close()

@@ -1,4 +1,8 @@
-"""The thread that moves batches from the servers to the training loop: asks, receives, asks elsewhere."""
+"""Moves batches from the servers to the training loop: asks, receives, asks elsewhere.
+
+A thread does it while the training loop computes. A loop that waits for a batch does it itself: to wake another thread
+for a small batch would take longer than the batch.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("dlc.dataservice")
 TICK = 0.25  # seconds between two looks at the clock
+LEFT_ALONE = 0.002  # seconds without the training loop after which the thread drives
 RETRY = 0.5  # seconds until a lost connection is made again
 
 
@@ -44,7 +49,10 @@ class Pump:
         self.progressed = time.monotonic()
         self._retry: list[tuple[float, str, int]] = []  # when, server, port
         self._lock = threading.Lock()
-        self._ready = threading.Condition(self._lock)
+        self._driver = threading.Lock()  # who holds it reads the connections
+        self._loop_drives = False
+        self._driven = 0.0  # when the training loop drove last
+        self._tick = 0.0
         self._selector = selectors.DefaultSelector()
         self._wake, self._wake_write = os.pipe()
         os.set_blocking(self._wake, False)
@@ -74,32 +82,32 @@ class Pump:
 
     def complete(self) -> None:
         """There will be no more ids."""
-        with self._ready:
+        with self._lock:
             self.asks.is_complete = True
-            self._ready.notify_all()
+        self._kick()
 
     def add(self, ids: Iterable[int]) -> None:
         """More ids of the epoch."""
         with self._lock:
             self.asks.add(ids)
             self._ask()
+        self._kick()
 
-    def take(self, seconds: float | None = None) -> tuple[int, Any] | None:
-        """The next batch with its id; None when there is none left, or none came within `seconds`."""
-        with self._ready:
-            until = None if seconds is None else time.monotonic() + seconds
-            while self.fatal is None:
-                id_ = self.asks.next()
+    def take(self) -> tuple[int, Any] | None:
+        """The next batch with its id; None when there is none left. Raises what went wrong."""
+        while True:
+            with self._lock:
+                self.check()
+                asks = self.asks
+                id_ = asks.next()
                 if id_ is not None:
-                    batch = self.asks.take(id_)
-                    self._ask()
+                    batch = asks.take(id_)
+                    if len(asks.open) + len(asks.held) <= asks.most * 3 // 4:  # several questions are one packet
+                        self._ask()
                     return id_, batch
-                if self.asks.is_over:
+                if asks.is_over:
                     return None
-                if until is not None and time.monotonic() >= until:
-                    return None
-                self._ready.wait(None if until is None else max(0.0, until - time.monotonic()))
-            raise self.fatal
+            self._drive_here()
 
     def check(self) -> None:
         """Raises what went wrong."""
@@ -108,10 +116,10 @@ class Pump:
 
     def fail(self, error: BaseException) -> None:
         """End the training loop's wait with an error."""
-        with self._ready:
+        with self._lock:
             if self.fatal is None:
                 self.fatal = error
-            self._ready.notify_all()
+        self._kick()
 
     def close(self) -> None:
         self._ended = True
@@ -119,10 +127,31 @@ class Pump:
         self._watch.close()
         self._kick()
         self._thread.join()
+        for link in self.links.values():
+            link.close()
+        self._selector.close()
+        os.close(self._wake)
+        os.close(self._wake_write)
+        self._wake_write = -1
 
     def describe_silence(self) -> str:
         """Why no server is heard, server by server."""
         return "; ".join(self.scout.why.get(server, f"{server}: it no longer answers") for server in self.scout.servers)
+
+    def _drive_here(self) -> None:
+        """Wait for one event in the training loop's own thread: no other thread has to wake it for each batch."""
+        self._loop_drives = True
+        try:
+            if not self._driver.acquire(blocking=False):
+                self._kick()
+                self._driver.acquire()
+            try:
+                self._step()
+            finally:
+                self._driver.release()
+        finally:
+            self._driven = time.monotonic()
+            self._loop_drives = False
 
     def _server_found(self, found: Found) -> None:
         """From the scout's threads."""
@@ -139,28 +168,31 @@ class Pump:
             os.write(self._wake_write, b".")
 
     def _run(self) -> None:
-        tick = 0.0
+        """Drive while the training loop is busy with something else."""
         try:
             while not self._ended:
-                for key, mask in self._selector.select(TICK):
-                    if key.fd == self._wake:
-                        os.read(self._wake, 4096)
-                        tick = 0.0
-                    else:
-                        self._handle(key.fd, mask)
-                now = time.monotonic()
-                if now >= tick:
-                    tick = now + TICK
-                    with self._lock:
-                        self._clock(now)
+                if self._loop_drives or time.monotonic() - self._driven < LEFT_ALONE:
+                    time.sleep(LEFT_ALONE)
+                    continue
+                with self._driver:
+                    if not self._loop_drives:
+                        self._step()
         except BaseException as error:
             self.fail(error)
-        finally:
-            for link in self.links.values():
-                link.close()
-            self._selector.close()
-            os.close(self._wake)
-            os.close(self._wake_write)
+
+    def _step(self) -> None:
+        """Wait for events, for TICK at most, and handle them. By one thread at a time."""
+        for key, mask in self._selector.select(TICK):
+            if key.fd == self._wake:
+                os.read(self._wake, 4096)
+                self._tick = 0.0
+            else:
+                self._handle(key.fd, mask)
+        now = time.monotonic()
+        if now >= self._tick:
+            self._tick = now + TICK
+            with self._lock:
+                self._clock(now)
 
     def _handle(self, fd: int, mask: int) -> None:
         link = self.links.get(fd)
@@ -185,14 +217,13 @@ class Pump:
                 self._lose(fd, error)
 
     def _arrived(self, fd: int, arrived: Any) -> None:
-        with self._ready:
+        with self._lock:
             self.progressed = time.monotonic()
             if arrived.epoch != self.epoch:
                 self.asks.owed.get(fd, {}).pop(arrived.id, None)
                 return
             self.largest = max(self.largest, arrived.size)
-            if self.asks.arrived(fd, arrived.id, arrived.batch) and self.asks.next() is not None:
-                self._ready.notify()
+            self.asks.arrived(fd, arrived.id, arrived.batch)
 
     def _ask(self) -> None:
         """Send what is to be asked now. Under the lock."""
@@ -223,8 +254,6 @@ class Pump:
                 f"no data server was heard of for {silent:.0f} s while batches are waited for:"
                 f" {self.describe_silence()}"
             )
-        if self.fatal is not None:
-            self._ready.notify_all()
 
     def _connect(self, server: str, port: int) -> None:
         found = self.found.get(server)
@@ -260,5 +289,4 @@ class Pump:
                 f"batch {cause} of epoch {self.epoch} ended several workers that made it, last on"
                 f" {server} ({error}); a crash in the user's code or too little memory: see that host's log"
             )
-            self._ready.notify_all()
         self._ask()

@@ -12,7 +12,7 @@ UNKNOWN_SIZE = 4 << 20  # bytes that a batch is taken to have before the first o
 
 
 class Settings(NamedTuple):
-    """`prefetch`: batches asked or held at most, None: four for each worker. All times in seconds."""
+    """`prefetch`: batches asked or held at most, None: eight for each worker. All times in seconds."""
 
     order: str = "deterministic"
     prefetch: int | None = None
@@ -28,7 +28,7 @@ class Settings(NamedTuple):
 
     def window(self, workers: int, largest: int) -> int:
         """How many batches may be asked or held: bounded in number and in bytes, at least two."""
-        wanted = self.prefetch or 4 * max(1, workers)
+        wanted = self.prefetch or 8 * max(1, workers)
         return max(2, min(wanted, self.prefetch_bytes // max(1, largest or UNKNOWN_SIZE)))
 
     def check(self) -> Settings:

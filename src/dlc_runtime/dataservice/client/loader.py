@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -207,7 +208,7 @@ class RemoteLoader:
         return self._lessee
 
     def stop_servers(self) -> None:
-        """End `serve` on every data host, for jobs in which no launcher does. Those that are gone are left out."""
+        """End `serve` on every data host that answers, for jobs in which no launcher does."""
         for server in self.servers:
             try:
                 calls.call(server, self._token, control.STOP)
@@ -215,7 +216,17 @@ class RemoteLoader:
                 continue
 
     def close(self) -> None:
-        """End the threads and connections. Batches that were given out stay valid."""
+        """End the threads and connections. Batches that were given out stay valid.
+
+        With order="first_come" rank 0 waits here until the other ranks have left the epoch: it keeps their leases.
+        """
+        if self._lessee is not None and self._keeper is not None and self._pump is not None:
+            self._lessee.leave()
+            with contextlib.suppress(errors.DataServiceError):
+                self._keeper.wait_for_all(self._pump.check)
+        self._close_at_once()
+
+    def _close_at_once(self) -> None:
         for part in (self._lessee, self._keeper, self._pump):
             if part is not None:
                 part.close()
@@ -224,8 +235,11 @@ class RemoteLoader:
     def __enter__(self) -> RemoteLoader:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._close_at_once()
 
     def _started(self) -> Pump:
         if self._pump is None:

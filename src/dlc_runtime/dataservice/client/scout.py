@@ -34,7 +34,9 @@ class Scout:
 
     def __init__(self, servers: Sequence[str], token: bytes, found: Callable[[Found], None]) -> None:
         self.servers, self.token, self._found = tuple(servers), token, found
-        self.why: dict[str, str] = {name: f"{name}: it was not asked yet" for name in servers}  # those that do not answer
+        self.why: dict[str, str] = {
+            name: f"{name}: it was not asked yet" for name in servers
+        }  # those that do not answer
         self.data: dict[str, Any] | None = None
         self.host = ""  # who described the data first
         self.fatal: DataServiceError | None = None

@@ -162,6 +162,8 @@ def test_a_data_host_that_is_told_to_end_ends_well_and_at_once(service: Service,
 
 def test_a_training_rank_can_stop_the_data_hosts_where_no_launcher_does(service: Service) -> None:
     hosts = [service.serve("Numbers", 100) for _ in range(2)]
+    for host, _ in hosts:
+        wait_for(lambda host=host: "2 workers" in host.log, lambda host=host: host.log)
     service.take([port for _, port in hosts], stop_servers=True).finish()
     assert [host.wait() for host, _ in hosts] == [0, 0]
 

@@ -73,8 +73,8 @@ class Link:
     def wants_to_write(self) -> bool:
         return not self._is_connected or bool(self._out)
 
-    def ask(self, question: bytes) -> None:
-        self._out += question
+    def ask(self, questions: bytes | bytearray) -> None:
+        self._out += questions
         self.flush()
 
     def flush(self) -> None:

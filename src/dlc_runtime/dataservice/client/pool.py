@@ -73,8 +73,10 @@ class Pool:
 
     def give_back(self, size: int, block: mmap.mmap) -> None:
         """From whichever thread drops the last tensor, also within this class's own code: so without a lock."""
-        if self.unused + size <= self.most:
-            self._free[size].append(block)
+        free = self._free[size]
+        unused = size * len(free) if len(self._free) == 1 else self.unused
+        if unused + size <= self.most:
+            free.append(block)
 
     @property
     def unused(self) -> int:

@@ -102,7 +102,7 @@ class Pump:
                 id_ = asks.next()
                 if id_ is not None:
                     batch = asks.take(id_)
-                    if len(asks.open) + len(asks.held) <= asks.most * 3 // 4:  # several questions are one packet
+                    if len(asks.open) + len(asks.held) <= asks.most // 2:  # several questions are one packet
                         self._ask()
                     return id_, batch
                 if asks.is_over:
@@ -230,10 +230,13 @@ class Pump:
         asks = self.asks
         asks.most = self.settings.window(len(asks.owed), self.largest)
         asks.each = max(2, -(-asks.most // max(1, len(asks.owed))))
+        questions: dict[int, bytearray] = {}
         for server, id_ in asks.questions(time.monotonic()):
+            questions.setdefault(server, bytearray()).extend(Question(self.epoch, id_).packed())
+        for server, text in questions.items():
             link = self.links[server]
             try:
-                link.ask(Question(self.epoch, id_).packed())
+                link.ask(text)
                 if link.wants_to_write:
                     self._selector.modify(server, self._events(link))
             except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,14 @@ from dlc_runtime.dataservice.plan import progress
 from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
 from dlc_runtime.dataservice.plan.leases import WHEN_LOST
 from dlc_runtime.dataservice.plan.progress import Progress
-from dlc_runtime.dataservice.wire import address, control, frames
+from dlc_runtime.dataservice.wire import address, control, frames, grpc_package
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
+
+LOG = logging.getLogger("dlc.dataservice")
 
 
 class RemoteDataset:
@@ -69,6 +72,7 @@ class RemoteLoader:
         deadline: float = 600.0,
         patience: float = 300.0,
     ) -> None:
+        grpc_package.require()
         if tail not in TAILS:
             raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
         self.settings = Settings(
@@ -90,6 +94,7 @@ class RemoteLoader:
         self._sampling: Sampling | None = None
         self._saved: Mapping[str, Any] | None = None
         self._progress = Progress(epoch=0, world=self.share.world)
+        self._is_begun = False  # whether an iteration has begun the epoch that `_progress` is in
         self._done: set[int] = set()  # ids of this epoch, where order does not tell them
         self._keeper: Keeper | None = None
         self._lessee: Lessee | None = None
@@ -119,7 +124,7 @@ class RemoteLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next iteration; without it each iteration is the next epoch."""
-        if epoch != self._progress.epoch:
+        if epoch != self._progress.epoch or self._is_begun:
             self._begin(Progress(epoch=epoch, world=self.share.world))
 
     def state_dict(self) -> dict[str, Any]:
@@ -141,7 +146,7 @@ class RemoteLoader:
             self._done = {id_ for first, end in found.done for id_ in range(first, end)}
 
     def _begin(self, at: Progress) -> None:
-        self._progress, self._done = at, set()
+        self._progress, self._done, self._is_begun = at, set(), False
 
     def __iter__(self) -> Iterator[Any]:
         self._known()
@@ -150,7 +155,9 @@ class RemoteLoader:
 
     def _batches(self, own: int) -> Iterator[Any]:
         pump = self._started()
-        self._progress = at = Progress(self._progress.epoch, self._progress.next_start, world=self.share.world)
+        if self._is_begun:  # the iteration before this one was left: its rest is not made up for
+            self._begin(Progress(self._progress.epoch + 1, world=self.share.world))
+        at, self._is_begun = self._progress, True
         self._ask_for(at)
         try:
             while (taken := pump.take()) is not None:
@@ -258,6 +265,13 @@ class RemoteLoader:
                     f"no data server answered for {self.settings.patience:.0f} s: {pump.describe_silence()}"
                 )
             self._sampling = Sampling(**{name: data[name] for name in Sampling._fields})
+            if self.settings.ordered and self.tail == "keep" and self._sampling.batches % self.share.world:
+                LOG.warning(
+                    "data service: %d batches for %d ranks: some get one more, for which DDP would wait for ever;"
+                    " tail='drop' leaves the last ones out",
+                    self._sampling.batches,
+                    self.share.world,
+                )
         return self._sampling
 
 

@@ -92,6 +92,23 @@ def test_each_epoch_has_an_order_of_its_own_and_every_sample_once(service: Servi
     assert epochs[0] != epochs[1] != epochs[2]
 
 
+def test_an_iteration_after_one_that_was_left_is_the_next_epoch_from_its_beginning(service: Service) -> None:
+    _, port = service.serve("Numbers", 100, batch_size=10, shuffle=True)
+    taken = service.take([port], epochs=2, stop_at=3).finish()
+    epochs = [Epoch(Sampling(100, 10, shuffle=True), number) for number in range(2)]
+    assert taken.batches == [epoch.indices(id_) for epoch in epochs for id_ in range(3)]
+    assert (taken.end["state"]["epoch"], taken.end["state"]["taken"]) == (1, 3)
+
+
+def test_ranks_whose_shares_differ_are_warned_of_what_waits_for_ever(service: Service) -> None:
+    _, port = service.serve("Numbers", 100, batch_size=10)
+    uneven = service.take([port], rank=0, world=3)
+    even = service.take([port], rank=0, world=3, tail="drop")
+    assert (len(uneven.finish().batches), len(even.finish().batches)) == (4, 3)
+    assert "tail='drop'" in uneven.log
+    assert "tail='drop'" not in even.log
+
+
 def test_a_data_host_that_joins_late_takes_part(service: Service) -> None:
     late = free_port()
     _, port = service.serve("Slow", 200, batch_size=2, workers=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -9,6 +10,9 @@ import subprocess
 
 import pytest
 from service_runs import HANGS, Service, free_port, wait_for
+
+from dlc_runtime.dataservice import RemoteLoader, serve
+from dlc_runtime.dataservice.errors import MissingPackageError
 
 
 def test_the_users_exception_reaches_the_training_rank_with_the_remote_traceback_and_host(service: Service) -> None:
@@ -166,6 +170,31 @@ def test_a_training_rank_can_stop_the_data_hosts_where_no_launcher_does(service:
         wait_for(lambda host=host: "2 workers" in host.log, lambda host=host: host.log)
     service.take([port for _, port in hosts], stop_servers=True).finish()
     assert [host.wait() for host, _ in hosts] == [0, 0]
+
+
+def test_a_rank_that_consumes_slower_than_the_data_hosts_make_grows_neither_side(service: Service) -> None:
+    """Three gigabytes pass through; neither side holds more than its bound beside what Python itself takes."""
+    host, port = service.serve("Large", 1500, batch_size=2)
+    small = service.take([service.serve("Numbers", 4)[1]]).finish().end["peak"]
+    rank = service.take([port], prefetch_bytes=20_000_000, step=0.001)
+    wait_for(lambda: rank.count > 700 or rank.process.poll() is not None, lambda: rank.log)
+    workers = [peak_of(pid) for pid in host.children()]
+    assert rank.finish().end["peak"] < small + 100_000_000
+    assert max(workers) < 150_000_000
+
+
+def peak_of(pid: int) -> int:
+    """The most memory that a process had, in bytes."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+
+def test_without_grpc_both_sides_say_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"needs grpcio and grpcio-health-checking, .*requirements\.txt"):
+        serve([1, 2], list)
+    with pytest.raises(MissingPackageError, match="needs grpcio"):
+        RemoteLoader(["127.0.0.1:1"], rank=0, world=1)
 
 
 def is_closed(sock: socket.socket) -> bool:

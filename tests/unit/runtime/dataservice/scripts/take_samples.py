@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import sys
 import time
 
@@ -21,12 +22,13 @@ def main() -> None:
             loader.load_state_dict(states)
         for _ in range(epochs):
             for number, batch in enumerate(loader):
-                out.write(json.dumps([len(item) if isinstance(item, str) else item for item in batch]) + "\n")
+                out.write(json.dumps([len(item) if isinstance(item, (str, bytes)) else item for item in batch]) + "\n")
                 out.flush()
                 time.sleep(step)
                 if number + 1 == stop_at:
                     break
-        out.write(json.dumps({"state": loader.state_dict(), "length": len(loader)}) + "\n")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        out.write(json.dumps({"state": loader.state_dict(), "length": len(loader), "peak": peak}) + "\n")
         if stop_servers:
             loader.stop_servers()
 

@@ -1,6 +1,6 @@
 """The job's token, and proofs that one holds it. Pure but for the random numbers.
 
-Strength: that of DLC_SERVICE_TOKEN, which the launcher makes from the job's key. Without it the token comes from the
+Strength: that of DLC_DATA_TOKEN, which the launcher makes from the job's key. Without it the token comes from the
 job's ARN or name, which keeps out port scans and other jobs, but not somebody who knows the name and is let into the
 job's network; a host alone makes it from its names, which only loopback protects.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SOURCES = ("DLC_SERVICE_TOKEN", "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME", "SM_HOSTS")
+SOURCES = ("DLC_DATA_TOKEN", "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME", "SM_HOSTS")
 NONCE = 32  # bytes
 PROOF = 32
 

@@ -117,7 +117,7 @@ class Service:
         self.python, self.folder = python, folder
         self.hosts: list[Host] = []
         own = {name: value for name, value in os.environ.items() if not name.startswith(("DLC_", "SM_"))}
-        self.environ = {**own, "PYTHONPATH": str(SOURCES), "DLC_SERVICE_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
+        self.environ = {**own, "PYTHONPATH": str(SOURCES), "DLC_DATA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
 
     def serve(self, dataset: str, count: int, port: int | None = None, **options: Any) -> tuple[Host, int]:
         """A data host and its port."""
@@ -133,7 +133,7 @@ class Service:
         token = options.pop("environ_token", TOKEN)
         told = {"servers": [f"127.0.0.1:{port}" for port in ports], "rank": 0, "world": 1, "patience": HANGS, **options}
         command = [self.python, "take_samples.py", str(out), json.dumps(told)]
-        rank = Rank(command, self._log("take"), {**self.environ, "DLC_SERVICE_TOKEN": token}, out)
+        rank = Rank(command, self._log("take"), {**self.environ, "DLC_DATA_TOKEN": token}, out)
         self.hosts.append(rank)
         return rank
 

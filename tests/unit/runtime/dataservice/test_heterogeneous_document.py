@@ -34,7 +34,7 @@ def test_the_documents_script_trains_on_one_group_what_the_other_serves(tmp_path
         "SM_NETWORK_INTERFACE_NAME": "lo",
         "DLC_HOST_ADDRESSES": '{"algo-1":"127.0.0.1","algo-2":"127.0.0.1"}',
         "DLC_DATA_PORT": str(free_port()),
-        "DLC_SERVICE_TOKEN": "of this test",
+        "DLC_DATA_TOKEN": "of this test",
     }
     command = [python, str(tmp_path / "train.py")]
     data = Host(command, tmp_path / "data.log", {**environ, "SM_CURRENT_HOST": "algo-1"})

@@ -166,7 +166,7 @@ def test_a_call_is_bound_to_its_method_its_nonce_and_its_words() -> None:
 def test_the_token_follows_from_the_jobs_variables_and_from_nothing_else() -> None:
     job = {"TRAINING_JOB_NAME": "job", "SM_HOSTS": '["a"]'}
     assert token.derive(job) == token.derive({**job, "HOSTNAME": "x"})
-    tokens = {token.derive(job), token.derive({**job, "DLC_SERVICE_TOKEN": "t"}), token.derive({"SM_HOSTS": '["a"]'})}
+    tokens = {token.derive(job), token.derive({**job, "DLC_DATA_TOKEN": "t"}), token.derive({"SM_HOSTS": '["a"]'})}
     assert len(tokens | {token.derive(job, "own"), token.derive({})}) == 5
 
 

@@ -1,0 +1,189 @@
+"""Times the data service beside a raw socket, gRPC, Arrow Flight and tf.data.service; prints tables, writes JSON.
+
+usage: python benchmarks/dataservice.py [--runs N] [--megabytes 0.1,1,20] [--peer-python NAME=FILE ...] [--grid 1,2,4,8]
+                                        [--seconds S] [--json FILE]
+
+Runs with a Python that has torch, numpy and grpcio. Peers whose packages it lacks run with the Python that
+`--peer-python arrow_flight=FILE` or `tf_data_service=FILE` names, else they are left out. One run of every peer and
+size comes before the next one of each: what the machine does beside it meets all alike. `--grid` times this service
+with as many servers and as many consumers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PEERS = Path(__file__).parent / "dataservice_peers"
+SOURCES = Path(__file__).resolve().parents[1] / "src"
+FLOOR, OURS = "raw_socket", "this_service"
+NEEDS = {
+    FLOOR: ("numpy",),
+    OURS: ("torch", "numpy", "grpc", "grpc_health"),
+    "grpc_bytes": ("torch", "numpy", "grpc"),
+    "arrow_flight": ("torch", "numpy", "pyarrow"),
+    "tf_data_service": ("tensorflow",),
+}
+GOALS = {"grpc_bytes": 3.0, "tf_data_service": 2.0, "arrow_flight": 1.5}  # times faster, geometric mean over the sizes
+HANGS = 300.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Run(NamedTuple):
+    megabytes_per_second: float
+    cpu_per_gigabyte: float  # seconds, of server and consumer
+
+
+def main() -> None:
+    arguments = parsed()
+    pythons = dict.fromkeys(NEEDS, sys.executable) | dict(item.split("=", 1) for item in arguments.peer_python)
+    peers = [name for name in NEEDS if has(pythons[name], NEEDS[name])]
+    for name in NEEDS.keys() - set(peers):
+        print(f"left out: {name} (no {', '.join(NEEDS[name])} in {pythons[name]})", file=sys.stderr)
+    sizes = [float(text) for text in arguments.megabytes.split(",")]
+    results: dict[str, list[Run]] = {}
+    for _ in range(arguments.runs):
+        for size in sizes:
+            for name in peers:
+                run = measure([name], pythons[name], size, arguments.seconds, 1, 1)
+                results.setdefault(f"{name} {size:g}", []).append(run)
+    table(results, peers, sizes)
+    grid = [int(text) for text in arguments.grid.split(",") if text]
+    together: dict[str, list[Run]] = {}
+    for _ in range(arguments.runs):
+        for servers in grid:
+            for consumers in grid:
+                run = measure([OURS], pythons[OURS], 1.0, arguments.seconds, servers, consumers)
+                together.setdefault(f"{servers} servers, {consumers} consumers", []).append(run)
+    for name, runs in together.items():
+        print(f"{name}: {median(runs, 'megabytes_per_second'):.0f} MB/s in all")
+    if arguments.json:
+        told = {"machine": platform.processor() or platform.machine(), "cpus": os.cpu_count(), "runs": results}
+        arguments.json.write_text(json.dumps({**told, "grid": together}, indent=1))
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--megabytes", default="0.1,1,20")
+    parser.add_argument("--seconds", type=float, default=1.0, help="about, for one measurement")
+    parser.add_argument("--peer-python", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--grid", default="")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def has(python: str, modules: tuple[str, ...]) -> bool:
+    code = f"import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, {modules!r})))"
+    return subprocess.run([python, "-c", code]).returncode == 0
+
+
+def measure(peer: list[str], python: str, megabytes: float, seconds: float, servers: int, consumers: int) -> Run:
+    """Server and consumer as processes; timed from the end of the warm-up of all consumers to the end of the last."""
+    size = int(megabytes * 1e6)
+    count = max(10, int(seconds * 1.5e9 / size / consumers))
+    script, ports = str(PEERS / f"{peer[0]}.py"), [free_port() for _ in range(servers)]
+    environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    hosts, takers = [], []
+    try:
+        for port in ports:
+            command = [python, script, "serve", str(port), str(size), "0"]
+            hosts.append(subprocess.Popen(command, env=environ, start_new_session=True, stderr=subprocess.DEVNULL))
+        for port in ports:
+            wait_until_open(port)
+        for rank in range(consumers):
+            more = [str(rank), str(consumers), *map(str, ports)] if peer[0] == OURS else []
+            command = [python, script, "take", str(ports[0]), str(size), str(count), *more]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            takers.append(subprocess.Popen(command, env=environ, start_new_session=True, **pipes))  # type: ignore[call-overload]
+        told = [finish(takers, hosts)]
+    finally:
+        for process in [*takers, *hosts]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return told[0]
+
+
+def finish(takers: list[Any], hosts: list[Any]) -> Run:
+    for taker in takers:
+        assert taker.stdout.readline() == "start\n", "a consumer failed in its warm-up"
+    before = sum(cpu_seconds(host.pid) for host in hosts)
+    started = time.perf_counter()
+    for taker in takers:
+        taker.stdin.write("\n")
+        taker.stdin.flush()
+    found = [json.loads(taker.stdout.readline()) for taker in takers]
+    wall = time.perf_counter() - started
+    cpu = sum(cpu_seconds(host.pid) for host in hosts) - before + sum(item["cpu"] for item in found)
+    total = sum(item["bytes"] for item in found)
+    seconds = wall if len(takers) > 1 else found[0]["seconds"]
+    return Run(total / seconds / 1e6, cpu / (total / 1e9))
+
+
+def cpu_seconds(session: int) -> float:
+    """Of all processes of a session, those that ended among their parents' children."""
+    found = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                found += sum(map(int, fields[11:13])) / TICKS
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def wait_until_open(port: int) -> None:
+    """Without a connection, which the raw socket's server would take for its consumer."""
+    deadline = time.monotonic() + HANGS
+    wanted = f":{port:04X} "
+    while time.monotonic() < deadline:
+        lines = [*Path("/proc/net/tcp").read_text().splitlines(), *Path("/proc/net/tcp6").read_text().splitlines()]
+        if any(wanted in line[:50] and line.split()[3] == "0A" for line in lines[1:] if ":" in line):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"nothing listens at port {port} after {HANGS:.0f} s")
+
+
+def median(runs: list[Run], field: str) -> float:
+    return statistics.median(getattr(run, field) for run in runs)
+
+
+def table(results: dict[str, list[Run]], peers: list[str], sizes: list[float]) -> None:
+    print("| peer | " + " | ".join(f"{size:g} MB: MB/s | CPU s/GB" for size in sizes) + " |")
+    print("|---" * (1 + 2 * len(sizes)) + "|")
+    for name in peers:
+        cells = [
+            f"{median(results[f'{name} {size:g}'], field):{form}}"
+            for size in sizes
+            for field, form in (("megabytes_per_second", ".0f"), ("cpu_per_gigabyte", ".2f"))
+        ]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    speed = {key: median(runs, "megabytes_per_second") for key, runs in results.items()}
+    if FLOOR in peers and OURS in peers:
+        shares = ", ".join(f"{speed[f'{OURS} {size:g}'] / speed[f'{FLOOR} {size:g}']:.0%}" for size in sizes)
+        print(f"\nof the raw socket: {shares} (goals: 60% at 0.1 MB, 80% at 1 and 20 MB)")
+    for name, goal in GOALS.items():
+        if name in peers and OURS in peers:
+            ratios = [speed[f"{OURS} {size:g}"] / speed[f"{name} {size:g}"] for size in sizes]
+            print(f"over {name}: {statistics.geometric_mean(ratios):.1f} times (goal: {goal:g})")
+
+
+if __name__ == "__main__":
+    main()

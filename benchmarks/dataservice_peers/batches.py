@@ -1,0 +1,40 @@
+"""What every peer sends, float32 images and int64 labels that are ready, and how every consumer is timed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+PIXELS = 1024  # of an image: 4 KiB
+WARM_UP = 0.2  # of the batches; not timed
+
+
+def ready(size: int) -> tuple[Any, Any]:
+    """A batch of about `size` bytes."""
+    images = max(1, size // (PIXELS * 4 + 8))
+    return numpy.random.default_rng(0).random((images, PIXELS), dtype=numpy.float32), numpy.arange(images)
+
+
+def size_of(batch: tuple[Any, Any]) -> int:
+    return int(batch[0].nbytes + batch[1].nbytes)
+
+
+def timed(batches: Iterator[Any], count: int, size: int) -> None:
+    """Take `count` batches; print "start" when the warm-up is over, then JSON with what the rest took."""
+    warm_up = int(count * WARM_UP)
+    for _ in range(warm_up):
+        next(batches)
+    print("start", flush=True)
+    sys.stdin.readline()
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(count - warm_up):
+        batch = next(batches)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    assert len(batch) == 2
+    print(json.dumps({"seconds": wall, "cpu": cpu, "bytes": (count - warm_up) * size}), flush=True)
+    sys.stdin.readline()

@@ -1,0 +1,55 @@
+"""The protocol of the public example: a stream of messages, each with a batch's images and labels as bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import batches
+import grpc
+import numpy
+import torch
+
+METHOD = "/DatasetFeed/get_examples"
+OPTIONS = [("grpc.max_send_message_length", 200 << 20), ("grpc.max_receive_message_length", 200 << 20)]
+
+
+def joined(image: bytes, label: bytes) -> bytes:
+    """As protobuf joins the fields of a message: one copy."""
+    return len(image).to_bytes(8, "little") + image + label
+
+
+def serve(port: int, size: int) -> None:
+    images, labels = batches.ready(size)
+
+    def stream(_request: bytes, _context: Any) -> Iterator[bytes]:
+        while True:
+            yield joined(images.tobytes(), labels.tobytes())
+
+    server = grpc.server(futures.ThreadPoolExecutor(4), options=OPTIONS)
+    handler = grpc.method_handlers_generic_handler(
+        "DatasetFeed", {"get_examples": grpc.unary_stream_rpc_method_handler(stream)}
+    )
+    server.add_generic_rpc_handlers((handler,))
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    server.wait_for_termination()
+
+
+def take(port: int) -> Iterator[Any]:
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}", OPTIONS)
+    grpc.channel_ready_future(channel).result(60)
+    for message in channel.unary_stream(METHOD)(b""):
+        size = int.from_bytes(message[:8], "little")
+        image = numpy.frombuffer(message, numpy.float32, size // 4, 8).reshape(-1, batches.PIXELS)
+        yield torch.tensor(image), torch.tensor(numpy.frombuffer(message, numpy.int64, -1, 8 + size))
+
+
+if __name__ == "__main__":
+    role, port, size, count = sys.argv[1], *map(int, sys.argv[2:5])
+    if role == "serve":
+        serve(port, size)
+    else:
+        batches.timed(take(port), count, batches.size_of(batches.ready(size)))

@@ -1,0 +1,35 @@
+"""Batches made on data hosts for training hosts of a job; may import `cluster_facts`, and torch and gRPC lazily.
+
+`serve(...)` on data hosts, `RemoteLoader(...)` on training hosts in the DataLoader's place. What is promised, and how
+it is kept: docs/heterogeneous.md. Rooms: `plan` (pure) <- `wire` <- `server` and `client`, which do not import each
+other.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dlc_runtime.dataservice.client.loader import RemoteLoader
+    from dlc_runtime.dataservice.plan.progress import merge as merge_states
+    from dlc_runtime.dataservice.server.serve import serve
+
+__all__ = ["RemoteLoader", "merge_states", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    """A training host imports nothing of the server, a data host nothing of the client."""
+    if name == "RemoteLoader":
+        from dlc_runtime.dataservice.client.loader import RemoteLoader
+
+        return RemoteLoader
+    if name == "merge_states":
+        from dlc_runtime.dataservice.plan.progress import merge
+
+        return merge
+    if name == "serve":
+        from dlc_runtime.dataservice.server.serve import serve
+
+        return serve
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,214 @@
+"""Training rank 0's thread that says which rank may take which id next, where the first comer gets it.
+
+A rank is gone when nothing was heard of it for `lost_after` seconds. A rank that has not heard of the keeper for two
+thirds of that gives out no batch: so no id is given to another rank while the first one could still give it out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.errors import ProtocolError, SettingError
+from dlc_runtime.dataservice.plan import progress
+from dlc_runtime.dataservice.plan.leases import Leases
+from dlc_runtime.dataservice.wire.lines import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+HANDSHAKE = 10.0  # seconds a stranger may take
+MOST_STRANGERS = 64
+TICK = 0.25
+MOST_AT_ONCE = 4096  # ids of one grant
+
+
+class Round:
+    """One iteration over an epoch, by all ranks. Nothing is granted before every rank is there."""
+
+    def __init__(self, facts: dict[str, Any], when_lost: str) -> None:
+        self.facts, self.when_lost = facts, when_lost
+        self.done: dict[int, list[tuple[int, int]]] = {}  # rank -> what it did before the job was resumed
+        self.heard: dict[int, float] = {}
+        self.waiting: dict[int, int] = {}  # rank -> how many ids it asked for
+        self.left: set[int] = set()
+        self.began = time.monotonic()
+        self.leases: Leases | None = None
+
+    def start(self) -> None:
+        """Raises SettingError where two ranks did the same batch."""
+        done = progress.union(*self.done.values())
+        self.leases = Leases(progress.missing(done, self.facts["batches"]), self.when_lost)
+
+
+class Keeper:
+    """Listens until `close`. `patience`: seconds within which all ranks have to join a round."""
+
+    def __init__(
+        self, listener: socket.socket, token: bytes, world: int, when_lost: str, lost_after: float, patience: float
+    ) -> None:
+        self.token, self.world, self.when_lost = token, world, when_lost
+        self.lost_after, self.patience = lost_after, patience
+        self._listener = listener
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._lines: dict[int, Lines] = {}
+        self._strangers: dict[int, float] = {}  # connections that have not proved themselves, and until when they may
+        self._ranks: dict[int, int] = {}  # connection -> rank
+        self._rounds: dict[int, Round] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dlc-data-keeper", daemon=True)
+        self._thread.start()
+
+    def wait_for_all(self, check: Callable[[], None]) -> None:
+        """Until every rank has left the rounds that it joined, or counts as lost. `check` may raise to end the wait."""
+        while any(found.heard for found in self._rounds.copy().values()):
+            check()
+            time.sleep(TICK / 5)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            for key, mask in self._selector.select(TICK):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.fd in self._lines:
+                    self._move(key.fd, mask)
+            self._clock(time.monotonic())
+        for fd in [*self._lines]:
+            self._drop(fd)
+        self._listener.close()
+        self._selector.close()
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        if len(self._strangers) >= MOST_STRANGERS:
+            self._drop(next(iter(self._strangers)))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        fd = sock.fileno()
+        self._lines[fd] = Lines(sock, self.token, is_server=True)
+        self._strangers[fd] = time.monotonic() + HANDSHAKE
+        self._selector.register(fd, selectors.EVENT_READ | selectors.EVENT_WRITE)
+
+    def _move(self, fd: int, mask: int) -> None:
+        lines = self._lines[fd]
+        try:
+            if mask & selectors.EVENT_WRITE:
+                lines.flush()
+            if mask & selectors.EVENT_READ:
+                for message in lines.receive():
+                    self._hear(fd, message)
+            if lines.is_open:
+                self._strangers.pop(fd, None)
+            self._watch(fd)
+        except (OSError, ProtocolError, KeyError, TypeError, ValueError, AttributeError):
+            self._drop(fd)  # a rank that is gone is found out by its silence
+
+    def _watch(self, fd: int) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._lines[fd].wants_to_write else 0)
+        self._selector.modify(fd, events)
+
+    def _hear(self, fd: int, message: dict[str, Any]) -> None:
+        """A message has the round's number, and one of: join, more and done, beat, leave."""
+        number, now = int(message["round"]), time.monotonic()
+        if "join" in message:
+            self._join(fd, number, message["join"])
+            return
+        rank, found = self._ranks[fd], self._rounds.get(number)
+        if found is None or rank not in found.heard:
+            self._say(fd, {"round": number, "gone": True})
+            return
+        found.heard[rank] = now
+        if message.get("done") and found.leases is not None:
+            found.leases.done(rank, message["done"])
+        if message.get("leave"):
+            found.left.add(rank)
+            found.waiting.pop(rank, None)
+            del found.heard[rank]
+            if found.leases is not None:
+                found.leases.gone(rank)
+        if message.get("more"):
+            found.waiting[rank] = found.waiting.get(rank, 0) + min(int(message["more"]), MOST_AT_ONCE)
+        if "beat" in message:
+            self._say(fd, {"round": number, "beat": message["beat"]})
+        self._grant(number, found)
+
+    def _join(self, fd: int, number: int, told: dict[str, Any]) -> None:
+        rank = int(told["rank"])
+        self._ranks[fd] = rank
+        for old in [key for key in self._rounds if key < number - 1]:
+            del self._rounds[old]  # every rank has begun the one after it
+        found = self._rounds.setdefault(number, Round(told["facts"], self.when_lost))
+        problem = ""
+        if told["facts"] != found.facts:
+            problem = f"rank {rank} iterates over {told['facts']}, another rank over {found.facts}"
+        elif rank in found.heard or rank in found.left:
+            problem = f"two processes say that they are training rank {rank}"
+        if problem:
+            self._say(fd, {"round": number, "error": problem})
+            return
+        found.heard[rank] = time.monotonic()
+        found.done[rank] = [(int(first), int(end)) for first, end in told["done"]]
+        if len(found.done) == self.world:
+            try:
+                found.start()
+            except SettingError as error:
+                self._tell_all(number, {"error": str(error)})
+
+    def _grant(self, number: int, found: Round) -> None:
+        """Give every rank that waits what there is."""
+        if found.leases is None:
+            return
+        for fd, rank in self._ranks.items():
+            most = found.waiting.get(rank, 0)
+            grant = found.leases.grant(rank, most) if most else None
+            if grant is not None:
+                found.waiting[rank] = 0 if grant.over else most - len(grant.ids)
+                self._say(fd, {"round": number, "ids": grant.ids, "over": grant.over})
+
+    def _clock(self, now: float) -> None:
+        for fd in [fd for fd, until in self._strangers.items() if now > until]:
+            self._drop(fd)
+        for number, found in self._rounds.items():
+            missing = sorted(set(range(self.world)) - set(found.done))
+            if missing and now - found.began > self.patience:
+                self._tell_all(number, {"error": f"the training ranks {missing} did not begin the epoch"})
+                found.began = now
+            for rank in [rank for rank, heard in found.heard.items() if now - heard > self.lost_after]:
+                self._lost(number, found, rank)
+
+    def _lost(self, number: int, found: Round, rank: int) -> None:
+        del found.heard[rank]
+        found.waiting.pop(rank, None)
+        if found.leases is None or self.when_lost == "fail":
+            self._tell_all(number, {"lost": rank})
+            return
+        found.leases.gone(rank)
+        self._grant(number, found)
+
+    def _tell_all(self, number: int, message: dict[str, Any]) -> None:
+        for fd in [*self._ranks]:
+            self._say(fd, {"round": number, **message})
+
+    def _say(self, fd: int, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # a connection that is gone is found when it is read
+            self._lines[fd].send(message)
+            self._watch(fd)
+
+    def _drop(self, fd: int) -> None:
+        self._selector.unregister(fd)
+        self._lines.pop(fd).sock.close()
+        self._strangers.pop(fd, None)
+        self._ranks.pop(fd, None)

@@ -1,0 +1,155 @@
+"""A training rank's side of the leases: a thread that asks rank 0 for ids, and knows how long they may be used."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.errors import ConsumerLostError, DataServiceError, ProtocolError
+from dlc_runtime.dataservice.wire.lines import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from dlc_runtime.dataservice.client.pump import Pump
+
+BEAT = 1.0  # seconds
+TICK = 0.25
+
+
+class Lessee:
+    """Feeds the pump with ids. A lost connection ends the iteration: its ids may be another rank's by then."""
+
+    def __init__(
+        self, pump: Pump, address: tuple[str, int], token: bytes, rank: int, lost_after: float, patience: float
+    ) -> None:
+        self.pump, self.rank, self.valid = pump, rank, lost_after * 2 / 3
+        self.address = address
+        self._lines = Lines(connect(address, patience), token, is_server=False)
+        self._lock = threading.RLock()
+        self._round = 0
+        self._leased = 0  # ids asked for or leased, and not yet taken
+        self._echoed = 0.0  # when that word was sent to which the keeper answered last
+        self._heard = threading.Condition(self._lock)
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="dlc-data-lessee", daemon=True)
+        self._thread.start()
+
+    def begin(self, epoch: int, facts: dict[str, Any], done: Iterable[tuple[int, int]]) -> None:
+        """Let the pump begin the epoch, with the ids that the keeper grants from now on."""
+        with self._lock:
+            self.pump.begin(epoch, (), is_complete=False)
+            self._round += 1
+            self._leased = 0
+            self._echoed = 0.0
+            self._send({"join": {"rank": self.rank, "facts": facts, "done": [list(run) for run in done]}})
+            self._send({"beat": time.monotonic()})
+            self.top_up()
+
+    def took(self, id_: int) -> None:
+        """Before a batch is given out: wait until it is certain that no other rank has it, then say that it is done."""
+        with self._heard:
+            while time.monotonic() - self._echoed > self.valid and self.pump.fatal is None:
+                self._heard.wait(TICK)
+            self.pump.check()
+            self._leased -= 1
+            self._send({"done": [id_], **self._more()})
+
+    def top_up(self) -> None:
+        """Ask for more where the window has grown."""
+        with self._lock:
+            more = self._more()
+            if more:
+                self._send(more)
+
+    def leave(self) -> None:
+        with self._lock:
+            self._send({"leave": True})
+
+    def close(self) -> None:
+        self._ended = True
+        self._thread.join()
+        self._lines.sock.close()
+
+    def _more(self) -> dict[str, int]:
+        wanted = self.pump.wanted() - self._leased
+        if wanted <= 0:
+            return {}
+        self._leased += wanted
+        return {"more": wanted}
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._lines.send({"round": self._round, **message})
+        except OSError as error:
+            self._fail(error)
+
+    def _run(self) -> None:
+        selector = selectors.DefaultSelector()
+        selector.register(self._lines.sock, selectors.EVENT_READ)
+        beat = 0.0
+        try:
+            while not self._ended:
+                ready = selector.select(TICK)
+                with self._lock:
+                    self._lines.flush()
+                    for message in self._lines.receive() if ready else ():
+                        self._hear(message)
+                    if time.monotonic() >= beat and self._round:
+                        beat = time.monotonic() + BEAT
+                        self._send({"beat": time.monotonic()})
+                        self.top_up()
+        except (OSError, ProtocolError) as error:
+            self._fail(error)
+        finally:
+            selector.close()
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if message.get("round") != self._round:
+            return
+        if "beat" in message:
+            self._echoed = float(message["beat"])
+            self._heard.notify_all()
+        if message.get("ids"):
+            self.pump.add(map(int, message["ids"]))
+        if message.get("over"):
+            self.pump.complete()
+        if "error" in message:
+            self.pump.fail(DataServiceError(f"first_come: {message['error']}"))
+        if message.get("gone"):
+            self.pump.fail(ConsumerLostError("this rank was silent for so long that its batches went to other ranks"))
+        if "lost" in message:
+            self.pump.fail(
+                ConsumerLostError(
+                    f"training rank {message['lost']} is gone, and the batches that it held are not trained; with"
+                    " when_lost='give_back' the other ranks would take them"
+                )
+            )
+
+    def _fail(self, error: Exception) -> None:
+        if not self._ended:
+            where = f"{self.address[0]}:{self.address[1]}"
+            self.pump.fail(ConsumerLostError(f"training rank 0, which keeps the leases at {where}, is gone ({error})"))
+
+
+def connect(address: tuple[str, int], patience: float) -> socket.socket:
+    """Rank 0 may start later than this rank. Raises ConsumerLostError where it does not within `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            sock = socket.create_connection(address, timeout=min(patience, 10.0))
+            break
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                where = f"{address[0]}:{address[1]}"
+                raise ConsumerLostError(
+                    f"training rank 0, which keeps the leases, does not answer at {where} ({error}); name it with"
+                    " leases= of RemoteLoader"
+                ) from error
+            time.sleep(TICK)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock

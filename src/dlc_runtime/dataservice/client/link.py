@@ -1,0 +1,233 @@
+"""One connection to one worker of a data host: connect, prove, ask, receive. Never blocks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlc_runtime.dataservice.errors import ProtocolError
+from dlc_runtime.dataservice.wire import frames, leaves, structure
+from dlc_runtime.dataservice.wire import token as tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from dlc_runtime.dataservice.client.pool import Buffer, Pool
+
+ALIGN = 64  # bytes; every dtype may begin there
+MOST_PARTS = 1000  # of one recvmsg_into; Linux takes 1024
+AT_ONCE = 16  # frames that one link may bring before the others get their turn
+
+
+class Failure(NamedTuple):
+    """What a worker says instead of a batch."""
+
+    told: dict[str, Any]
+
+
+class Arrived(NamedTuple):
+    epoch: int
+    id: int
+    batch: Any  # or a Failure
+    size: int
+
+
+class Layout(NamedTuple):
+    """Where a schema's arrays lie in a buffer."""
+
+    schema: structure.Schema
+    places: tuple[tuple[int, int], ...]  # start, size
+    size: int
+
+
+class Link:
+    """Raises OSError (the worker is gone) and ProtocolError from its methods."""
+
+    def __init__(self, address: str, port: int, token: bytes, pool: Pool, most_batch: int) -> None:
+        self.address, self.port, self.token, self.pool, self.most_batch = address, port, token, pool, most_batch
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.sock.setblocking(False)
+        keep_alive(self.sock)
+        self.is_open = False
+        self._is_connected = False
+        self._said = b""
+        self._own = tokens.nonce()
+        self._inbox = bytearray()
+        self._out = bytearray()
+        self._layouts: dict[int, Layout] = {}
+        self._head = bytearray(frames.FRAME)
+        self._got = 0  # bytes of the next header that are there
+        self._frame: frames.Frame | None = None
+        self._views: list[memoryview] = []
+        self._text = bytearray()
+        self._buffer: Buffer | None = None
+        code = self.sock.connect_ex((address, port))
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, "connect")
+
+    @property
+    def wants_to_write(self) -> bool:
+        return not self._is_connected or bool(self._out)
+
+    def ask(self, questions: bytes | bytearray) -> None:
+        self._out += questions
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits; the first time, see whether the connection was made."""
+        if not self._is_connected:
+            code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, "connect")
+            self._is_connected = True
+        if self._out:
+            try:
+                sent = self.sock.send(self._out)
+            except (BlockingIOError, InterruptedError):
+                return
+            del self._out[:sent]
+
+    def receive(self) -> Iterator[Arrived]:
+        """What came since. The link becomes open when both sides have proved themselves."""
+        if not self.is_open:
+            self._greet()
+            if not self.is_open:
+                return
+        for _ in range(AT_ONCE):
+            try:
+                frame = self._next()
+            except (BlockingIOError, InterruptedError):
+                return
+            if frame is None:
+                return
+            arrived = self._finish(frame)
+            if arrived is not None:
+                yield arrived
+            if not self._got:  # nothing of a next frame came along: there is none yet
+                return
+
+    def _greet(self) -> None:
+        missing = (tokens.PROOF if self._said else frames.HELLO) - len(self._inbox)
+        try:
+            data = self.sock.recv(missing)
+        except (BlockingIOError, InterruptedError):
+            return
+        if not data:
+            raise ConnectionError("closed before it proved itself: does it hold another token?")
+        self._inbox += data
+        if len(data) < missing:
+            return
+        given = bytes(self._inbox)
+        self._inbox.clear()
+        if not self._said:
+            self._said = given
+            self.ask(frames.answer(given, self.token, self._own))
+            return
+        frames.check_welcome(given, self.token, self._said, self._own)
+        self.is_open = True
+
+    def _next(self) -> frames.Frame | None:
+        """The next frame once all of it is here. None: its header is not.
+
+        A body is read together with the header after it, so that a small batch costs one system call.
+        """
+        while True:
+            if self._frame is None:
+                if self._got < frames.FRAME:
+                    size = self.sock.recv_into(memoryview(self._head)[self._got :])
+                    self._read(size)
+                    self._got += size
+                    if self._got < frames.FRAME:
+                        return None
+                self._begin(frames.read_frame(self._head, self.most_batch))
+            if self._views:
+                self._read_body()
+            if not self._views:
+                frame, self._frame = self._frame, None
+                return frame
+
+    def _read(self, size: int) -> None:
+        if not size:
+            raise ConnectionError("closed")
+
+    def _read_body(self) -> None:
+        views = self._views
+        if len(views) < MOST_PARTS:
+            size = self.sock.recvmsg_into([*views, memoryview(self._head)])[0]
+        else:
+            size = self.sock.recvmsg_into(views[:MOST_PARTS])[0]
+        self._read(size)
+        done = 0
+        for view in views:
+            if size < view.nbytes:
+                views[done] = view[size:]
+                size = 0
+                break
+            size -= view.nbytes
+            done += 1
+        del views[:done]
+        self._got = size  # what went beyond the body
+
+    def _begin(self, frame: frames.Frame) -> None:
+        """Make room for the frame's body."""
+        self._frame, self._got = frame, 0
+        if frame.kind != frames.BATCH:
+            self._text = bytearray(frame.size)
+            self._views = [memoryview(self._text)] if frame.size else []
+            return
+        layout = self._layouts.get(frame.schema)
+        if layout is None or frame.size != frame.extras + layout.schema.size:
+            raise ProtocolError(f"a batch of {frame.size} bytes does not fit its description")
+        self._text = bytearray(frame.extras)
+        self._views = [memoryview(self._text)] if frame.extras else []
+        self._buffer = None
+        if layout.size:
+            self._buffer = self.pool.take(layout.size)
+            memory = self._buffer.memory
+            self._views += [memory[start : start + size] for start, size in layout.places if size]
+
+    def _finish(self, frame: frames.Frame) -> Arrived | None:
+        if frame.kind == frames.SCHEMA:
+            self._layouts[frame.schema] = layout_of(structure.read_schema(bytes(self._text), self.most_batch))
+            return None
+        if frame.kind == frames.ERROR:
+            return Arrived(frame.epoch, frame.id, Failure(_told(self._text)), frame.size)
+        layout, buffer, self._buffer = self._layouts[frame.schema], self._buffer, None
+        arrays = [
+            leaves.over(leaf.kind, leaf.dtype, leaf.shape, buffer, start, size)  # type: ignore[arg-type]
+            for leaf, (start, size) in zip(layout.schema.arrays, layout.places)
+        ]
+        return Arrived(frame.epoch, frame.id, structure.build(layout.schema, arrays, bytes(self._text)), frame.size)
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def layout_of(schema: structure.Schema) -> Layout:
+    places, at = [], 0
+    for leaf in schema.arrays:
+        places.append((at, leaf.size))
+        at += -(-leaf.size // ALIGN) * ALIGN
+    return Layout(schema, tuple(places), at)
+
+
+def _told(text: bytearray) -> dict[str, Any]:
+    try:
+        told = json.loads(bytes(text))
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise ProtocolError(f"expected what went wrong, found {bytes(text[:100])!r}")
+    return told
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Notice a host that is gone, or cut off, though nothing closes the connection."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,296 @@
+"""`RemoteLoader`: stands where the DataLoader stood; its batches are made on the data hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice import errors
+from dlc_runtime.dataservice.client import calls, place
+from dlc_runtime.dataservice.client.keeper import Keeper
+from dlc_runtime.dataservice.client.lessee import Lessee
+from dlc_runtime.dataservice.client.link import Failure
+from dlc_runtime.dataservice.client.pool import Pool
+from dlc_runtime.dataservice.client.pump import Pump
+from dlc_runtime.dataservice.client.settings import Settings
+from dlc_runtime.dataservice.plan import progress
+from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
+from dlc_runtime.dataservice.plan.leases import WHEN_LOST
+from dlc_runtime.dataservice.plan.progress import Progress
+from dlc_runtime.dataservice.wire import address, control, frames, grpc_package
+from dlc_runtime.dataservice.wire import token as tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+LOG = logging.getLogger("dlc.dataservice")
+
+
+class RemoteDataset:
+    """What is known here of the dataset on the data hosts: its length."""
+
+    def __init__(self, samples: int) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return self._samples
+
+
+class RemoteLoader:
+    """Iterate over it as over a DataLoader: each training rank gets its share of the batches of an epoch, each once.
+
+    `order`: "deterministic", the same batches in the same order for the same seed, whatever the number of data hosts;
+    or "first_come", the next batch to the rank that asks first.
+    `tail`: what happens to the batches that do not divide among the ranks: "keep" gives some ranks one more, "drop"
+    none. `servers`: addresses, where the job's data group (`group`) is not to be used. `rank`, `world`: this process
+    among the training ranks, where torch.distributed or the launcher's variables do not say. Other arguments: see
+    `client/settings.py`. Raises SettingError, and while it iterates the errors of `errors.py`.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str] | None = None,
+        *,
+        order: str = "deterministic",
+        tail: str = "keep",
+        rank: int | None = None,
+        world: int | None = None,
+        group: str | None = None,
+        port: int | None = None,
+        token: str | None = None,
+        leases: str | None = None,
+        when_lost: str = "fail",
+        lost_after: float = 15.0,
+        pin_memory: bool = False,
+        prefetch: int | None = None,
+        prefetch_bytes: int = 256 << 20,
+        most_batch_bytes: int = frames.MOST_BATCH,
+        elsewhere_after: float = 10.0,
+        deadline: float = 600.0,
+        patience: float = 300.0,
+    ) -> None:
+        grpc_package.require()
+        if tail not in TAILS:
+            raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
+        self.settings = Settings(
+            order, prefetch, prefetch_bytes, most_batch_bytes, elsewhere_after, deadline, patience
+        ).check()
+        if when_lost not in WHEN_LOST:
+            raise errors.SettingError(f"RemoteLoader: when_lost: expected one of {WHEN_LOST}, found {when_lost!r}")
+        if order == "deterministic" and when_lost == "give_back":
+            raise errors.SettingError(
+                "RemoteLoader: when_lost='give_back' needs order='first_come': a deterministic order names each rank's"
+                " batches, so the loss of a rank has to fail the job"
+            )
+        self.when_lost, self.lost_after = when_lost, lost_after
+        self.tail, self.share = tail, place.share(rank, world)
+        self.servers = place.servers(servers, group, port)
+        self._token = tokens.derive(os.environ, token)
+        self._pool = Pool(prefetch_bytes, pinned=pin_memory and _has_cuda())
+        self._pump: Pump | None = None
+        self._sampling: Sampling | None = None
+        self._saved: Mapping[str, Any] | None = None
+        self._progress = Progress(epoch=0, world=self.share.world)
+        self._is_begun = False  # whether an iteration has begun the epoch that `_progress` is in
+        self._done: set[int] = set()  # ids of this epoch, where order does not tell them
+        self._keeper: Keeper | None = None
+        self._lessee: Lessee | None = None
+        self._lease_place = place.leases(leases) if order == "first_come" and self.share.world > 1 else ("", "", 0)
+        self._round = 0  # which iteration is the current one
+
+    def __len__(self) -> int:
+        """Batches of this rank in a whole epoch. Waits for the first data server."""
+        return len(self.share.ids(self._known().batches, tail=self.tail))
+
+    @property
+    def dataset(self) -> RemoteDataset:
+        return RemoteDataset(self._known().samples)
+
+    @property
+    def batch_size(self) -> int:
+        return self._known().batch_size
+
+    @property
+    def drop_last(self) -> bool:
+        return self._known().drop_last
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the data hosts draw the batches."""
+        return self._known()
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch of the next iteration; without it each iteration is the next epoch."""
+        if epoch != self._progress.epoch or self._is_begun:
+            self._begin(Progress(epoch=epoch, world=self.share.world))
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far this rank is: the batches that the loop was given. For `load_state_dict`.
+
+        With order="first_come" every rank's state is needed: each loads its own, or all load `merge_states(...)`.
+        """
+        at = self._progress._replace(done=progress.runs_of(self._done))
+        return progress.to_state(at, self.settings.order, self._known()._asdict())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iteration goes on from there. Raises SettingError for the state of other data or another order.
+
+        The number of data servers may be another one, and the number of ranks too.
+        """
+        found = progress.from_state(state, self.settings.order, self._known()._asdict())
+        self._begin(Progress(found.epoch, found.next_start, world=self.share.world))
+        if not found.merged or self.share.rank == 0:
+            self._done = {id_ for first, end in found.done for id_ in range(first, end)}
+
+    def _begin(self, at: Progress) -> None:
+        self._progress, self._done, self._is_begun = at, set(), False
+
+    def __iter__(self) -> Iterator[Any]:
+        self._known()
+        self._round += 1
+        return self._batches(self._round)
+
+    def _batches(self, own: int) -> Iterator[Any]:
+        pump = self._started()
+        if self._is_begun:  # the iteration before this one was left: its rest is not made up for
+            self._begin(Progress(self._progress.epoch + 1, world=self.share.world))
+        at, self._is_begun = self._progress, True
+        self._ask_for(at)
+        try:
+            while (taken := pump.take()) is not None:
+                if own != self._round:
+                    raise errors.DataServiceError("another iteration over this RemoteLoader began; this one has ended")
+                id_, batch = taken
+                if isinstance(batch, Failure):
+                    raise error_of(batch.told)
+                self._took(id_)
+                yield batch
+        finally:
+            if self._lessee is not None and own == self._round:
+                self._lessee.leave()
+        if self._keeper is not None:
+            self._keeper.wait_for_all(pump.check)  # the other ranks need it until they are done
+        self._begin(Progress(at.epoch + 1, world=self.share.world))
+
+    def _took(self, id_: int) -> None:
+        """Count a batch as given out, before it is."""
+        if self._lessee is not None:
+            self._lessee.took(id_)
+        if self.settings.ordered:
+            self._progress = self._progress._replace(taken=self._progress.taken + 1)
+        else:
+            self._done.add(id_)
+
+    def _ask_for(self, at: Progress) -> None:
+        """Let the pump ask for this rank's batches: its share of them, or what it is granted."""
+        sampling, pump, done = self._known(), self._started(), progress.runs_of(self._done)
+        if self.settings.ordered:
+            pump.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
+        elif self.share.world == 1:
+            pump.begin(at.epoch, progress.missing(done, sampling.batches))
+        else:
+            facts = {"epoch": at.epoch, "batches": sampling.batches, "world": self.share.world}
+            self._leasing().begin(at.epoch, facts, done)
+
+    def _leasing(self) -> Lessee:
+        if self._lessee is None:
+            listen, host, port = self._lease_place
+            if self.share.rank == 0:
+                try:
+                    listener = address.listener(listen, port)
+                except OSError as error:
+                    raise errors.SettingError(
+                        f"RemoteLoader: rank 0 cannot keep the leases at {address.joined(listen, port)}:"
+                        f" {error.strerror}; name another place with leases=, or DLC_DATA_LEASE_PORT on every host"
+                    ) from error
+                settings = (self.share.world, self.when_lost, self.lost_after, self.settings.patience)
+                self._keeper = Keeper(listener, self._token, *settings)
+            where = (host, port)
+            self._lessee = Lessee(
+                self._started(), where, self._token, self.share.rank, self.lost_after, self.settings.patience
+            )
+        return self._lessee
+
+    def stop_servers(self) -> None:
+        """End `serve` on every data host that answers, for jobs in which no launcher does."""
+        for server in self.servers:
+            try:
+                calls.call(server, self._token, control.STOP)
+            except calls.CallError:
+                continue
+
+    def close(self) -> None:
+        """End the threads and connections. Batches that were given out stay valid.
+
+        With order="first_come" rank 0 waits here until the other ranks have left the epoch: it keeps their leases.
+        """
+        if self._lessee is not None and self._keeper is not None and self._pump is not None:
+            self._lessee.leave()
+            with contextlib.suppress(errors.DataServiceError):
+                self._keeper.wait_for_all(self._pump.check)
+        self._close_at_once()
+
+    def _close_at_once(self) -> None:
+        for part in (self._lessee, self._keeper, self._pump):
+            if part is not None:
+                part.close()
+        self._lessee = self._keeper = self._pump = None
+
+    def __enter__(self) -> RemoteLoader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._close_at_once()
+
+    def _started(self) -> Pump:
+        if self._pump is None:
+            self._pump = Pump(self.settings, self.servers, self._token, self._pool)
+        return self._pump
+
+    def _known(self) -> Sampling:
+        """What the first data server describes. Raises ServersLostError where none does in time."""
+        if self._sampling is None:
+            pump = self._started()
+            data = pump.scout.wait_for_data(self.settings.patience)
+            if pump.scout.fatal is not None:
+                raise pump.scout.fatal
+            if data is None:
+                raise errors.ServersLostError(
+                    f"no data server answered for {self.settings.patience:.0f} s: {pump.describe_silence()}"
+                )
+            self._sampling = Sampling(**{name: data[name] for name in Sampling._fields})
+            if self.settings.ordered and self.tail == "keep" and self._sampling.batches % self.share.world:
+                LOG.warning(
+                    "data service: %d batches for %d ranks: some get one more, for which DDP would wait for ever;"
+                    " tail='drop' leaves the last ones out",
+                    self._sampling.batches,
+                    self.share.world,
+                )
+        return self._sampling
+
+
+def error_of(told: Mapping[str, Any]) -> errors.DataServiceError:
+    """The error that a data host reported."""
+    kind, host = str(told.get("type", "")), str(told.get("host", "?"))
+    own = {"UnsupportedBatchError": errors.UnsupportedBatchError, "BatchTooLargeError": errors.BatchTooLargeError}
+    if told.get("ours") and kind in own:
+        return own[kind](f"on the data host {host}: {told.get('message')}")
+    return errors.RemoteUserError(
+        f"{kind} in the user's code on the data host {host} (worker {told.get('worker')}, pid {told.get('pid')},"
+        f" samples {told.get('indices')}): {told.get('message')}\n\n{told.get('traceback')}",
+        kind,
+        host,
+        str(told.get("traceback")),
+    )
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())

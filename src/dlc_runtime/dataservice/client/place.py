@@ -1,0 +1,103 @@
+"""Which training rank this is, and where the data servers are. Reads variables; asks torch.distributed if it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from dlc_runtime import cluster_facts
+from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.plan.epoch import Share
+from dlc_runtime.dataservice.wire import address
+from dlc_runtime.dataservice.wire.control import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Rank and number of ranks, as torchrun, Horovod and Open MPI tell them.
+RANKS = (("RANK", "WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+LEASE_PORT = 7801
+DATA_GROUP = "data_group"  # the name in the platform's examples
+
+
+def share(rank: int | None, world: int | None, environ: Mapping[str, str] = os.environ) -> Share:
+    """This process among the training ranks. Raises SettingError for numbers that make no sense."""
+    if rank is None or world is None:
+        found = _distributed() or _from_variables(environ) or _from_hosts(environ)
+        rank, world = found.rank if rank is None else rank, found.world if world is None else world
+    if not 0 <= rank < world:
+        raise SettingError(f"RemoteLoader: expected a rank below the number of ranks, found rank {rank} of {world}")
+    return Share(rank, world)
+
+
+def servers(
+    asked: Sequence[str] | None, group: str | None, port: int | None, environ: Mapping[str, str] = os.environ
+) -> list[str]:
+    """The control addresses of the data hosts, `host:port`. Raises SettingError where the job has no data group."""
+    number = port or int(environ.get("DLC_DATA_PORT") or DEFAULT_PORT)
+    if asked is not None:
+        hosts = list(asked)
+        if not hosts or not all(isinstance(host, str) and host for host in hosts):
+            raise SettingError(f"RemoteLoader: servers: expected a list of host or host:port, found {asked!r}")
+        return [host if _has_port(host) else f"{_bracketed(host)}:{number}" for host in hosts]
+    job = cluster_facts.read(environ)
+    return [f"{_bracketed(peer.address)}:{number}" for peer in job.hosts_of(group or _data_group(job))]
+
+
+def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
+    """Where training rank 0 keeps the leases: the address at which it listens, the one it is reached at, the port.
+
+    Rank 0 is on the first host of the first group that trains: so the launcher counts ranks.
+    """
+    number = int(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
+    if asked is not None:
+        host, _, text = asked.rpartition(":") if _has_port(asked) else (asked, "", str(number))
+        host = host.strip("[]")
+        return host, host, int(text)
+    job = cluster_facts.read(environ)
+    first = job.hosts_of(job.training_groups[0])[0] if job.training_groups else job.peers[0]
+    own = address.own(first.address, job.interface) if first.host == job.host else first.address
+    return own, first.address, number
+
+
+def _data_group(job: cluster_facts.Cluster) -> str:
+    """The group that serves data: by name, else the only one that does not train."""
+    if DATA_GROUP in job.groups or len(job.hosts) == 1:
+        return DATA_GROUP if DATA_GROUP in job.groups else job.group
+    others = [group for group in job.groups if group not in job.training_groups]
+    if len(others) == 1 and job.training_groups:
+        return others[0]
+    raise SettingError(
+        f"RemoteLoader: which instance group serves the data? There is no {DATA_GROUP!r} among {list(job.groups)};"
+        " state it with group=, or the hosts with servers="
+    )
+
+
+def _distributed() -> Share | None:
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return Share(distributed.get_rank(), distributed.get_world_size())
+    return None
+
+
+def _from_variables(environ: Mapping[str, str]) -> Share | None:
+    for rank, world in RANKS:
+        if environ.get(rank, "").isdigit() and environ.get(world, "").isdigit():
+            return Share(int(environ[rank]), int(environ[world]))
+    return None
+
+
+def _from_hosts(environ: Mapping[str, str]) -> Share:
+    job = cluster_facts.read(environ)
+    return Share(job.rank, len(job.peers))
+
+
+def _has_port(host: str) -> bool:
+    """`a:1` and `[::1]:1` have one, `a` and `::1` have none."""
+    return host.rpartition(":")[2].isdigit() and (host.count(":") == 1 or host.startswith("["))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -1,0 +1,113 @@
+"""Memory for received batches, used again when the last tensor over it is gone.
+
+Fresh memory costs a page fault for every 4 KiB, which halves the speed of large batches. A buffer goes back when
+nothing refers to it any more: tensors, views and slices of them all keep its lease alive, so none changes under the
+user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+PAGE = 4096
+HUGE = 4 << 20  # bytes from which huge pages are worth asking for
+
+
+class Buffer:
+    """Memory of at least the size asked for; `owner` is what exports it."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.memory = memoryview(owner)
+        self._flat: Any = None
+
+    @property
+    def flat(self) -> Any:
+        """All of it as a tensor of uint8, which keeps the memory."""
+        if self._flat is None:
+            import torch
+
+            self._flat = torch.frombuffer(self.owner, dtype=torch.uint8)
+        return self._flat
+
+
+class PinnedBuffer(Buffer):
+    """Page-locked memory of torch's own pool, which waits for copies to the device that are still under way."""
+
+    def __init__(self, size: int) -> None:
+        import torch
+
+        flat = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        super().__init__(flat.numpy())
+        self._flat = flat
+
+
+class Pool:
+    """Buffers by size. Keeps at most `most` bytes that nobody uses."""
+
+    def __init__(self, most: int, pinned: bool = False) -> None:
+        self.most, self.pinned = most, pinned
+        self._free: dict[int, deque[mmap.mmap]] = {}
+        self._leases: dict[int, Any] = {}
+
+    def take(self, size: int) -> Buffer:
+        if self.pinned:
+            return PinnedBuffer(max(size, 1))
+        size = rounded(size)
+        free = self._free.get(size)
+        if free is None:
+            free = self._free[size] = deque()
+            self._leases[size] = _lease_class(self, size)
+        try:
+            block = free.pop()
+        except IndexError:
+            block = _block(size)
+        return Buffer(self._leases[size].over(block))
+
+    def give_back(self, size: int, block: mmap.mmap) -> None:
+        """From whichever thread drops the last tensor, also within this class's own code: so without a lock."""
+        free = self._free[size]
+        unused = size * len(free) if len(self._free) == 1 else self.unused
+        if unused + size <= self.most:
+            free.append(block)
+
+    @property
+    def unused(self) -> int:
+        return sum(size * len(blocks) for size, blocks in [*self._free.items()])
+
+
+def rounded(size: int) -> int:
+    """A size with few neighbours, at most an eighth larger: batches of nearly one size share buffers."""
+    step = max(PAGE, 1 << max(0, size.bit_length() - 4))
+    return max(PAGE, -(-size // step) * step)
+
+
+def _block(size: int) -> mmap.mmap:
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= HUGE:
+        with contextlib.suppress(OSError, AttributeError):
+            block.madvise(mmap.MADV_HUGEPAGE)
+    return block
+
+
+def _lease_class(pool: Pool, size: int) -> Any:
+    """The object that tensors refer to: when the last one lets go, the block returns to the pool."""
+
+    class Lease(ctypes.c_ubyte * size):  # type: ignore[misc]
+        @classmethod
+        def over(cls, block: mmap.mmap) -> Any:
+            lease = cls.from_buffer(block)
+            lease.block = block
+            return lease
+
+        def __del__(self) -> None:
+            pool.give_back(size, self.block)
+
+    return Lease

@@ -1,0 +1,132 @@
+"""Threads that find out which servers are there, and what a server does that does not answer. Calls control only."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlc_runtime.dataservice.client import calls
+from dlc_runtime.dataservice.errors import DataServiceError, ServersDifferError
+from dlc_runtime.dataservice.wire import control
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+AGAIN = 1.0  # seconds between two looks at a server that is not there
+CALLERS = 16  # servers that are asked at a time
+
+
+class Found(NamedTuple):
+    """A server that answered: where its workers listen."""
+
+    server: str  # host:port of its control, as the user or the job names it
+    address: str
+    host: str
+    ports: tuple[int, ...]
+    data: dict[str, Any]
+
+
+class Scout:
+    """`found` is called with every server that answers, again whenever `look_again` was asked for it."""
+
+    def __init__(self, servers: Sequence[str], token: bytes, found: Callable[[Found], None]) -> None:
+        self.servers, self.token, self._found = tuple(servers), token, found
+        self.why: dict[str, str] = {
+            name: f"{name}: it was not asked yet" for name in servers
+        }  # those that do not answer
+        self.data: dict[str, Any] | None = None
+        self.host = ""  # who described the data first
+        self.fatal: DataServiceError | None = None
+        self.answered = 0.0  # when a server answered last
+        self._wanted = set(servers)
+        self._changed = threading.Condition()
+        self._ended = False
+        self._threads = [
+            threading.Thread(target=self._run, name="dlc-data-scout", daemon=True)
+            for _ in range(min(CALLERS, len(self.servers)))
+        ]
+        self._due: dict[str, float] = dict.fromkeys(servers, 0.0)
+        self._busy: set[str] = set()
+        for thread in self._threads:
+            thread.start()
+
+    def look_again(self, server: str) -> None:
+        """The server's workers cannot be reached: it may have gone, or been started anew."""
+        with self._changed:
+            self._wanted.add(server)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_for_data(self, seconds: float) -> dict[str, Any] | None:
+        """What the first server that answers describes; None if none does in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.data is not None or self.fatal is not None, seconds)
+            return self.data
+
+    def status(self, server: str, stacks_after: float) -> Any:
+        """What a server's workers do; None where it does not answer."""
+        try:
+            answer = calls.call(server, self.token, control.STATUS, {"stacks_after": stacks_after})
+        except DataServiceError as error:
+            self.why[server] = str(error)
+            return None
+        self.answered = time.monotonic()
+        return answer
+
+    def _run(self) -> None:
+        while True:
+            server = self._next()
+            if server is None:
+                return
+            found = self._ask(server)
+            with self._changed:
+                self._busy.discard(server)
+                self._due[server] = time.monotonic() + AGAIN
+                if found is None:
+                    self._wanted.add(server)
+                self._changed.notify_all()
+            if found is not None and self.fatal is None:
+                self._found(found)
+
+    def _next(self) -> str | None:
+        """A server that is to be asked now; None at the end."""
+        with self._changed:
+            while not self._ended:
+                now = time.monotonic()
+                ready = [name for name in self._wanted if name not in self._busy]
+                due = [name for name in ready if self._due[name] <= now]
+                if due:
+                    self._wanted.discard(due[0])
+                    self._busy.add(due[0])
+                    return due[0]
+                self._changed.wait(min((self._due[name] for name in ready), default=now + AGAIN) - now)
+            return None
+
+    def _ask(self, server: str) -> Found | None:
+        host, _, port = server.rpartition(":")
+        try:
+            told = calls.call(server, self.token, control.DESCRIBE)
+            address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
+            found = Found(server, str(address), str(told["host"]), tuple(map(int, told["workers"])), dict(told["data"]))
+        except (DataServiceError, OSError, ValueError, KeyError, TypeError) as error:
+            self.why[server] = str(error)
+            return None
+        self.answered = time.monotonic()
+        self.why.pop(server, None)
+        with self._changed:
+            if self.data is None:
+                self.data, self.host = found.data, found.host
+            elif self.data != found.data and self.fatal is None:
+                self.fatal = ServersDifferError(
+                    f"the data servers serve different data: {self.host} {self.data}, {found.host} {found.data}; they"
+                    " need the same files, code and arguments of serve"
+                )
+            self._changed.notify_all()
+        return found

@@ -1,0 +1,42 @@
+"""What a consumer may be told, with its bounds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.wire.frames import MOST_BATCH
+
+ORDERS = ("deterministic", "first_come")
+UNKNOWN_SIZE = 4 << 20  # bytes that a batch is taken to have before the first one came
+
+
+class Settings(NamedTuple):
+    """`prefetch`: batches asked or held at most, None: eight for each worker. All times in seconds."""
+
+    order: str = "deterministic"
+    prefetch: int | None = None
+    prefetch_bytes: int = 256 << 20
+    most_batch_bytes: int = MOST_BATCH
+    elsewhere_after: float = 10.0  # an answer that takes longer is asked from another server too
+    deadline: float = 600.0  # for one batch of the user's function
+    patience: float = 300.0  # with no server at all
+
+    @property
+    def ordered(self) -> bool:
+        return self.order == "deterministic"
+
+    def window(self, workers: int, largest: int) -> int:
+        """How many batches may be asked or held: bounded in number and in bytes, at least two."""
+        wanted = self.prefetch or 8 * max(1, workers)
+        return max(2, min(wanted, self.prefetch_bytes // max(1, largest or UNKNOWN_SIZE)))
+
+    def check(self) -> Settings:
+        """Itself. Raises SettingError."""
+        if self.order not in ORDERS:
+            raise SettingError(f"RemoteLoader: order: expected one of {ORDERS}, found {self.order!r}")
+        for name in ("prefetch", "prefetch_bytes", "most_batch_bytes", "elsewhere_after", "deadline", "patience"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise SettingError(f"RemoteLoader: {name}: expected a number above 0, found {value!r}")
+        return self

@@ -1,0 +1,101 @@
+"""How far a job got in an epoch: what `state_dict` holds and what a resumed job leaves out. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlc_runtime.dataservice.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+FORMAT = 1
+
+
+def runs_of(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The ids as runs of neighbours: (first, one past the last), in order."""
+    found: list[tuple[int, int]] = []
+    for id_ in sorted(ids):
+        if found and found[-1][1] == id_:
+            found[-1] = (found[-1][0], id_ + 1)
+        else:
+            found.append((id_, id_ + 1))
+    return tuple(found)
+
+
+def union(*parts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The runs of several ranks as one. Raises SettingError where two have the same id."""
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(run for part in parts for run in part):
+        if first < 0 or end <= first or (found and first < found[-1][1]):
+            raise SettingError(f"state of a data loader: the batches {first} to {end - 1} are empty or there twice")
+        if found and found[-1][1] == first:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((first, end))
+    return tuple(found)
+
+
+def missing(done: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
+    """The ids below `count` that are in no run, in order."""
+    at = 0
+    for first, end in done:
+        yield from range(at, min(first, count))
+        at = end
+    yield from range(at, count)
+
+
+class Progress(NamedTuple):
+    """One rank's place. Ordered: each of `world` ranks took `taken` batches from `start` on; else these are `done`."""
+
+    epoch: int
+    start: int = 0
+    taken: int = 0
+    world: int = 1
+    done: tuple[tuple[int, int], ...] = ()
+    merged: bool = False  # `done` is what all ranks did, not this one alone
+
+    @property
+    def next_start(self) -> int:
+        """Where a resumed job starts, with any number of ranks: all of them stood at the same step."""
+        return self.start + self.taken * self.world
+
+
+def to_state(progress: Progress, order: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `state_dict` returns: plain numbers and lists, which every checkpoint format takes."""
+    state = {**progress._asdict(), "done": [list(run) for run in progress.done]}
+    return {"format": FORMAT, "order": order, "data": dict(data), **state}
+
+
+def from_state(state: Mapping[str, Any], order: str, data: Mapping[str, Any] | None) -> Progress:
+    """Raises SettingError for another order or other data: the ids would be other samples."""
+    if state.get("format") != FORMAT:
+        raise SettingError(f"state of a data loader: expected format {FORMAT}, found {state.get('format')!r}")
+    if state["order"] != order:
+        raise SettingError(
+            f"state of a data loader: it was saved with order={state['order']!r}, this loader has order={order!r}"
+        )
+    if data is not None and dict(state["data"]) != dict(data):
+        raise SettingError(
+            f"state of a data loader: it belongs to other data; saved {dict(state['data'])}, now {dict(data)};"
+            " the ids of batches would mean other samples"
+        )
+    done = tuple((int(first), int(end)) for first, end in state["done"])
+    epoch, start, taken, world = (int(state[name]) for name in ("epoch", "start", "taken", "world"))
+    return Progress(epoch, start, taken, world, done, bool(state["merged"]))
+
+
+def merge(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The states of all ranks of a job as one, which every rank of a job with another number of ranks may load.
+
+    Raises SettingError where they do not belong together.
+    """
+    first = dict(states[0])
+    for state in states:
+        if any(state[name] != first[name] for name in ("format", "order", "data", "epoch", "start", "taken", "world")):
+            raise SettingError(
+                f"states of a data loader: they are not of one step of one job: {first} and {dict(state)}"
+            )
+    done = union(*(state["done"] for state in states))
+    return {**first, "done": [list(run) for run in done], "merged": True}

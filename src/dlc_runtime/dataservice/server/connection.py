@@ -1,0 +1,129 @@
+"""A consumer's connection to a worker: handshake, questions in, frames out. Holds one batch at most, never blocks."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.errors import ProtocolError
+from dlc_runtime.dataservice.wire import frames
+from dlc_runtime.dataservice.wire import token as tokens
+
+if TYPE_CHECKING:
+    import socket
+
+    from dlc_runtime.dataservice.wire.structure import Packed
+
+HANDSHAKE = 10.0  # seconds a stranger may take to prove who it is
+MOST_QUESTIONS = 4096  # that a consumer may have open here
+PATIENCE = 0.1  # seconds without progress after which a slow consumer's bytes wait while others are served
+MOST_PARTS = 1000  # of one sendmsg; Linux takes 1024
+READ = 1 << 16
+
+
+class Connection:
+    """Raises ConnectionError from its methods when the consumer is gone, ProtocolError when it breaks the rules."""
+
+    def __init__(self, sock: socket.socket, token: bytes) -> None:
+        sock.setblocking(False)
+        self.sock, self.token = sock, token
+        self.nonce = tokens.nonce()
+        self.is_known = False
+        self.deadline = time.monotonic() + HANDSHAKE
+        self.questions: deque[frames.Question] = deque()
+        self._inbox = bytearray()
+        self._out: deque[memoryview] = deque()
+        self._kept: list[object] = []
+        self._schemas: dict[bytes, int] = {}
+        self.send([memoryview(frames.hello(self.nonce))], [])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a batch for it waits: it gets no other one until that has left."""
+        return bool(self._out)
+
+    def receive(self) -> None:
+        """Read what has come."""
+        try:
+            data = self.sock.recv(READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        if not data:
+            raise ConnectionError("closed")
+        self._inbox += data
+        if not self.is_known and not self._greet():
+            return
+        whole = len(self._inbox) - len(self._inbox) % frames.QUESTION
+        self.questions.extend(frames.read_question(self._inbox, at) for at in range(0, whole, frames.QUESTION))
+        del self._inbox[:whole]
+        if len(self.questions) > MOST_QUESTIONS:
+            raise ProtocolError(f"more than {MOST_QUESTIONS} open questions")
+
+    def _greet(self) -> bool:
+        """Whether the consumer has proved itself."""
+        if not frames.MAGIC.startswith(self._inbox[: len(frames.MAGIC)]):
+            raise ProtocolError(f"expected a consumer, found {bytes(self._inbox[:32])!r}")
+        if len(self._inbox) < frames.ANSWER:
+            return False
+        welcome = frames.check_answer(bytes(self._inbox[: frames.ANSWER]), self.token, self.nonce)
+        del self._inbox[: frames.ANSWER]
+        self.is_known = True
+        self.send([memoryview(welcome)], [])
+        return True
+
+    def send_batch(self, question: frames.Question, packed: Packed) -> None:
+        """Send a batch, before it its description where this connection has not had it."""
+        parts = []
+        number = self._schemas.get(packed.schema)
+        if number is None:
+            if len(self._schemas) == frames.MOST_SCHEMAS:
+                self._schemas.clear()
+            number = self._schemas[packed.schema] = len(self._schemas)
+            size = len(packed.schema)
+            header = frames.Frame(frames.SCHEMA, question.epoch, question.id, size, number).packed()
+            parts += [memoryview(header), memoryview(packed.schema)]
+        header = frames.Frame(frames.BATCH, *question, packed.size, number, len(packed.extras)).packed()
+        parts.append(memoryview(header))
+        if packed.extras:
+            parts.append(memoryview(packed.extras))
+        self.send([*parts, *packed.parts], packed.kept)
+
+    def send_text(self, kind: int, question: frames.Question, text: bytes) -> None:
+        self.send([memoryview(frames.Frame(kind, *question, len(text)).packed()), memoryview(text)], [])
+
+    def send(self, parts: list[memoryview], kept: list[object]) -> None:
+        """Send, or keep what the consumer does not take now; `kept` owns the memory of `parts`."""
+        self._out.extend(part for part in parts if part.nbytes)
+        self._kept = kept
+        self.flush(PATIENCE)
+
+    def flush(self, patience: float = 0.0) -> None:
+        """Send what waits, for as long as the consumer takes something within `patience`."""
+        while self._out:
+            some = [*self._out] if len(self._out) <= MOST_PARTS else [self._out[at] for at in range(MOST_PARTS)]
+            try:
+                sent = self.sock.sendmsg(some)
+            except (BlockingIOError, InterruptedError):
+                if not patience or not _is_writable(self.sock, patience):
+                    return
+                continue
+            self._drop(sent)
+        self._kept = []
+
+    def _drop(self, sent: int) -> None:
+        out = self._out
+        while sent:
+            first = out[0]
+            if first.nbytes > sent:
+                out[0] = first[sent:]
+                return
+            sent -= first.nbytes
+            out.popleft()
+
+
+def _is_writable(sock: socket.socket, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT)
+    return bool(poll.poll(seconds * 1000))

@@ -1,0 +1,154 @@
+"""The control process of a data host: gRPC with health service, no reflection. Says what is served and who works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import OrderedDict
+from concurrent import futures
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
+from dlc_runtime.dataservice.server import worker
+from dlc_runtime.dataservice.wire import control, grpc_package
+from dlc_runtime.dataservice.wire import token as tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from dlc_runtime.dataservice.server.board import Board
+
+THREADS = 8
+MOST_NONCES = 1024  # given out and not yet used
+NONCE_LIFE = 30.0  # seconds
+STACKS_WITHIN = 0.5  # seconds; a worker writes its stacks even while the user's code holds Python's lock
+MOST_STACKS = 1 << 15  # bytes
+
+
+class Nonces:
+    """Each serves once and not for long; strangers that ask for many push out the oldest ones only."""
+
+    def __init__(self) -> None:
+        self._given: OrderedDict[bytes, float] = OrderedDict()
+
+    def give(self) -> bytes:
+        nonce = tokens.nonce()
+        self._given[nonce] = time.monotonic() + NONCE_LIFE
+        while len(self._given) > MOST_NONCES:
+            self._given.popitem(last=False)
+        return nonce
+
+    def use(self, nonce: bytes) -> bool:
+        return self._given.pop(nonce, 0.0) > time.monotonic()
+
+
+class Control:
+    """The calls, as functions from bytes to bytes."""
+
+    def __init__(
+        self, token: bytes, facts: Mapping[str, Any], board: Board, stacks: list[int], stop: Callable[[], None]
+    ) -> None:
+        self.token, self.facts, self.board, self.stacks, self.stop = token, facts, board, stacks, stop
+        self.nonces = Nonces()
+        self.refused = 0
+
+    def challenge(self, _request: bytes, _context: Any) -> bytes:
+        return self.nonces.give()
+
+    def call(self, method: str, answer: Callable[[Any], Any]) -> Callable[[bytes, Any], bytes]:
+        """A method: it checks the caller, then answers."""
+
+        def handle(request: bytes, context: Any) -> bytes:
+            grpc = grpc_package.grpc()
+            nonce = control.split(request)[0]
+            try:
+                if not self.nonces.use(nonce):
+                    raise RefusedError("a call without a nonce of this server")
+                body = control.open_call(self.token, request, method)
+            except DataServiceError as error:
+                self.refused += 1
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            return control.seal_reply(self.token, nonce, method, answer(body))
+
+        return handle
+
+    def describe(self, _body: Any) -> Any:
+        return dict(self.facts)
+
+    def status(self, body: Any) -> Any:
+        """What each worker does; with its stacks for those that have worked for `stacks_after` seconds."""
+        after = body.get("stacks_after") if isinstance(body, dict) else None
+        now, found = time.monotonic(), []
+        for slot in range(self.board.slots):
+            told: dict[str, Any] = self.board.read(slot)._asdict()
+            told["seconds"] = now - told.pop("since") if told["since"] else None
+            if told["seconds"] is not None and isinstance(after, (int, float)) and told["seconds"] >= after:
+                told["stack"] = self.stack(slot, told["pid"])
+            found.append(told)
+        return {"workers": found, "refused": self.refused}
+
+    def stack(self, slot: int, pid: int) -> str:
+        """Where the worker is. Its handler needs no Python lock, so a hanging extension is seen too."""
+        fd = self.stacks[slot]
+        before = os.fstat(fd).st_size
+        try:
+            os.kill(pid, worker.STACKS)
+        except OSError:
+            return ""
+        deadline, size = time.monotonic() + STACKS_WITHIN, before
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            size, last = os.fstat(fd).st_size, size
+            if size > before and size == last:
+                break
+        return os.pread(fd, min(size - before, MOST_STACKS), before).decode("utf-8", "replace")
+
+    def end(self, _body: Any) -> Any:
+        self.stop()
+        return {}
+
+
+def run(bound: Any, address: str, control_: Control, parent: int) -> None:
+    """The control process's whole life. `bound`: a pipe on which it says "" when it listens, else why it cannot."""
+    worker.die_with(parent)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    grpc = grpc_package.grpc()
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+    server = grpc.server(
+        futures.ThreadPoolExecutor(THREADS),
+        maximum_concurrent_rpcs=THREADS * 8,
+        options=[
+            ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a lottery
+            ("grpc.max_receive_message_length", control.MOST_MESSAGE),
+            ("grpc.max_metadata_size", 8192),
+            ("grpc.max_connection_idle_ms", 60_000),
+        ],
+    )
+    answers = {control.DESCRIBE: control_.describe, control.STATUS: control_.status, control.STOP: control_.end}
+    handlers = {name: control_.call(name, answer) for name, answer in answers.items()}
+    handlers[control.CHALLENGE] = control_.challenge
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                control.SERVICE,
+                {name: grpc.unary_unary_rpc_method_handler(handler) for name, handler in handlers.items()},
+            ),
+        )
+    )
+    checks = health.HealthServicer(experimental_non_blocking=False)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    try:
+        if not server.add_insecure_port(address):
+            raise RuntimeError("the port is in use, or the address is not this host's")
+    except RuntimeError as error:
+        bound.send(str(error) or "cannot listen")
+        return
+    server.start()
+    for service in ("", control.SERVICE):
+        checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+    bound.send("")
+    server.wait_for_termination()

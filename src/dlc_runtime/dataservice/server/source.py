@@ -1,0 +1,143 @@
+"""The user's dataset and functions as one thing that makes batch `id` of an epoch, equally on every data host."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+NOT_INDEXABLE = (
+    "expected a dataset with __len__ and __getitem__; an iterable one has no samples that another data host could make"
+    " again when this one dies; give it an index (files and offsets), or read it on the training hosts"
+)
+
+
+class Source(NamedTuple):
+    """A dataset, what makes a batch of its samples, and how the samples are drawn."""
+
+    dataset: Any
+    collate: Callable[[Any], Any]
+    sampling: Sampling
+    batched: bool = True  # False: a sample of the dataset is a batch already
+    worker_init: Callable[[int], None] | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What has to be equal on all data hosts."""
+        return {**self.sampling._asdict(), "dataset": type(self.dataset).__qualname__}
+
+
+class Maker:
+    """Makes batches in one worker."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._epoch: tuple[int, Epoch] | None = None
+
+    def indices(self, epoch: int, id_: int) -> list[int]:
+        """Raises IndexError for an id that the epoch does not have."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = (epoch, Epoch(self.source.sampling, epoch))
+        return self._epoch[1].indices(id_)
+
+    def batch(self, epoch: int, id_: int, indices: list[int]) -> Any:
+        """Runs the user's code. Random numbers follow from seed, epoch and id: any worker makes the same batch."""
+        seed_all(self.source.sampling.seed, epoch, id_)
+        dataset = self.source.dataset
+        if not self.source.batched:
+            return self.source.collate(dataset[indices[0]])
+        if hasattr(dataset, "__getitems__") and dataset.__getitems__:
+            return self.source.collate(dataset.__getitems__(indices))
+        return self.source.collate([dataset[index] for index in indices])
+
+
+def seed_all(*key: int) -> None:
+    """Seed the global generators of Python, and of numpy and torch where they are in use."""
+    digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=8, person=b"dlc seed").digest()
+    seed = int.from_bytes(digest, "little")
+    random.seed(seed)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed(seed & 0xFFFFFFFF)
+    if torch is not None:
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed also asks every kind of device, which takes long
+
+
+def of(
+    data: Any,
+    collate: Callable[[Any], Any] | None,
+    batch_size: int | None,
+    shuffle: bool,
+    drop_last: bool,
+    seed: int,
+    worker_init: Callable[[int], None] | None,
+) -> Source:
+    """A source from a dataset, or from a DataLoader, whose own settings count. Raises SettingError."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(data, torch.utils.data.DataLoader):
+        if collate is not None or batch_size != 1 or shuffle or drop_last or worker_init is not None:
+            raise SettingError(
+                "serve: a DataLoader has batch_size, shuffle, drop_last, collate_fn and worker_init_fn of its own;"
+                " state them there"
+            )
+        return _of_loader(torch, data, seed)
+    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+        raise SettingError(f"serve: a {type(data).__qualname__} is not indexable; {NOT_INDEXABLE}")
+    if batch_size is not None and batch_size < 1:
+        raise SettingError(f"serve: batch_size: expected a number of at least 1, or None, found {batch_size!r}")
+    if collate is None:
+        collate = _default_collate() if batch_size is not None else _as_it_is
+    sampling = Sampling(len(data), batch_size or 1, shuffle, drop_last, seed)
+    return Source(data, collate, sampling, batch_size is not None, worker_init)
+
+
+def _of_loader(torch: Any, loader: Any, seed: int) -> Source:
+    kinds = torch.utils.data
+    if isinstance(loader.dataset, kinds.IterableDataset):
+        raise SettingError(f"serve: the DataLoader's dataset is iterable; {NOT_INDEXABLE}")
+    batched = loader.batch_size is not None
+    sampler = loader.sampler
+    if batched and type(loader.batch_sampler) is not kinds.BatchSampler:
+        raise SettingError(_other_sampler("batch_sampler", loader.batch_sampler))
+    if isinstance(sampler, kinds.distributed.DistributedSampler):
+        shuffle, seed = bool(sampler.shuffle), int(sampler.seed)  # the training ranks share the batches themselves
+    elif (
+        type(sampler) is kinds.RandomSampler and not sampler.replacement and sampler.num_samples == len(loader.dataset)
+    ):
+        shuffle = True
+    elif type(sampler) is kinds.SequentialSampler:
+        shuffle = False
+    else:
+        raise SettingError(_other_sampler("sampler", sampler))
+    if loader.generator is not None:
+        seed = loader.generator.initial_seed()
+    sampling = Sampling(len(loader.dataset), loader.batch_size or 1, shuffle, bool(loader.drop_last), seed)
+    return Source(loader.dataset, loader.collate_fn, sampling, batched, loader.worker_init_fn)
+
+
+def _other_sampler(what: str, sampler: Any) -> str:
+    return (
+        f"serve: the DataLoader's {what} is a {type(sampler).__qualname__}; expected shuffle=True or False: the order"
+        " has to be computed equally on every data host; put the choice of samples into the dataset's __getitem__"
+    )
+
+
+def _as_it_is(sample: Any) -> Any:
+    return sample
+
+
+def _default_collate() -> Callable[[Any], Any]:
+    """torch's own, a list of the samples where there is no torch."""
+    try:
+        from torch.utils.data.dataloader import default_collate
+    except ImportError:
+        return _as_it_is
+    return default_collate  # type: ignore[no-any-return]

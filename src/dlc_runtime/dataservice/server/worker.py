@@ -1,0 +1,214 @@
+"""A worker process: makes the batches that consumers ask for and sends each over its own socket.
+
+One thread: while a batch is made nobody is answered, and liveness is the control process's to tell.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError
+from dlc_runtime.dataservice.server.connection import Connection
+from dlc_runtime.dataservice.server.source import Maker
+from dlc_runtime.dataservice.wire import frames, structure
+
+if TYPE_CHECKING:
+    from dlc_runtime.dataservice.server.board import Board
+    from dlc_runtime.dataservice.server.source import Source
+
+MOST_CONNECTIONS = 4096
+MOST_STRANGERS = 64  # connections that have not proved themselves yet
+LONGEST_TRACEBACK = 1 << 16  # characters
+LOOK_EVERY = 0.05  # seconds of making batches after which new connections and questions are looked for
+STACKS = signal.SIGRTMIN + 5  # writes the worker's stacks
+_PR_SET_PDEATHSIG = 1
+
+
+class Place:
+    """What a worker has to know beside its source; the same for its successor."""
+
+    def __init__(self, slot: int, workers: int, host: str, listener: socket.socket, stacks: int) -> None:
+        self.slot, self.workers, self.host, self.listener, self.stacks = slot, workers, host, listener, stacks
+
+
+def run(source: Source, place: Place, board: Board, token: bytes, most_batch: int, parent: int) -> None:
+    """The worker's whole life; it ends with its parent."""
+    die_with(parent)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent ends its workers
+    faulthandler.register(STACKS, file=place.stacks, all_threads=True)
+    board.started(place.slot, os.getpid())
+    _as_torch_worker(source, place)
+    Worker(source, place, board, token, most_batch).loop()
+
+
+def die_with(parent: int) -> None:
+    """End with the parent process, however it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _as_torch_worker(source: Source, place: Place) -> None:
+    """What a DataLoader's worker finds: its number by get_worker_info(), one thread, its init function called."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        from torch.utils.data._utils import worker as torch_worker
+
+        torch.set_num_threads(1)
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=place.slot, num_workers=place.workers, seed=source.sampling.seed, dataset=source.dataset
+        )
+    if source.worker_init is not None:
+        source.worker_init(place.slot)
+
+
+class Worker:
+    """The loop."""
+
+    def __init__(self, source: Source, place: Place, board: Board, token: bytes, most_batch: int) -> None:
+        self.place, self.board, self.token, self.most_batch = place, board, token, most_batch
+        self.maker = Maker(source)
+        self.connections: dict[int, Connection] = {}
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(place.listener, selectors.EVENT_READ)
+        place.listener.setblocking(False)
+
+    def loop(self) -> None:
+        while True:
+            busy = any(conn.questions and not conn.is_full for conn in self.connections.values())
+            self.look(0.0 if busy else 1.0)
+            until = time.monotonic() + LOOK_EVERY
+            while self.serve_each() and time.monotonic() < until:
+                pass
+
+    def serve_each(self) -> bool:
+        """One batch for each consumer that waits for one. Whether there was any."""
+        found = False
+        for fd, conn in [*self.connections.items()]:
+            if conn.questions and not conn.is_full:
+                found = True
+                self.guarded(fd, conn, self.answer)
+        return found
+
+    def look(self, seconds: float) -> None:
+        """Wait for events and handle them."""
+        for key, mask in self.selector.select(seconds):
+            if key.fileobj is self.place.listener:
+                self.accept()
+            elif key.fd in self.connections:
+                self.guarded(key.fd, self.connections[key.fd], self.move, mask)
+        now = time.monotonic()
+        for fd, conn in [*self.connections.items()]:
+            if not conn.is_known and now > conn.deadline:
+                self.drop(fd, malformed=1)
+
+    def accept(self) -> None:
+        try:
+            sock, _ = self.place.listener.accept()
+        except OSError:
+            return
+        strangers = [fd for fd, conn in self.connections.items() if not conn.is_known]
+        if len(strangers) >= MOST_STRANGERS:
+            self.drop(strangers[0], malformed=1)
+        if len(self.connections) >= MOST_CONNECTIONS:
+            sock.close()
+            return
+        keep_alive(sock)
+        try:
+            conn = Connection(sock, self.token)
+        except OSError:
+            sock.close()
+            return
+        self.connections[sock.fileno()] = conn
+        self.selector.register(sock, selectors.EVENT_READ)
+
+    def guarded(self, fd: int, conn: Connection, step: object, *arguments: object) -> None:
+        """Do a step of a connection; what goes wrong there ends that connection and nothing else."""
+        try:
+            step(conn, *arguments)  # type: ignore[operator]
+        except RefusedError:
+            self.drop(fd, refused=1)
+        except ProtocolError:
+            self.drop(fd, malformed=1)
+        except OSError:
+            self.drop(fd)
+        else:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if conn.is_full else 0)
+            if self.selector.get_key(fd).events != events:
+                self.selector.modify(fd, events)
+
+    def move(self, conn: Connection, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            conn.flush()
+        if mask & selectors.EVENT_READ:
+            conn.receive()
+
+    def drop(self, fd: int, refused: int = 0, malformed: int = 0) -> None:
+        conn = self.connections.pop(fd)
+        self.selector.unregister(fd)
+        conn.sock.close()
+        if refused or malformed:
+            self.board.count(self.place.slot, refused=refused, malformed=malformed)
+
+    def answer(self, conn: Connection) -> None:
+        """Make the batch of the oldest question and send it, or say why there is none."""
+        question = conn.questions.popleft()
+        indices: list[int] = []
+        self.board.begin(self.place.slot, *question)
+        try:
+            indices = self.maker.indices(*question)
+            packed = structure.pack(self.maker.batch(*question, indices))
+            if packed.size > self.most_batch:
+                raise_too_large(packed.size, self.most_batch)
+        except (Exception, SystemExit) as error:
+            conn.send_text(frames.ERROR, question, self.failure(error, indices))
+            return
+        finally:
+            self.board.end(self.place.slot)
+        conn.send_batch(question, packed)
+        self.board.count(self.place.slot, batches=1, bytes_=packed.size)
+
+    def failure(self, error: BaseException, indices: list[int]) -> bytes:
+        """What the training rank is told about an error here."""
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        if len(text) > LONGEST_TRACEBACK:
+            text = f"{text[: LONGEST_TRACEBACK // 2]}\n...\n{text[-LONGEST_TRACEBACK // 2 :]}"
+        told = {
+            "type": type(error).__qualname__,
+            "ours": isinstance(error, DataServiceError),
+            "message": str(error)[:LONGEST_TRACEBACK],
+            "traceback": text,
+            "host": self.place.host,
+            "worker": self.place.slot,
+            "pid": os.getpid(),
+            "indices": indices[:64],
+        }
+        return json.dumps(told).encode()
+
+
+def raise_too_large(size: int, most: int) -> None:
+    from dlc_runtime.dataservice.errors import BatchTooLargeError
+
+    raise BatchTooLargeError(
+        f"a batch of {size} bytes; the bound is {most}; make the batch smaller, or raise most_batch_bytes of serve and"
+        " RemoteLoader"
+    )
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Notice a peer whose host or network is gone, though nothing closes the connection."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,85 @@
+"""Where a host of the job listens: at its own address on the job's network, never at all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+
+from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.wire.control import DEFAULT_PORT
+
+BACKLOG = 512
+_SIOCGIFADDR = 0x8915
+
+
+def own(name: str, interface: str) -> str:
+    """The address that the other hosts reach this one at. Raises SettingError where none is known.
+
+    The job's interface counts first; a name may also mean another interface, or an address that is not this host's.
+    """
+    if name != "localhost":
+        found = [_of_interface(interface), *_of_name(name)]
+        for address in found:
+            if address and _is_own(address):
+                return address
+        raise SettingError(
+            f"no address of this host is known: its interface {interface!r} has none and its name {name!r} means"
+            f" {found[1:] or 'nothing'}; state it with address= of serve"
+        )
+    return "127.0.0.1"
+
+
+def port(asked: int | None) -> int:
+    """The control port. Raises SettingError for a number that is none."""
+    found: int | str = os.environ.get("DLC_DATA_PORT") or DEFAULT_PORT if asked is None else asked
+    try:
+        number = int(found)
+    except ValueError:
+        number = -1
+    if not 0 < number < 65536:
+        raise SettingError(f"port of the data service: expected a number from 1 to 65535, found {found!r}")
+    return number
+
+
+def joined(address: str, number: int) -> str:
+    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+
+
+def listener(address: str, number: int = 0) -> socket.socket:
+    """A socket that listens there, at a port that the system chooses unless one is named."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a job that ended a moment ago
+        sock.bind((address, number))
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _of_interface(interface: str) -> str:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("256s", interface.encode()[:15])
+        return socket.inet_ntoa(fcntl.ioctl(sock, _SIOCGIFADDR, request)[20:24])
+    return ""
+
+
+def _of_name(name: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return list(dict.fromkeys(str(item[4][0]) for item in found))
+
+
+def _is_own(address: str) -> bool:
+    try:
+        listener(address).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,97 @@
+"""The frames of a data connection: fixed headers and their bounds. Pure.
+
+A connection begins with a handshake in which both sides prove that they hold the token:
+    server: MAGIC nonce          consumer: MAGIC nonce proof          server: proof
+Then the consumer sends questions, and the server sends frames: a header, then `size` bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from dlc_runtime.dataservice.errors import ProtocolError, RefusedError
+from dlc_runtime.dataservice.wire import token as tokens
+
+MAGIC = b"dlc-data-1\r\n"  # the line end tells text protocols from ours at once
+HELLO = len(MAGIC) + tokens.NONCE  # bytes that the server sends first
+ANSWER = len(MAGIC) + tokens.NONCE + tokens.PROOF
+
+BATCH, SCHEMA, ERROR, END = range(1, 5)  # kinds of frames
+MOST_TEXT = 1 << 20  # bytes of a schema, an error, or what a batch holds beside its tensors
+MOST_SCHEMAS = 256  # that a connection remembers
+MOST_BATCH = 1 << 30  # bytes of a batch, unless the user says otherwise
+
+_FRAME = struct.Struct("<2sBBIIIQQ")
+_QUESTION = struct.Struct("<2sHIQ")
+FRAME = _FRAME.size
+QUESTION = _QUESTION.size
+_FRAME_MARK = b"DF"
+_QUESTION_MARK = b"DQ"
+
+
+class Frame(NamedTuple):
+    """A header. `extras`: how many of the `size` bytes are JSON and come first; `schema` describes the rest."""
+
+    kind: int
+    epoch: int
+    id: int
+    size: int
+    schema: int = 0
+    extras: int = 0
+
+    def packed(self) -> bytes:
+        return _FRAME.pack(_FRAME_MARK, self.kind, 0, self.schema, self.extras, self.epoch, self.id, self.size)
+
+
+class Question(NamedTuple):
+    epoch: int
+    id: int
+
+    def packed(self) -> bytes:
+        return _QUESTION.pack(_QUESTION_MARK, 0, self.epoch, self.id)
+
+
+def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:
+    """Raises ProtocolError for anything but a header that keeps the bounds."""
+    mark, kind, zero, schema, extras, epoch, id_, size = _FRAME.unpack_from(data)
+    if mark != _FRAME_MARK or zero or not BATCH <= kind <= END or schema >= MOST_SCHEMAS:
+        raise ProtocolError(f"expected a frame of the data service, found {bytes(data)[:FRAME]!r}")
+    most = most_batch + MOST_TEXT if kind == BATCH else MOST_TEXT
+    if size > most or extras > min(size, MOST_TEXT):
+        raise ProtocolError(f"a frame of {size} bytes ({extras} of them text); the bound is {most}")
+    return Frame(kind, epoch, id_, size, schema, extras)
+
+
+def read_question(data: bytes | bytearray | memoryview, at: int = 0) -> Question:
+    """Raises ProtocolError for anything else."""
+    mark, zero, epoch, id_ = _QUESTION.unpack_from(data, at)
+    if mark != _QUESTION_MARK or zero:
+        raise ProtocolError(f"expected a question, found {bytes(data[at : at + QUESTION])!r}")
+    return Question(epoch, id_)
+
+
+def hello(nonce: bytes) -> bytes:
+    """What the server says first."""
+    return MAGIC + nonce
+
+
+def answer(said: bytes, token: bytes, own: bytes) -> bytes:
+    """What the consumer says to the server's hello. Raises ProtocolError if it was none."""
+    if said[: len(MAGIC)] != MAGIC:
+        raise ProtocolError(f"no data service listens there: it said {said[: len(MAGIC)]!r}")
+    return MAGIC + own + tokens.proof(token, b"consumer", said[len(MAGIC) :], own)
+
+
+def check_answer(given: bytes, token: bytes, own: bytes) -> bytes:
+    """The server's last word to a consumer that holds the token. Raises RefusedError for one that does not."""
+    theirs, proof = given[len(MAGIC) : len(MAGIC) + tokens.NONCE], given[len(MAGIC) + tokens.NONCE :]
+    if given[: len(MAGIC)] != MAGIC or not tokens.is_proof(proof, token, b"consumer", own, theirs):
+        raise RefusedError("a connection that does not hold this job's token")
+    return tokens.proof(token, b"server", own, theirs)
+
+
+def check_welcome(given: bytes, token: bytes, said: bytes, own: bytes) -> None:
+    """Raises RefusedError where the server does not hold the token either."""
+    if not tokens.is_proof(given, token, b"server", said[len(MAGIC) :], own):
+        raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")

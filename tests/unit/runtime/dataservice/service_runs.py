@@ -1,0 +1,146 @@
+"""Starts data hosts and training ranks as processes of this machine, with a Python that has gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+SCRIPTS = HERE / "scripts"
+SOURCES = HERE.parents[3] / "src"
+HANGS = 240.0  # seconds; only a bound
+TOKEN = "a token of the tests"
+
+
+def python_with(*modules: str) -> str | None:
+    """The Python that runs the scripts; None where it lacks a module."""
+    asked = os.environ.get("DLC_TEST_TORCH_PYTHON", sys.executable)
+    code = f"import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, {modules!r})))"
+    return asked if subprocess.run([asked, "-c", code]).returncode == 0 else None
+
+
+def wait_for(what: Callable[[], Any], message: Callable[[], str] = lambda: "") -> Any:
+    deadline = time.monotonic() + HANGS
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"it hangs: {message()}"
+        time.sleep(0.02)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Host:
+    """A process with its log."""
+
+    def __init__(self, command: Sequence[str], log: Path, environ: dict[str, str]) -> None:
+        self.log_file = log
+        with log.open("a") as out:
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, cwd=SCRIPTS, env=environ, start_new_session=True
+            )
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def wait(self) -> int:
+        try:
+            return self.process.wait(HANGS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it hangs:\n{self.log}") from None
+
+    def kill(self) -> None:
+        """As when the machine is gone: nothing of it is told."""
+        self.signal_all(signal.SIGKILL)
+        self.process.wait()
+
+    def signal_all(self, number: int) -> None:
+        """To the process and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def children(self) -> list[int]:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()] if path.exists() else []
+
+
+class Taken(NamedTuple):
+    """What a training rank wrote."""
+
+    batches: list[Any]
+    end: dict[str, Any]
+
+    @property
+    def samples(self) -> list[Any]:
+        return [sample for batch in self.batches for sample in batch]
+
+
+class Rank(Host):
+    def __init__(self, command: Sequence[str], log: Path, environ: dict[str, str], out: Path) -> None:
+        self.out = out
+        super().__init__(command, log, environ)
+
+    @property
+    def taken(self) -> Taken:
+        """So far; a last line that is cut belongs to a rank that was killed."""
+        lines = self.out.read_text().splitlines(keepends=True) if self.out.exists() else []
+        found = [json.loads(line) for line in lines if line.endswith("\n")]
+        end = found.pop() if found and isinstance(found[-1], dict) else {}
+        return Taken(found, end)
+
+    @property
+    def count(self) -> int:
+        return self.out.read_bytes().count(b"\n") if self.out.exists() else 0
+
+    def finish(self) -> Taken:
+        assert self.wait() == 0, self.log
+        return self.taken
+
+
+class Service:
+    """The hosts of one test; all of them end with it."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self.python, self.folder = python, folder
+        self.hosts: list[Host] = []
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("DLC_", "SM_"))}
+        self.environ = {**own, "PYTHONPATH": str(SOURCES), "DLC_DATA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
+
+    def serve(self, dataset: str, count: int, port: int | None = None, **options: Any) -> tuple[Host, int]:
+        """A data host and its port."""
+        port = port or free_port()
+        arguments = [dataset, str(count), json.dumps({"port": port, "workers": 2, **options})]
+        host = Host([self.python, "serve_samples.py", *arguments], self._log("serve"), self.environ)
+        self.hosts.append(host)
+        return host, port
+
+    def take(self, ports: Sequence[int], **options: Any) -> Rank:
+        """A training rank."""
+        out = self.folder / f"taken-{len(self.hosts)}.jsonl"
+        token = options.pop("environ_token", TOKEN)
+        told = {"servers": [f"127.0.0.1:{port}" for port in ports], "rank": 0, "world": 1, "patience": HANGS, **options}
+        command = [self.python, "take_samples.py", str(out), json.dumps(told)]
+        rank = Rank(command, self._log("take"), {**self.environ, "DLC_DATA_TOKEN": token}, out)
+        self.hosts.append(rank)
+        return rank
+
+    def _log(self, what: str) -> Path:
+        return self.folder / f"{what}-{len(self.hosts)}.log"
+
+    def close(self) -> None:
+        for host in self.hosts:
+            host.signal_all(signal.SIGCONT)
+            host.kill()

@@ -1,0 +1,165 @@
+"""What a consumer asks of whom, under any sequence of joins, losses, delays and answers."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from dlc_runtime.dataservice.plan.asks import STRIKES, Ask, Asks
+
+IDS = 40
+MOST = 6
+EACH = 3
+ELSEWHERE_AFTER = 10.0
+
+
+class Deliveries(RuleBasedStateMachine):
+    """Servers here are lists of questions that a rule answers, forgets or delays."""
+
+    ordered = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks = Asks(self.ordered, MOST, EACH, ELSEWHERE_AFTER)
+        self.asks.add(range(IDS))
+        self.now = 0.0
+        self.next_server = 0
+        self.servers: dict[int, list[int]] = {}
+        self.taken: list[int] = []
+
+    def send(self) -> None:
+        for ask in self.asks.questions(self.now):
+            self.servers[ask.server].append(ask.id)
+
+    @rule()
+    def join(self) -> None:
+        self.servers[self.next_server] = []
+        self.asks.joined(self.next_server)
+        self.next_server += 1
+        self.send()
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        server = data.draw(st.sampled_from(sorted(self.servers)))
+        del self.servers[server]
+        self.asks.lost(server)
+        self.send()
+
+    @precondition(lambda self: any(self.servers.values()))
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        server = data.draw(st.sampled_from([server for server, owed in self.servers.items() if owed]))
+        id_ = self.servers[server].pop(0)
+        self.asks.arrived(server, id_, f"batch {id_}")
+        self.send()
+
+    @rule(seconds=st.sampled_from([0.1, 5.0, 11.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.send()
+
+    @precondition(lambda self: self.asks.next() is not None)
+    @rule()
+    def take(self) -> None:
+        id_ = self.asks.next()
+        assert id_ is not None
+        assert self.asks.take(id_) == f"batch {id_}"
+        self.taken.append(id_)
+        self.send()
+
+    @invariant()
+    def no_id_comes_out_twice_and_the_order_is_kept(self) -> None:
+        assert len(set(self.taken)) == len(self.taken)
+        if self.ordered:
+            assert self.taken == list(range(len(self.taken)))
+
+    @invariant()
+    def the_window_is_bounded(self) -> None:
+        assert len(self.asks.open) + len(self.asks.held) <= MOST
+
+    def teardown(self) -> None:
+        """Whatever happened, one server that answers brings the epoch to its end."""
+        if not self.servers:
+            self.join()
+        for _ in range(20 * IDS):
+            if self.asks.is_empty:
+                break
+            self.now += ELSEWHERE_AFTER
+            self.send()
+            for server, owed in self.servers.items():
+                while owed:
+                    self.asks.arrived(server, id_ := owed.pop(0), f"batch {id_}")
+            while self.asks.next() is not None:
+                self.take()
+        assert sorted(self.taken) == list(range(IDS))
+
+
+class FirstCome(Deliveries):
+    ordered = False
+
+
+TestOrdered = Deliveries.TestCase
+TestFirstCome = FirstCome.TestCase
+TestOrdered.settings = TestFirstCome.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+def asked(servers: int, ids: int = IDS, ordered: bool = True) -> tuple[Asks, list[Ask]]:
+    asks = Asks(ordered, MOST, EACH, ELSEWHERE_AFTER)
+    asks.add(range(ids))
+    for server in range(servers):
+        asks.joined(server)
+    return asks, asks.questions(0.0)
+
+
+def test_questions_are_spread_over_the_servers_and_bounded_for_each() -> None:
+    _, found = asked(2)
+    assert [ask.id for ask in found] == list(range(MOST))
+    assert sorted(ask.server for ask in found) == [0, 0, 0, 1, 1, 1]
+
+
+def test_only_what_a_lost_server_owed_is_asked_again() -> None:
+    asks, found = asked(2)
+    owed = [ask.id for ask in found if ask.server == 0]
+    asks.lost(0)
+    assert asks.questions(0.1) == [Ask(1, id_) for id_ in owed]
+
+
+def test_a_slow_answer_is_asked_elsewhere_and_the_first_one_counts() -> None:
+    asks, _ = asked(1, ids=1)
+    asks.joined(1)
+    assert asks.questions(ELSEWHERE_AFTER - 1) == []
+    assert asks.questions(ELSEWHERE_AFTER + 2) == [Ask(1, 0)]
+    assert asks.arrived(1, 0, "its")
+    assert not asks.arrived(0, 0, "late")
+    assert asks.take(0) == "its"
+    assert asks.is_empty
+
+
+def test_a_server_that_let_us_wait_is_asked_last_until_it_answers() -> None:
+    asks, _ = asked(1, ids=4)
+    asks.joined(1)
+    asks.questions(ELSEWHERE_AFTER + 2)
+    assert asks.slow == {0}
+    asks.arrived(0, 1, "its")
+    assert asks.slow == set()
+
+
+def test_an_id_that_loses_server_after_server_is_named_as_the_cause() -> None:
+    asks = Asks(True, 1, 1, ELSEWHERE_AFTER)
+    asks.add([7, 8])
+    causes = []
+    for server in range(STRIKES):
+        asks.joined(server)
+        asks.questions(float(server))
+        causes.append(asks.lost(server))
+    assert causes == [None] * (STRIKES - 1) + [7]
+
+
+def test_a_late_id_is_told_with_the_servers_that_owe_it() -> None:
+    asks, _ = asked(1, ids=2)
+    assert asks.late(4.0, 5.0) is None
+    late = asks.late(5.0, 5.0)
+    assert late is not None
+    assert (late.id, late.servers) == (0, (0,))

@@ -1,0 +1,76 @@
+"""What the user's collate returns is what the training loop gets, through real processes with torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from itertools import chain
+from typing import Any
+
+import pytest
+from service_runs import HANGS, SCRIPTS, SOURCES, Service, free_port, python_with
+
+
+@pytest.fixture(scope="module")
+def torch_python() -> str:
+    python = python_with("grpc", "grpc_health", "torch", "numpy")
+    if python is None:
+        pytest.skip("the Python that runs the scripts has no torch or grpcio; DLC_TEST_TORCH_PYTHON names another")
+    return python
+
+
+def run(python: str, script: str) -> Any:
+    environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [python, str(SCRIPTS / script), str(free_port())], env=environ, capture_output=True, text=True, timeout=HANGS
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_structure_and_dtype_arrives_as_it_was_and_kept_batches_stay_as_they_are(torch_python: str) -> None:
+    found = run(torch_python, "batch_kinds.py")
+    assert found["wrong"] == []
+    assert found["count"] == 21
+    assert found["kept"] == []
+    assert {"bfloat16", "float16", "int64", "bool", "complex64"} <= set(found["dtypes"])
+
+
+def test_one_line_around_an_existing_data_loader_serves_what_it_would_have_loaded(torch_python: str) -> None:
+    first, second = run(torch_python, "around_a_loader.py")
+    assert (first["length"], second["length"]) == (4, 3)
+    assert (first["samples"], first["batch_size"]) == (50, 8)
+    labels = first["labels"] + second["labels"]
+    assert sorted(chain(*labels)) == list(range(50))
+    assert sorted(chain(*labels)) != list(chain(*labels))  # it is shuffled, as the loader says
+    assert sorted(map(len, labels)) == [2, 8, 8, 8, 8, 8, 8]
+    assert first["pairs"]
+    assert second["pairs"]
+    assert first["workers"] == [3]  # get_worker_info() tells what a DataLoader's worker would see
+    assert first["threads"] == [1]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 17, 49])
+def test_a_job_stopped_in_an_epoch_goes_on_with_the_next_batch_also_from_other_data_hosts(
+    service: Service, stop: int
+) -> None:
+    options = {"batch_size": 4, "shuffle": True, "seed": 5}
+    ports = [service.serve("Numbers", 200, **options)[1] for _ in range(3)]
+    whole = service.take(ports[:1]).finish().batches
+    if stop:
+        first = service.take(ports[:2], stop_at=stop).finish()
+        state = first.end["state"]
+    else:
+        state = {**service.take(ports[:1]).finish().end["state"], "epoch": 0}
+        first = None
+    second = service.take(ports[2:], state=state).finish()
+    assert (first.batches if first else []) + second.batches == whole
+    assert second.end["length"] == 50
+
+
+def test_a_job_that_stopped_with_two_ranks_goes_on_with_three(service: Service) -> None:
+    ports = [service.serve("Numbers", 200, batch_size=4, shuffle=True)[1]]
+    first = [service.take(ports, rank=rank, world=2, stop_at=11).finish() for rank in range(2)]
+    second = [service.take(ports, rank=rank, world=3, state=first[0].end["state"]).finish() for rank in range(3)]
+    assert sorted(chain(*(taken.samples for taken in [*first, *second]))) == list(range(200))

@@ -1,0 +1,144 @@
+"""Which data hosts a training rank asks, which share is its own, and what arguments are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dlc_runtime.dataservice.client import place
+from dlc_runtime.dataservice.client.settings import Settings
+from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.plan.epoch import Share
+from dlc_runtime.dataservice.server import source
+from dlc_runtime.dataservice.server.board import Board
+from dlc_runtime.dataservice.wire import address
+
+
+def job(host: str, groups: dict[str, list[str]], training: list[str]) -> dict[str, str]:
+    listed = [{"instance_group_name": name, "hosts": hosts} for name, hosts in groups.items()]
+    return {
+        "SM_HOSTS": json.dumps([host for hosts in groups.values() for host in hosts]),
+        "SM_CURRENT_HOST": host,
+        "SM_RESOURCE_CONFIG": json.dumps({"instance_groups": listed}),
+        "SM_DISTRIBUTION_INSTANCE_GROUPS": json.dumps(training),
+    }
+
+
+TWO = {"data_group": ["algo-3", "algo-1"], "dnn_group": ["algo-2", "algo-4"]}
+
+
+def test_the_data_groups_hosts_are_the_servers() -> None:
+    environ = job("algo-2", TWO, ["dnn_group"])
+    assert place.servers(None, None, None, environ) == ["algo-3:7800", "algo-1:7800"]
+    assert place.servers(None, None, None, {**environ, "DLC_DATA_PORT": "9"}) == ["algo-3:9", "algo-1:9"]
+
+
+def test_under_another_name_the_only_group_that_does_not_train_serves() -> None:
+    assert place.servers(None, None, None, job("g", {"cpu": ["c"], "gpu": ["g"]}, ["gpu"])) == ["c:7800"]
+    with pytest.raises(SettingError, match="which instance group serves"):
+        place.servers(None, None, None, job("g", {"a": ["c"], "b": ["d"], "gpu": ["g"]}, ["gpu"]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("a", "a:5"), ("a:1", "a:1"), ("::1", "[::1]:5"), ("[::1]:1", "[::1]:1"), ("10.0.0.1", "10.0.0.1:5")],
+)
+def test_servers_may_be_named_with_and_without_a_port(asked: str, found: str) -> None:
+    assert place.servers([asked], None, 5, {}) == [found]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"RANK": "3", "WORLD_SIZE": "8"}, Share(3, 8)),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, Share(1, 2)),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4"}, Share(1, 4)),
+        (job("algo-4", TWO, ["dnn_group"]), Share(1, 2)),
+        ({}, Share(0, 1)),
+    ],
+)
+def test_the_share_of_a_rank_is_what_its_starter_says_else_its_hosts_place(
+    environ: dict[str, str], expected: Share
+) -> None:
+    assert place.share(None, None, environ) == expected
+
+
+def test_a_rank_beyond_the_number_of_ranks_is_refused() -> None:
+    with pytest.raises(SettingError, match="rank 2 of 2"):
+        place.share(2, 2, {})
+
+
+def test_the_leases_are_kept_on_the_first_host_that_trains() -> None:
+    assert place.leases(None, job("algo-4", TWO, ["dnn_group"])) == ("algo-2", "algo-2", 7801)
+
+
+@pytest.mark.parametrize("wrong", [{"order": "random"}, {"prefetch": 0}, {"deadline": -1.0}, {"prefetch_bytes": 0}])
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match=next(iter(wrong))):
+        Settings(**wrong).check()
+
+
+def test_what_is_on_its_way_is_bounded_in_number_and_in_bytes() -> None:
+    assert Settings(prefetch_bytes=100 << 20).window(workers=100, largest=10 << 20) == 10
+    assert Settings().window(workers=2, largest=1000) == 16
+    assert Settings(prefetch=5).window(workers=2, largest=1000) == 5
+    assert Settings(prefetch_bytes=1).window(workers=2, largest=1000) == 2
+
+
+class Iterable:
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+def test_a_dataset_without_an_index_is_refused_with_the_reason() -> None:
+    with pytest.raises(SettingError, match=r"Iterable is not indexable; .*another data host could make again"):
+        source.of(Iterable(), list, 1, False, False, 0, None)
+    with pytest.raises(SettingError, match="batch_size"):
+        source.of([1], list, 0, False, False, 0, None)
+
+
+class Grouped:
+    """As torch's fetch: a dataset may give several samples at once."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        raise AssertionError("the samples of a batch are asked for together")
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return [-index for index in indices]
+
+
+def test_a_dataset_that_gives_several_samples_at_once_is_asked_so() -> None:
+    maker = source.Maker(source.of(Grouped(), list, 4, False, False, 0, None))
+    assert maker.batch(0, 1, maker.indices(0, 1)) == [-4, -5, -6, -7]
+
+
+def test_an_address_that_is_not_this_hosts_is_not_listened_at() -> None:
+    assert address.own("localhost", "eth0") == "127.0.0.1"
+    assert address.own("a name that means nothing", "lo") == "127.0.0.1"
+    with pytest.raises(SettingError, match="address="):
+        address.own("a name that means nothing", "no-such-interface")
+
+
+@pytest.mark.parametrize("port", ["x", 0, 70000])
+def test_a_port_that_is_none_is_refused(port: Any) -> None:
+    with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
+        address.port(port)
+
+
+def test_the_board_tells_what_each_worker_does() -> None:
+    board = Board(2)
+    board.started(1, 4711)
+    board.begin(1, 3, 9)
+    board.count(1, batches=1, bytes_=10)
+    board.count(1, malformed=2)
+    busy = board.read(1)
+    assert (busy.pid, busy.epoch, busy.id, busy.batches, busy.bytes, busy.malformed) == (4711, 3, 9, 1, 10, 2)
+    assert busy.since > 0
+    board.end(1)
+    assert board.read(1).since == 0
+    assert board.read(0).pid == 0

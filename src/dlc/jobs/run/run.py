@@ -95,7 +95,7 @@ def _ending(state: State) -> str:
 
 
 def _reason(job: Job, host: str) -> str:
-    """The first line of a host's failure file."""
+    """The first line of a host's failure file, which names the host whose failure ended the others."""
     path = job.opt_ml(host) / FAILURE
     text = path.read_text(errors="replace") if path.is_file() else ""
-    return f"{host} failed first" + (f": {text.splitlines()[0]}" if text.strip() else "")
+    return text.splitlines()[0] if text.strip() else f"{host} failed first"

@@ -207,7 +207,7 @@ def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_i
         run.wait_for(*READY)
         docker("rm", "--force", f"dlc-{run.job}-algo-2")
         assert run.wait() == EngineError.exit_code, run.output
-        assert "algo-2: its container was removed" in run.output
+        assert "somebody removed the container of algo-2" in run.output
         assert nothing_is_left(run, cache)
 
 

@@ -13,15 +13,19 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from dlc.core.process import run, tail
-from harness.engine import RUN_LABEL, docker
+from dlc.jobs.run import hosts as edge
+from dlc.jobs.run.containers import OF_A_CONTAINER
+from dlc.jobs.run.layout import lay_out_host
+from harness.engine import RUN_LABEL, connect, docker
 from harness.images import Image
-from harness.opt_ml import GROUP, lay_out
+from harness.opt_ml import job_of
 
 # Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
 CALM = {
@@ -29,13 +33,14 @@ CALM = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }  # fmt: skip
 POLL_SECONDS = 0.2
+SHARED_MEMORY = "1g"
 
 
 class Job:
-    """One job. `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group.
+    """One job of `dlc run`, of which a test does each step itself.
 
-    Script, program, hyperparameters and channels are as in `lay_out`, the same on every host. Hosts in `late` are part
-    of the job and start only with `start(host)`. With `pods` a host's network outlives its container, as a pod's does.
+    What the job is, from script to channels, is as in `job_of`. Hosts in `late` are part of the job and start only with
+    `start(host)`. With `pods` a host's network outlives its container, as a pod's does.
     `user` is as for `docker run`; without it the image's own.
     """
 
@@ -48,6 +53,8 @@ class Job:
         program: str = "",
         hosts: int = 1,
         groups: Mapping[str, int] | None = None,
+        programs: Mapping[str, Path] | None = None,
+        cpus: Mapping[str, str] | None = None,
         hyperparameters: Mapping[str, object] | None = None,
         channels: Mapping[str, Path] | None = None,
         environment: Mapping[str, str] | None = None,
@@ -57,29 +64,23 @@ class Job:
         pods: bool = False,
         user: str = "",
     ) -> None:
-        self.image = image
-        self.command = command
-        self.entrypoint = entrypoint  # empty: the image's own
         self.late = late
         self.pods = pods
-        self.user = user
-        self.groups = _name_hosts(groups or {GROUP: hosts})
-        self.hosts = [host for members in self.groups.values() for host in members]
+        self.spec = job_of(
+            folder, script, program=program, hosts=hosts, groups=groups, programs=programs, cpus=cpus,
+            hyperparameters=hyperparameters, channels=channels, id=f"test-{time.monotonic_ns():x}", image=image.ref,
+            labels=(RUN_LABEL,), command=command, entrypoint=entrypoint, user=user, shared_memory=SHARED_MEMORY,
+        )  # fmt: skip
+        self.hosts = list(self.spec.hosts)
         self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
-        self.network = f"dlc-test-{time.monotonic_ns():x}"
+        self.network = self.spec.name
         self.environment.setdefault("DLC_JOB_TOKEN", self.network)  # as the platform's own job name would be
-        self._folder = folder
         for host in self.hosts:
-            lay_out(
-                self.opt_ml(host), script, program=program, host=host, groups=self.groups,
-                hyperparameters=hyperparameters, channels=channels,
-            )  # fmt: skip
-            if user:
-                for path in (self.opt_ml(host), self.opt_ml(host) / "code"):
-                    path.chmod(0o777)
+            lay_out_host(self.spec, host)
 
     def __enter__(self) -> Self:
-        docker("network", "create", "--label", RUN_LABEL, self.network)
+        self._edge = edge.Hosts(connect(), replace(self.spec, environment=self.environment))
+        self._edge.create_network()
         with contextlib.ExitStack() as unless_all_start:
             unless_all_start.callback(self._remove)
             for host in self.hosts:
@@ -99,7 +100,7 @@ class Job:
 
     def opt_ml(self, host: str = "algo-1") -> Path:
         """The folder that is /opt/ml on this host."""
-        return self._folder / host
+        return self.spec.opt_ml(host)
 
     def failure(self, host: str = "algo-1") -> str:
         """The failure file's text; empty when there is none."""
@@ -130,7 +131,7 @@ class Job:
 
     def is_running(self, host: str = "algo-1") -> bool:
         """Whether the host's container runs."""
-        return bool(self._state(host)["Running"])
+        return self._state(host).running
 
     # What can be done to it
 
@@ -145,7 +146,7 @@ class Job:
 
     def exit_code(self, host: str = "algo-1") -> int:
         """The exit code of a host that has ended."""
-        return int(self._state(host)["ExitCode"])
+        return self._state(host).exit_code
 
     def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = 120.0) -> None:
         """Return once the host has printed `text`; the test fails where it has not after `seconds`, or has ended."""
@@ -175,7 +176,7 @@ class Job:
 
     def firewall(self, host: str, *arguments: str) -> None:
         """iptables inside the host's own network: `firewall("algo-2", "-A", "OUTPUT", "-j", "DROP")`."""
-        network = f"--net=/proc/{self._state(host)['Pid']}/ns/net"
+        network = f"--net=/proc/{self._state(host).pid}/ns/net"
         run(["nsenter", network, "iptables", "--wait", *arguments])
 
     def ask(self, host: str, *argv: str, seconds: int = 30) -> str:
@@ -184,42 +185,17 @@ class Job:
 
     def start(self, host: str) -> None:
         """Start a host's container; only needed for hosts that come late."""
-        words = ["run", "--detach", "--label", RUN_LABEL]
-        network = ["--network", self.network, "--network-alias", host, "--hostname", host]
+        container = self._edge.containers[host]
         if self.pods:
-            docker(*words, "--name", self._pod(host), *network, "--entrypoint", "sleep", self.image.ref, "infinity")
-            network = ["--network", f"container:{self._pod(host)}"]
-        words += ["--name", self.container(host), *network, "--shm-size", "1g"]
-        words += ["--volume", f"{self.opt_ml(host)}:/opt/ml"]
-        for name, value in self.environment.items():
-            words += ["--env", f"{name}={value}"]
-        if self.user:
-            words += ["--user", self.user]
-        if self.entrypoint:
-            words += ["--entrypoint", self.entrypoint]
-        docker(*words, self.image.ref, *self.command)
+            pod = replace(container, name=f"{container.name}-pod", entrypoint="sleep", command=("infinity",))
+            self._edge.start(pod)
+            container = replace(container, network=f"{OF_A_CONTAINER}{pod.name}")
+        self._edge.start(container)
 
     # How it is seen and removed
 
-    def _pod(self, host: str) -> str:
-        """What holds the host's network where that is no part of its container."""
-        return f"{self.container(host)}-pod"
-
-    def _state(self, host: str) -> dict[str, Any]:
-        found = docker("container", "inspect", "--format", "{{json .State}}", self.container(host)).stdout
-        state: dict[str, Any] = json.loads(found)
-        return state
+    def _state(self, host: str) -> edge.State:
+        return self._edge.states()[host]
 
     def _remove(self) -> None:
-        for host in self.hosts:
-            docker("rm", "--force", "--volumes", self.container(host), self._pod(host), check=False)
-        docker("network", "rm", self.network)
-
-
-def _name_hosts(groups: Mapping[str, int]) -> dict[str, list[str]]:
-    """Hosts algo-1, algo-2, ... dealt out to the groups in their order."""
-    dealt: dict[str, list[str]] = {}
-    for name, number in groups.items():
-        first = sum(len(members) for members in dealt.values()) + 1
-        dealt[name] = [f"algo-{index}" for index in range(first, first + number)]
-    return dealt
+        edge.remove(connect(), self.spec.id)

@@ -1,62 +1,60 @@
-"""Lays out a host's /opt/ml as the platform does: config files, code and channels."""
+"""A job as tests have it, in the form that `dlc run` has it, and one host's /opt/ml of it."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from dlc.jobs.run.job import ONLY_GROUP, Group, Job, named_hosts
+from dlc.jobs.run.layout import lay_out_host
 
 INSTANCE_TYPE = "ml.c5.xlarge"
-GROUP = "homogeneousCluster"  # the platform's name for the only group of a job
 
 
-def lay_out(
-    root: Path,
+def job_of(
+    folder: Path,
     script: Path,
     *,
     program: str = "",
-    host: str = "algo-1",
-    groups: Mapping[str, Sequence[str]] | None = None,
+    hosts: int = 1,
+    groups: Mapping[str, int] | None = None,
+    programs: Mapping[str, Path] | None = None,
+    cpus: Mapping[str, str] | None = None,
     hyperparameters: Mapping[str, object] | None = None,
     channels: Mapping[str, Path] | None = None,
-) -> Path:
-    """Make `root` a host's /opt/ml and return it.
+    **others: Any,
+) -> Job:
+    """`script` is the entry point, a file or a folder (then `program` names the entry point in it).
 
-    `script` is the entry point, a file or a folder (then `program` names the entry point in it). `groups` maps instance
-    group names to their hosts. Hyperparameters are encoded as the SageMaker SDK 2.x does it: every value as JSON text.
+    `groups` maps instance group names to numbers of hosts; without it `hosts` hosts form one group. `programs` and
+    `cpus` are of groups that have a script or a limit of their own. Hyperparameters are encoded as the SageMaker SDK
+    2.x does it: every value as JSON text. `others` are fields of the job.
     """
-    config = root / "input" / "config"
-    config.mkdir(parents=True)
-    if script.is_dir():
-        shutil.copytree(script, root / "code")
-    else:
-        (root / "code").mkdir()
-        shutil.copy(script, root / "code" / script.name)
-    for name, folder in (channels or {}).items():
-        shutil.copytree(folder, root / "input" / "data" / name)
-    sent = {"sagemaker_program": program or script.name, **(hyperparameters or {})}
-    files = {
-        "resourceconfig.json": resource_config(host, groups or {GROUP: [host]}),
-        "hyperparameters.json": {name: json.dumps(value) for name, value in sent.items()},
-        "inputdataconfig.json": {name: {"TrainingInputMode": "File"} for name in channels or {}},
-    }
-    for name, content in files.items():
-        (config / name).write_text(json.dumps(content))
-    return root
+    sizes, programs, cpus = groups or {ONLY_GROUP: hosts}, programs or {}, cpus or {}
+    named = zip(sizes, named_hosts(list(sizes.values())), strict=True)
+    return Job(
+        folder=folder,
+        groups=tuple(
+            Group(
+                name,
+                members,
+                INSTANCE_TYPE,
+                program=programs[name].name if name in programs else "",
+                cpus=cpus.get(name, ""),
+            )
+            for name, members in named
+        ),
+        code=(script, *programs.values()),
+        program=program or script.name,
+        hyperparameters={name: json.dumps(value) for name, value in (hyperparameters or {}).items()},
+        channels=channels or {},
+        **{"id": "test", "image": "", **others},
+    )
 
 
-def resource_config(host: str, groups: Mapping[str, Sequence[str]]) -> dict[str, object]:
-    """What resourceconfig.json says on `host`, in the shape of a real job's file."""
-    [group] = [name for name, members in groups.items() if host in members]
-    return {
-        "current_host": host,
-        "current_instance_type": INSTANCE_TYPE,
-        "current_group_name": group,
-        "hosts": [member for members in groups.values() for member in members],
-        "instance_groups": [
-            {"instance_group_name": name, "instance_type": INSTANCE_TYPE, "hosts": list(members)}
-            for name, members in groups.items()
-        ],
-        "network_interface_name": "eth0",
-    }
+def lay_out(folder: Path, script: Path, hyperparameters: Mapping[str, object]) -> Path:
+    """Make the /opt/ml of a job's only host and return it."""
+    job = job_of(folder, script, hyperparameters=hyperparameters)
+    return lay_out_host(job, job.hosts[0])

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import IO
 
 from dlc.core.errors import ProcessError, ProcessTimeoutError
@@ -73,12 +74,25 @@ def stream(
     env: Mapping[str, str] | None = None,
     stdin: str | None = None,
     cwd: Path | None = None,
+    on_error: Callable[[str], None] | None = None,
 ) -> int:
-    """Run, hand each line of the merged output to `on_line`, return the exit code."""
-    with _group(argv, env, stdin, cwd, stderr=subprocess.STDOUT, grace=GRACE_SECONDS) as child:
-        for line in child.stdout or ():
-            on_line(line.rstrip("\n"))
+    """Run, hand each line of the merged output to `on_line`, return the exit code.
+
+    With `on_error` each line of stderr goes there, from another thread: where both are written at the same time, merged
+    lines would be torn.
+    """
+    stderr = subprocess.PIPE if on_error else subprocess.STDOUT
+    with _group(argv, env, stdin, cwd, stderr=stderr, grace=GRACE_SECONDS) as child:
+        errors = Thread(target=_hand_on, args=(child.stderr or (), on_error or on_line), daemon=True)
+        errors.start()
+        _hand_on(child.stdout or (), on_line)
+        errors.join()
         return child.wait()
+
+
+def _hand_on(lines: Iterable[str], on_line: Callable[[str], None]) -> None:
+    for line in lines:
+        on_line(line.rstrip("\n"))
 
 
 _daemons: list[subprocess.Popen[bytes]] = []  # Python warns when a Popen of a running program is deleted

@@ -64,14 +64,15 @@ def stream(
     env: Mapping[str, str],
     stdin: str | None = None,
     cwd: Path | None = None,
+    on_error: Callable[[str], None] | None = None,
 ) -> int:
-    """Run the client, hand each line of its output to `on_line`, return its exit code.
+    """Run the client, hand each line of its output to `on_line` (of stderr to `on_error`), return its exit code.
 
     Raises EngineError where there is no client.
     """
     if not present():
         raise missing()
-    return stream_program([PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd)
+    return stream_program([PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd, on_error=on_error)
 
 
 def as_typed(*words: str) -> str:

@@ -60,9 +60,14 @@ class Engine:
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
         cwd: Path | None = None,
+        on_error: Callable[[str], None] | None = None,
     ) -> int:
-        """The same for what takes long: each line of the output goes to `on_line`; returns the exit code."""
-        return client.stream(*words, on_line=on_line, env={**self.environment, **(env or {})}, stdin=stdin, cwd=cwd)
+        """The same for what takes long: each line of the output goes to `on_line`; returns the exit code.
+
+        With `on_error` the lines of stderr go there, from another thread.
+        """
+        merged = {**self.environment, **(env or {})}
+        return client.stream(*words, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error)
 
     def require_containerd_store(self) -> None:
         """Raise EngineError for the classic store, which keeps no manifests and exports no OCI layouts."""

@@ -173,3 +173,11 @@ def test_interrupted_stream_ends_the_whole_process_group(tmp_path: Path) -> None
 
 def test_tail_keeps_the_end() -> None:
     assert tail("1\n2\n3\n", 2) == "2\n3"
+
+
+def test_a_line_of_one_stream_is_not_torn_by_a_line_of_the_other() -> None:
+    program = "import os; os.write(1, b'out '); os.write(2, b'error\\n'); os.write(1, b'put\\n')"
+    lines: list[str] = []
+    errors: list[str] = []
+    assert stream([sys.executable, "-c", program], lines.append, on_error=errors.append) == 0
+    assert (lines, errors) == (["out put"], ["error"])

@@ -62,10 +62,10 @@ class Hosts:
             said = line if line.startswith(CLIENT_SAYS) else said
             on_line(line)
 
-        self._engine.docker_lines(*container.words(), on_line=take, env=self._job.secrets)
+        self._engine.docker_lines(*container.words(), on_line=take, on_error=take, env=self._job.secrets)
         state = self.states().get(host)
         if state is None and not said:
-            raise EngineError(f"{host}: its container was removed while it ran", "start the job again")
+            raise removed([host])
         if state is None or not state.started:
             raise EngineError(
                 f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",
@@ -105,6 +105,11 @@ def remove(engine: Engine, job_id: str) -> list[str]:
     if networks:
         engine.docker("network", "rm", *networks, timeout=ASK_SECONDS)
     return [*found, *networks]
+
+
+def removed(hosts: Iterable[str]) -> EngineError:
+    """The error for hosts whose containers are gone before the job's end: nobody knows how they ended."""
+    return EngineError(f"somebody removed the container of {', '.join(hosts)} while the job ran", "start the job again")
 
 
 def _state(found: dict[str, Any]) -> State:

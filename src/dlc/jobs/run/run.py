@@ -11,7 +11,7 @@ from dlc.engine.connection import Engine
 from dlc.jobs.run import claims
 from dlc.jobs.run.collect import collect
 from dlc.jobs.run.containers import mount
-from dlc.jobs.run.hosts import Hosts, State, remove
+from dlc.jobs.run.hosts import Hosts, State, remove, removed
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.layout import lay_out
 from dlc.jobs.run.log import Log
@@ -63,7 +63,8 @@ def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> Bas
         stopped = error
         session.stop()
     states.update(hosts.states())
-    return stopped
+    gone = [host for host in job.hosts if host not in states]
+    return stopped or (removed(gone) if gone else None)
 
 
 def _require_image(job: Job, engine: Engine) -> None:
@@ -95,7 +96,7 @@ def _ending(state: State) -> str:
 
 
 def _reason(job: Job, host: str) -> str:
-    """The first line of a host's failure file."""
+    """The first line of a host's failure file, which names the host whose failure ended the others."""
     path = job.opt_ml(host) / FAILURE
     text = path.read_text(errors="replace") if path.is_file() else ""
-    return f"{host} failed first" + (f": {text.splitlines()[0]}" if text.strip() else "")
+    return text.splitlines()[0] if text.strip() else f"{host} failed first"

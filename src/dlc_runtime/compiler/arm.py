@@ -69,9 +69,13 @@ def is_helper(arguments: list[str]) -> bool:
 
 def arm() -> None:
     asked = os.environ.get("DLC_COMPILER", "").strip().lower()
-    if asked in ("", "off", "xla") or is_helper(getattr(sys, "orig_argv", [])):
+    if asked in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
         return
-    if "torch" in sys.modules:
+    if asked == "xla":
+        from dlc_runtime.compiler.tensorflow_xla import imports
+
+        imports.wait()
+    elif "torch" in sys.modules:
         start()
     else:
         sys.meta_path.insert(0, TorchFinder())

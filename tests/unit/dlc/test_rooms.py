@@ -46,7 +46,8 @@ RUNTIME = {
     "compiler.page": (),
     "compiler.report": ("compiler.base", "compiler.page"),
     "compiler.pytorch": ("compiler.base", "compiler.cache", "compiler.report"),
-    "compiler.arm": ("compiler.base", "compiler.pytorch"),
+    "compiler.tensorflow_xla": ("compiler.base", "compiler.cache", "compiler.report"),
+    "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.tensorflow_xla"),
 }
 PACKAGES = {SOURCES / "dlc": DLC, SOURCES / "entrypoint/launch": LAUNCH, SOURCES / "dlc_runtime": RUNTIME}
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from dlc_runtime.compiler.base.errors import StrictError
 from dlc_runtime.compiler.base.log import say
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 TENSORFLOW = "tensorflow"
+TRUE = ("1", "true", "yes", "on")
 # Where the class is whose `make_train_function` builds what `fit` runs: Keras 3, tf-keras, Keras 2.13 to 2.15, older.
 TRAINERS = {
     "keras.src.backend.tensorflow.trainer": "TensorFlowTrainer",
@@ -59,6 +61,8 @@ class Finder:
             act(argument)
         except Exception as fault:
             self.failed = True
+            if os.environ.get("DLC_COMPILER_STRICT", "").strip().lower() in TRUE:
+                raise StrictError(f"DLC_COMPILER_STRICT=1: nothing can be compiled: {fault}") from fault
             say(f"nothing will be compiled: {fault}")
 
 

@@ -41,8 +41,9 @@ def patch(trainer: Any) -> None:
     @functools.wraps(make)
     def make_and_stand(self: Any, force: bool = False) -> Any:
         session = sessions.current()
+        forced = (True,) if force else ()  # older ones take no argument
         if session is None or session.failed:
-            return make(self, force)
+            return make(self, *forced)
         held = self.__dict__.get(SWITCH)
         if not force and isinstance(self.train_function, Stepper):
             return self.train_function
@@ -50,7 +51,7 @@ def patch(trainer: Any) -> None:
         if route.jit:  # Keras 3 may have chosen it by itself: the first steps are measured without
             self.__dict__[SWITCH] = False
         try:
-            result = make(self, force)
+            result = make(self, *forced)
         finally:
             restore(self, held)
         if self.train_function is None:  # a make_train_function of the script's own

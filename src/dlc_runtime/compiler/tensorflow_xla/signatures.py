@@ -70,7 +70,7 @@ def cause_of_tracing(old: dict[str, Leaf] | None, new: dict[str, Leaf]) -> Cause
         text = f"'{name}' is {after.text}"
         if after.kind == "object":
             return Cause("object", f"{text} than before", OBJECT)
-        same_type = before.kind != after.kind or after.kind != "shape" or same_dtype(before, after)
+        same_type = after.kind != "shape" or same_dtype(before, after)
         remedy = {"shape": SHAPE if same_type else KIND, "number": VALUE}[after.kind]
         return Cause(after.kind if same_type else "type", f"{text}, it was {before.text}", remedy)
     if old is not None and set(old) != set(new):

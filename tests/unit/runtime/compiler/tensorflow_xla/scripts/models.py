@@ -42,5 +42,6 @@ def collector(keras, losses):
 def finish(losses, *weights, **more):
     """Writes what a test compares: losses, lists of weights, and whatever else the script found."""
     named = [{str(place): np.asarray(value).tolist() for place, value in enumerate(part)} for part in weights]
-    path = Path(os.environ["RESULTS"]) / f"{os.environ.get('RANK', '0')}.json"
+    task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"index": 0})
+    path = Path(os.environ["RESULTS"]) / f"{task['index']}.json"
     path.write_text(json.dumps({"losses": losses, "weights": named, **more}))

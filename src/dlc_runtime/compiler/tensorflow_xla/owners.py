@@ -19,7 +19,7 @@ BASELINE, COMPILED, OWN, LEFT = "baseline", "compiled", "the script compiles", "
 class Owner:
     def __init__(self, name: str, file: str, line: int, parameters: int = 0) -> None:
         self.name, self.file, self.line, self.parameters = name, file, line, parameters
-        self.training = False
+        self.training = self.random = False
         self.phase = BASELINE
         self.calls = 0
         self.fresh = True  # the next call is the first one of its phase

@@ -50,9 +50,11 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         say(text)
     rank = environ.get("RANK") or environ.get("OMPI_COMM_WORLD_RANK") or str(os.getpid())
     prepared.dumps = os.path.join(settings.report, DUMPS, rank) if settings.debug else ""
-    found = flags.compose(dict(environ), version, machine.gpu() == "cpu", kept or own_folder(version), prepared.dumps)
+    on_cpu = machine.gpu() == "cpu"
+    own = own_folder(version) if on_cpu and not kept else ""  # on a GPU only where the job asks for a cache
+    found = flags.compose(dict(environ), version, on_cpu, kept or own, prepared.dumps)
     prepared.programs = found.cache
-    prepared.private = found.cache.startswith(os.path.join(tempfile.gettempdir(), OWN)) and found.cache != kept
+    prepared.private = bool(own) and found.cache == own
     environ.update(found.variables)
 
 

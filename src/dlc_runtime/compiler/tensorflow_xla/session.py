@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 STALE = 20  # steps of others, and the steps of another function are counted from then on
 MOST_DUMPED = 1 << 28  # bytes of debug mode's files
 OWN_REASON = "the script compiles it itself"
+RANDOM = (
+    "{} draws random numbers from TensorFlow's stateful generators: XLA draws others, so the losses are not those of a "
+    "job without it; tf.random.stateless_uniform and its like draw the same"
+)
 NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
 
 
@@ -83,7 +87,7 @@ class Session:
     def run(self, owner: Owner, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]]) -> Any:
         self._choose_clustering(owner)
         traced, started = self.tracing.seconds, time.perf_counter()
-        self.current = owner
+        self.tracing.random, self.current = False, owner
         try:
             result = call()
         finally:
@@ -130,6 +134,7 @@ class Session:
 
     def _after(self, owner: Owner, seconds: float, traced: float, signature: Callable[[], dict[str, Leaf]]) -> None:
         programs = self.programs.new()
+        owner.random |= self.tracing.random
         cause = self._cause_of_tracing(owner, signature) if traced else None
         if owner.training or programs:
             self._add_programs(owner, programs, cause, max(0.0, seconds - traced - self._usual()))
@@ -210,6 +215,8 @@ class Session:
         owner.begin(COMPILED)
         how = "auto-clustering" if owner.clusters else "jit_compile"
         self.record.add_compiled(owner.name, owner.file, owner.line, owner.parameters)
+        if owner.random:
+            self.record.notes.append(RANDOM.format(owner.name))
         say(f"compiling {owner.name} with xla ({how}), after {self.steps.count} steps without it")
         self.writer.write()
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MODULE = "tensorflow.python.framework.func_graph"
 ENTRY = "func_graph_from_py_func"
+STATEFUL_RANDOM = ("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial")
 
 
 class Tracing:
@@ -24,6 +25,7 @@ class Tracing:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.random = False  # something that was traced draws random numbers whose state XLA keeps otherwise
         self._depth = 0
 
     def listen(self) -> bool:
@@ -37,7 +39,9 @@ class Tracing:
             self._depth += 1
             started = time.perf_counter()
             try:
-                return entry(*arguments, **named)
+                graph = entry(*arguments, **named)
+                self.random |= draws_random_numbers(graph)
+                return graph
             finally:
                 self._depth -= 1
                 if not self._depth:
@@ -45,6 +49,11 @@ class Tracing:
 
         setattr(module, ENTRY, traced)
         return True
+
+
+def draws_random_numbers(graph: Any) -> bool:
+    operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
+    return any(operation.type in STATEFUL_RANDOM for operation in operations)
 
 
 def function_class() -> Any:

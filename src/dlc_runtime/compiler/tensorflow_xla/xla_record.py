@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlc_runtime.compiler.tensorflow_xla.programs import Program
 
 LONGEST = 400  # characters of an error's text
+FRAME = r"Graph execution error|Detected at node|<stack traces|\[\[|File \"|\w*Error in user code|Traceback"
 LOADS = "TensorFlow prints error lines (cpu_aot_loader, XlaSerializedCacheEntry) as it loads from the cache: no harm"
 
 
@@ -60,4 +61,5 @@ def reason_of(message: str) -> str:
     if lacks:
         return f"XLA lacks {', '.join(dict.fromkeys(lacks))}"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if "Error" not in line[:25]), lines[0] if lines else "")[:LONGEST]
+    telling = [line for line in lines if not re.match(FRAME, line)]
+    return (telling or lines or [""])[0][:LONGEST]

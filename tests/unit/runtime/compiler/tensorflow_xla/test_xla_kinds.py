@@ -11,7 +11,7 @@ from torch_runs import Run, TorchPython
 
 LEFT = ("false", "own", "eagerly", "without_function", "own_function")
 WHOLE = ("partial", "several", "evaluates")
-PARTS = ("mirrored", "mirrored_loop", "shapes", "numbers", "gan")
+PARTS = ("mirrored", "mirrored_loop", "shapes", "numbers", "gan", "random")
 KINDS = (*LEFT, *WHOLE, *PARTS, "lacks")
 
 
@@ -113,6 +113,11 @@ def test_a_python_value_that_changes_is_named(compiled: Run) -> None:
     [entry] = of(compiled.report, "recompilations", "numbers")
     assert (entry["kind"], entry["cause"]) == ("number", "'rate' is the Python value 0.05, it was the Python value 0.1")
     assert "tf.Variable" in entry["remedy"]
+
+
+def test_random_numbers_that_xla_draws_otherwise_are_noted(compiled: Run) -> None:
+    [note] = [note for note in compiled.report["notes"] if "stateful generators" in note]
+    assert note.startswith("random.random_step ")
 
 
 @pytest.mark.parametrize("kind", ["several", "mirrored", "mirrored_loop", "gan", "evaluates", "lacks"])

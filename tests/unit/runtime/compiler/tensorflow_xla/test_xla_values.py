@@ -13,7 +13,7 @@ from dlc_runtime.compiler.tensorflow_xla import flags, preparation, signatures
 from dlc_runtime.compiler.tensorflow_xla.programs import Programs, difference, plain_name
 from dlc_runtime.compiler.tensorflow_xla.xla_record import reason_of
 
-NEW, OLD = (2, 21, 0), (2, 6, 3)
+NEW, OLD = (2, 21, 0), (2, 15, 1)
 CACHE = "--tf_xla_persistent_cache_directory"
 
 
@@ -242,4 +242,6 @@ def test_what_xla_lacks_is_named() -> None:
     )
     assert reason_of(message) == "XLA lacks AsString, StringLength"
     assert reason_of("ValueError in user code:\n\n  the shape must be known") == "the shape must be known"
+    deep = "Graph execution error:\n\nDetected at node x defined at:\n<stack traces unavailable>\nno target\n\t [[x]]"
+    assert reason_of(deep) == "no target"
     assert reason_of("") == ""

@@ -158,6 +158,16 @@ def gan():
     loop("gan", lambda x, y: one_step(x, y) + other_step(x, y), batches([4] * 9))
 
 
+def random():
+    w = weights()
+
+    @tf.function
+    def random_step(x, y):
+        return descend(w, x, y + 0.0 * tf.random.uniform(tf.shape(y), seed=1))
+
+    loop("random", random_step, batches([4] * 8))
+
+
 def evaluates():
     """Evaluation between epochs is left as the script has it."""
     model, seen = named("evaluates"), losses.setdefault("evaluates", [])

@@ -12,8 +12,9 @@ b = tf.Variable(tf.zeros(2))
 def step(x, y):
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.square(tf.tanh(x @ w) + b - y))
-    for variable, gradient in zip([w, b], tape.gradient(loss, [w, b]), strict=True):
-        variable.assign_sub(0.1 * gradient)
+    of_w, of_b = tape.gradient(loss, [w, b])
+    w.assign_sub(0.1 * of_w)
+    b.assign_sub(0.1 * of_b)
     return loss
 
 

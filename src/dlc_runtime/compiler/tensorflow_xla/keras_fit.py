@@ -62,6 +62,15 @@ def patch(trainer: Any) -> None:
     trainer.compile, trainer.make_train_function = compile_and_note, make_and_stand
 
 
+def compile_at_once(model: Any) -> None:
+    """From its first step on, whose train function is made when `fit` is called."""
+    owner = _owners[model] = owners.of_model(model)
+    owner.clusters = False
+    session = sessions.current()
+    if session is not None:
+        session.compile(owner)
+
+
 def restore(model: Any, held: Any) -> None:
     if SWITCH in model.__dict__:
         model.__dict__[SWITCH] = held
@@ -130,6 +139,9 @@ class Stepper:
             return self._with_switch(self._plain, iterator, False)
         if self._compiled is None:
             return self._first(iterator)
+        return self._or_fall_back(iterator)
+
+    def _or_fall_back(self, iterator: Any) -> Any:
         try:
             return self._with_switch(self._compiled, iterator, True)
         except Exception as fault:
@@ -143,7 +155,7 @@ class Stepper:
         self._compiled = self._make_compiled()
         kept = replay.take(iterator, self._steps())
         if kept is None:
-            return self._with_switch(self._compiled, iterator, True)
+            return self._or_fall_back(iterator)
         try:
             return self._with_switch(self._compiled, kept(), True)
         except (StrictError, StopIteration, tf.errors.OutOfRangeError):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
+OWN = "dlc-programs-"
+ROOM = 1 << 29  # bytes
+FULL = "the cache {} has less than 512 MiB of room: this job compiles without it"
 DUMPS = "xla"  # in the report's folder
 
 
@@ -50,6 +53,10 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         say(text)
     rank = environ.get("RANK") or environ.get("OMPI_COMM_WORLD_RANK") or str(os.getpid())
     prepared.dumps = os.path.join(settings.report, DUMPS, rank) if settings.debug else ""
+    if kept and not has_room(kept):
+        prepared.cache["warnings"].append(FULL.format(kept))
+        say(FULL.format(kept))
+        kept = ""
     on_cpu = machine.gpu() == "cpu"
     own = own_folder(version) if on_cpu and not kept else ""  # on a GPU only where the job asks for a cache
     found = flags.compose(dict(environ), version, on_cpu, kept or own, prepared.dumps)
@@ -58,12 +65,17 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
     environ.update(found.variables)
 
 
-OWN = "dlc-programs-"
+def has_room(folder: str) -> bool:
+    """XLA fails the step whose program it cannot write."""
+    try:
+        return shutil.disk_usage(folder).free >= ROOM
+    except OSError:
+        return False
 
 
 def own_folder(version: tuple[int, ...]) -> str:
     """For this process alone: the programs in it tell what was compiled, and of which shapes."""
-    if version < flags.FIRST_WITH_CACHE:
+    if version < flags.FIRST_WITH_CACHE or not has_room(tempfile.gettempdir()):
         return ""
     try:
         found = tempfile.mkdtemp(prefix=OWN)

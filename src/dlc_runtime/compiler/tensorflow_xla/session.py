@@ -18,7 +18,7 @@ from dlc_runtime.compiler.cache import bounded
 from dlc_runtime.compiler.report.causes import SHAPE, Cause
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.tensorflow_xla import owners, process, signatures, tracing
+from dlc_runtime.compiler.tensorflow_xla import graph_sessions, owners, process, signatures, tracing
 from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, LEFT, OWN, Owner
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
 from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs
@@ -37,6 +37,10 @@ OWN_REASON = "the script compiles it itself"
 RANDOM = (
     "{} draws random numbers from TensorFlow's stateful generators: XLA draws others, so the losses are not those of a "
     "job without it; tf.random.stateless_uniform and its like draw the same"
+)
+GRAPHS = (
+    "compiling the graphs of each Session with xla (auto-clustering), from the first step on: of scripts of "
+    "TensorFlow 1 the report has no steps"
 )
 NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
 
@@ -68,6 +72,7 @@ class Session:
             self.record.notes.append(
                 "this TensorFlow does not tell what XLA compiles: the report has what was traced instead"
             )
+        graph_sessions.wrap_sessions(self.note_session)
         tracing.wrap_gradient(self.note_gradient)
         tracing.wrap_call(self.call_function)
 
@@ -105,6 +110,11 @@ class Session:
                 self._noted(self._leave, self.current, "it runs eagerly (run_functions_eagerly)", "remove that line")
         elif tf.executing_eagerly():
             self._noted(self._step_without_function)
+
+    def note_session(self) -> None:
+        if GRAPHS not in self.record.notes:
+            self.record.notes.append(GRAPHS)
+            say(GRAPHS)
 
     def _owner(self, function: Any) -> Owner:
         owner = self._functions.get(function)

@@ -60,7 +60,12 @@ def workers(runner: Runner, how: str, compiler: str, cache: Path) -> list[Run]:
         config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
         environ = {"TF_CONFIG": config, "TF_USE_LEGACY_KERAS": "1", "DLC_COMPILE_CACHE": str(cache)}
         started.append(runner.start(["workers.py", how], compiler, environ))
-    return [runner.end(*process) for process in started]
+    try:
+        return [runner.end(*process) for process in started]
+    finally:
+        for process, _ in started:
+            process.kill()
+            process.communicate()
 
 
 @pytest.mark.parametrize("how", ["fit", "loop"])

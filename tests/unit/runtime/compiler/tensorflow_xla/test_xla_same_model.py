@@ -29,3 +29,22 @@ def test_a_loop_with_tf_function_is_compiled_in_clusters(tensorflow_runner: Runn
     assert functions(run.report, "graphs") == {"step"}
     assert all(graph["id"].startswith("cluster_") for graph in run.report["graphs"])
     assert run.report["recompilations"] == run.report["eager"] == []
+
+
+def test_one_line_in_the_script_compiles_its_first_step(tensorflow_runner: Runner) -> None:
+    plain = tensorflow_runner.run("fit.py", "tf.keras", compiler="")
+    run = tensorflow_runner.run("fit.py", "tf.keras", "prepared", compiler="")
+    assert run.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert run.report["steps"]["first_compiled_step"] == 1
+    assert len(run.report["graphs"]) == 1
+    off = tensorflow_runner.run("fit.py", "tf.keras", "prepared", compiler="off")
+    assert off.losses == plain.losses
+    assert not (off.folder / "report").exists()
+
+
+def test_a_session_of_tensorflow_1_is_compiled_in_clusters(tensorflow_runner: Runner) -> None:
+    plain = tensorflow_runner.run("graphs.py", compiler="")
+    run = tensorflow_runner.run("graphs.py", environ={"DLC_COMPILER_DEBUG": "1"})
+    assert run.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert "compiling the graphs of each Session with xla (auto-clustering)" in run.log
+    assert list((run.folder / "report/xla").glob("*/*cluster_*before_optimizations.txt"))

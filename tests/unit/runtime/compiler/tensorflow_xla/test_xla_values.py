@@ -70,6 +70,23 @@ def test_a_version_that_cannot_be_read_is_older_than_all(tmp_path: Path) -> None
     assert preparation.version_of("/no/such/folder/tensorflow") < flags.FIRST_WITH_CACHE
 
 
+def test_a_full_disk_is_said_and_xla_gets_no_folder_that_it_would_fail_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tensorflow-2.21.0.dist-info").mkdir()
+    environ = {"DLC_COMPILER": "xla", "DLC_COMPILE_CACHE": str(tmp_path / "cache")}
+    monkeypatch.setattr(preparation, "prepared", preparation.Prepared())
+    monkeypatch.setattr(preparation, "ROOM", 1 << 60)
+    preparation.prepare(environ, str(tmp_path / "tensorflow"))
+    assert CACHE not in environ["TF_XLA_FLAGS"]
+    assert preparation.prepared.programs == ""
+    assert "has less than 512 MiB of room" in capfd.readouterr().err
+    monkeypatch.setattr(preparation, "ROOM", 1)
+    preparation.prepare(environ, str(tmp_path / "tensorflow"))
+    assert f"{CACHE}={tmp_path}/cache/" in environ["TF_XLA_FLAGS"]
+    assert not preparation.prepared.private
+
+
 # -- programs -------------------------------------------------------------------------------------------------------
 
 

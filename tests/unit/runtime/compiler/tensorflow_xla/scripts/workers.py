@@ -3,11 +3,9 @@
 import sys
 
 import tensorflow as tf
+from models import collector, data, finish, keras_of
 
-strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else uses TensorFlow
-
-from models import collector, data, finish, keras_of  # noqa: E402
-
+strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else runs in TensorFlow
 keras, losses = keras_of("tf_keras"), []
 x, y = data(8 * 12)
 with strategy.scope():

@@ -72,7 +72,7 @@ def arm() -> None:
     if asked in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
         return
     if asked == "xla":
-        from dlc_runtime.compiler.tensorflow_xla import imports
+        from dlc_runtime.compiler.tensorflow_xla.entry import imports
 
         imports.wait()
     elif "torch" in sys.modules:

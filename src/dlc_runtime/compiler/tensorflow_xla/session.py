@@ -13,14 +13,15 @@ import tensorflow as tf
 
 from dlc_runtime.compiler.base import settings as settings_of
 from dlc_runtime.compiler.base.errors import StrictError
+from dlc_runtime.compiler.base.guarded import guarded
 from dlc_runtime.compiler.base.log import say
 from dlc_runtime.compiler.cache import bounded
 from dlc_runtime.compiler.report.causes import SHAPE, Cause
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.tensorflow_xla import graph_sessions, owners, process, signatures, tracing
+from dlc_runtime.compiler.tensorflow_xla.entry.preparation import prepared
 from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, LEFT, OWN, Owner
-from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
 from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs
 from dlc_runtime.compiler.tensorflow_xla.xla_record import XlaRecord
 
@@ -82,7 +83,10 @@ class Session:
         if self.failed or self.current is not None or not tf.executing_eagerly():
             return call(function, *arguments, **named)
         self._after_a_fork()
-        owner = self._owner(function)
+        self._meet(function)
+        owner = self._functions.get(function)
+        if owner is None:
+            return call(function, *arguments, **named)
         return self.run(
             owner,
             lambda: call(function, *arguments, **named),
@@ -97,9 +101,10 @@ class Session:
             result = call()
         finally:
             self.current = None
-        self._noted(self._after, owner, time.perf_counter() - started, self.tracing.seconds - traced, signature)
+        self._after(owner, time.perf_counter() - started, self.tracing.seconds - traced, signature)
         return result
 
+    @guarded
     def note_gradient(self) -> None:
         """A tape is asked for gradients: what is being called trains."""
         if self.failed:
@@ -107,34 +112,27 @@ class Session:
         if self.current is not None:
             self.current.training = True
             if tf.executing_eagerly() and self.current.phase == BASELINE:
-                self._noted(self._leave, self.current, "it runs eagerly (run_functions_eagerly)", "remove that line")
+                self.leave(self.current, "it runs eagerly (run_functions_eagerly)", "remove that line")
         elif tf.executing_eagerly():
-            self._noted(self._step_without_function)
+            self._step_without_function()
 
     def note_session(self) -> None:
         if GRAPHS not in self.record.notes:
             self.record.notes.append(GRAPHS)
             say(GRAPHS)
 
-    def _owner(self, function: Any) -> Owner:
-        owner = self._functions.get(function)
-        if owner is None:
+    @guarded
+    def _meet(self, function: Any) -> None:
+        if function not in self._functions:
             owner = self._functions[function] = owners.of_function(function)
             if tracing.is_jitted(function):
-                self._own(owner)
-        return owner
+                self.own(owner)
 
-    def _noted(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Keeps our faults out of the user's training."""
-        try:
-            act(*arguments)
-        except StrictError:
-            raise
-        except Exception as fault:
-            self.failed = True
-            self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}")
-            self._say_or_fail(self.record.warnings[-1])
-            self.writer.write()
+    def fail(self, fault: Exception) -> None:
+        """A fault of ours: what is compiled stays so, and nothing more is done."""
+        self.failed = True
+        self._say_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
+        self.writer.write()
 
     def _after_a_fork(self) -> None:
         if os.getpid() != self.process:
@@ -142,6 +140,7 @@ class Session:
 
     # -- what a call has done -------------------------------------------------------------------------------------
 
+    @guarded
     def _after(self, owner: Owner, seconds: float, traced: float, signature: Callable[[], dict[str, Leaf]]) -> None:
         programs = self.programs.new()
         owner.random |= self.tracing.random
@@ -178,7 +177,7 @@ class Session:
     def _step(self, owner: Owner, changed: bool) -> None:
         owner.calls += 1
         if owner.phase == BASELINE and owner.calls == 1 and self._clusters_itself():
-            self._own(owner)
+            self.own(owner)
         if self._counts(owner):
             self._tick(owner, changed)
         owner.fresh = False
@@ -213,7 +212,7 @@ class Session:
         owner = self._lines.setdefault(line, Owner(f"the step at {os.path.basename(line[0])}:{line[1]}", *line))
         owner.calls += 1
         if owner.calls == 2:  # once is not yet a loop
-            self._leave(owner, NO_FUNCTION, "put @tf.function on the function of a step")
+            self.leave(owner, NO_FUNCTION, "put @tf.function on the function of a step")
         if self._counts(owner):
             self._tick(owner, False)
         owner.fresh = False
@@ -233,6 +232,7 @@ class Session:
     def _clusters_itself(self) -> bool:
         return self._clustering is None and bool(tf.config.optimizer.get_jit())
 
+    @guarded
     def _choose_clustering(self, owner: Owner) -> None:
         """It holds for everything that is called while it is on; a step that is measured without it has it off."""
         wanted = owner.phase == COMPILED and owner.clusters
@@ -242,18 +242,14 @@ class Session:
             self._clustering = wanted
             tf.config.optimizer.set_jit(wanted)
 
-    def _own(self, owner: Owner) -> None:
+    @guarded
+    def own(self, owner: Owner) -> None:
         owner.begin(OWN)
         if self.record.add_eager(owner.name, OWN_REASON):
             say(f"the script itself compiles {owner.name}: it is left as it is")
 
+    @guarded
     def leave(self, owner: Owner, reason: str, remedy: str, wanted: bool = True) -> None:
-        self._noted(self._leave, owner, reason, remedy, wanted)
-
-    def own(self, owner: Owner) -> None:
-        self._noted(self._own, owner)
-
-    def _leave(self, owner: Owner, reason: str, remedy: str, wanted: bool = True) -> None:
         owner.begin(LEFT)
         if self.record.add_eager(owner.name, reason, remedy) and wanted:
             self._say_or_fail(self.record.warn(f"{owner.name} is not compiled: {reason}. Remedy: {remedy}"))

@@ -39,7 +39,8 @@ def test_a_job_without_tensorflow_loads_only_what_waits_for_it(packages: Path) -
         "dlc_runtime.compiler.base.errors",
         "dlc_runtime.compiler.base.log",
         "dlc_runtime.compiler.tensorflow_xla",
-        "dlc_runtime.compiler.tensorflow_xla.imports",
+        "dlc_runtime.compiler.tensorflow_xla.entry",
+        "dlc_runtime.compiler.tensorflow_xla.entry.imports",
     ]
 
 

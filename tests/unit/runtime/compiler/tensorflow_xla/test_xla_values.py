@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler.tensorflow_xla import flags, preparation, signatures
+from dlc_runtime.compiler.tensorflow_xla import signatures
+from dlc_runtime.compiler.tensorflow_xla.entry import flags, preparation
 from dlc_runtime.compiler.tensorflow_xla.programs import Programs, difference, plain_name
 from dlc_runtime.compiler.tensorflow_xla.xla_record import reason_of
 

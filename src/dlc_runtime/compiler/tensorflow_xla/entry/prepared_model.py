@@ -6,7 +6,8 @@ import os
 import sys
 
 from dlc_runtime.compiler.base import settings as settings_of
-from dlc_runtime.compiler.tensorflow_xla import imports, keras_fit, preparation, session
+from dlc_runtime.compiler.tensorflow_xla import keras_fit, session
+from dlc_runtime.compiler.tensorflow_xla.entry import imports, preparation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

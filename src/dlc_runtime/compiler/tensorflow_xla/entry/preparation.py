@@ -11,7 +11,7 @@ import tempfile
 from dlc_runtime.compiler.base import settings as settings_of
 from dlc_runtime.compiler.base.log import say
 from dlc_runtime.compiler.cache import folder, machine
-from dlc_runtime.compiler.tensorflow_xla import flags
+from dlc_runtime.compiler.tensorflow_xla.entry import flags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

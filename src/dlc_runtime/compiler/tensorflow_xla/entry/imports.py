@@ -68,7 +68,7 @@ class Finder:
 
 def before_tensorflow(spec: ModuleSpec) -> None:
     """XLA reads its flags once, when it is first used."""
-    from dlc_runtime.compiler.tensorflow_xla import preparation
+    from dlc_runtime.compiler.tensorflow_xla.entry import preparation
 
     preparation.prepare(os.environ, os.path.dirname(spec.origin or ""))
 

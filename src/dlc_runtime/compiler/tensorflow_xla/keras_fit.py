@@ -47,7 +47,11 @@ def patch(trainer: Any) -> None:
         held = self.__dict__.get(SWITCH)
         if not force and isinstance(self.train_function, Stepper):
             return self.train_function
-        route = route_of(self)
+        try:
+            route = route_of(self)
+        except Exception as fault:
+            session.fail(fault)
+            return make(self, *forced)
         if route.jit:  # Keras 3 may have chosen it by itself: the first steps are measured without
             self.__dict__[SWITCH] = False
         try:
@@ -132,7 +136,7 @@ class Stepper:
     def __call__(self, iterator: Any) -> Any:
         if self._session.failed:
             return self._plain(iterator)
-        return self._session.run(self.owner, lambda: self._run(iterator), lambda: {"iterator": described(iterator)})
+        return self._session.run(self.owner, lambda: self._run(iterator), lambda: described(iterator))
 
     def _run(self, iterator: Any) -> Any:
         if not self._route.jit or self.owner.phase != COMPILED or self.owner.clusters:
@@ -157,11 +161,13 @@ class Stepper:
         if kept is None:
             return self._or_fall_back(iterator)
         try:
-            return self._with_switch(self._compiled, kept(), True)
-        except (StrictError, StopIteration, tf.errors.OutOfRangeError):
+            return self._with_switch(self._compiled, kept.again(), True)
+        except StrictError:
             raise
         except Exception as fault:
-            result = self._with_switch(self._plain, kept(), False)  # raises where the script itself is at fault
+            if not kept.enough and isinstance(fault, (StopIteration, tf.errors.OutOfRangeError)):
+                raise
+            result = self._with_switch(self._plain, kept.again(), False)  # raises where the script itself is at fault
             self._session.fall_back(self.owner, fault, 0)
             return result
 
@@ -197,5 +203,6 @@ class Stepper:
         return int(steps) if isinstance(steps, int) else int(steps.numpy()) if hasattr(steps, "numpy") else 1
 
 
-def described(iterator: Any) -> Leaf:
-    return leaf(iterator)
+def described(iterator: Any) -> dict[str, Leaf]:
+    """train_on_batch passes a generator, which tells nothing: what XLA compiles tells the shapes."""
+    return {"iterator": leaf(iterator)} if hasattr(iterator, "element_spec") else {}

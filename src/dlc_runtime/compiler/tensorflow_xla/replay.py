@@ -11,18 +11,26 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 
-def take(iterator: Any, count: int) -> Callable[[], Any] | None:
-    """Returns what gives an iterator over these batches each time; None, and nothing is taken, where that cannot be."""
+class Kept:
+    """`again` gives an iterator over the batches each time. `enough`: the data has not ended among them."""
+
+    def __init__(self, batches: list[Any], count: int, iterator: Any, again: Callable[[], Any]) -> None:
+        self.enough = len(batches) == count
+        self.again = again if batches else lambda: iterator
+
+
+def take(iterator: Any, count: int) -> Kept | None:
+    """None, and nothing is taken, where it cannot be."""
     if not isinstance(iterator, tf.data.Iterator):
         if hasattr(iterator, "element_spec"):  # distributed: each replica has batches of its own
             return None
         batches = list(itertools.islice(iterator, count))
-        return (lambda: iter(batches)) if batches else (lambda: iterator)
+        return Kept(batches, count, iterator, lambda: iter(batches))
     spec = iterator.element_spec
     if not all(isinstance(part, tf.TensorSpec) for part in tf.nest.flatten(spec)):
         return None
     batches = list(itertools.islice(iterator, count))
-    return (lambda: iter(dataset(batches, spec))) if batches else (lambda: iterator)
+    return Kept(batches, count, iterator, lambda: iter(dataset(batches, spec)))
 
 
 def dataset(batches: list[Any], spec: Any) -> Any:

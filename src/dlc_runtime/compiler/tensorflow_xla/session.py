@@ -165,7 +165,7 @@ class Session:
         if programs or first:
             self.record.compile_seconds += seconds
             self.record.add_programs(where, seconds, programs, first, bool(prepared.programs))
-        if cause is None and again:
+        if again and (cause is None or cause.kind == "other"):
             cause = Cause("shape" if " is " in again else "other", again, SHAPE)
         if cause is not None:
             warning = self.record.add_recompilation(where, seconds if programs else 0.0, cause)
@@ -238,7 +238,7 @@ class Session:
         wanted = owner.phase == COMPILED and owner.clusters
         if wanted == bool(self._clustering) or (owner.phase in (OWN, LEFT)):
             return
-        if wanted or owner.training:
+        if wanted or owner.training or owner.signature is None:  # what is called for the first time may train
             self._clustering = wanted
             tf.config.optimizer.set_jit(wanted)
 

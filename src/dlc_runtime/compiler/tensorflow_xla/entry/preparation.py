@@ -11,7 +11,7 @@ import tempfile
 from dlc_runtime.compiler.base import settings as settings_of
 from dlc_runtime.compiler.base.log import say
 from dlc_runtime.compiler.cache import folder, machine
-from dlc_runtime.compiler.tensorflow_xla.entry import flags
+from dlc_runtime.compiler.tensorflow_xla.entry import damaged, flags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         say(text)
     rank = environ.get("RANK") or environ.get("OMPI_COMM_WORLD_RANK") or str(os.getpid())
     prepared.dumps = os.path.join(settings.report, DUMPS, rank) if settings.debug else ""
+    if kept and not damaged.remove(kept, prepared.cache["warnings"]):
+        kept = ""
     if kept and not has_room(kept):
         prepared.cache["warnings"].append(FULL.format(kept))
         say(FULL.format(kept))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -33,6 +34,20 @@ def test_a_second_job_loads_what_the_first_one_compiled(kept: tuple[Run, Run]) -
     assert (cold["cache_hits"], cold["cache_misses"] > 0) == (0, True)
     assert (warm["cache_hits"] > 0, warm["cache_misses"]) == (True, 0)
     assert kept[0].losses == pytest.approx(kept[1].losses, rel=1e-6)
+
+
+def test_a_job_trains_to_its_end_with_a_damaged_cache(
+    kept: tuple[Run, Run], tensorflow_runner: Runner, tmp_path: Path
+) -> None:
+    cache = Path(kept[1].report["ranks"][0]["cache"]["asked"])
+    shutil.copytree(cache, tmp_path / "cache")
+    programs = list((tmp_path / "cache").rglob("*.pb"))
+    for program in programs:
+        program.write_bytes(program.read_bytes()[:-100])
+    run = tensorflow_runner.run("fit.py", "tf.keras", environ={"DLC_COMPILE_CACHE": str(tmp_path / "cache")})
+    assert run.losses == pytest.approx(kept[0].losses, rel=1e-6)
+    assert f"held {len(programs)} damaged programs" in run.log
+    assert run.report["cache_misses"] == len(programs) > 0
 
 
 def test_what_tensorflow_prints_while_it_loads_is_explained(kept: tuple[Run, Run]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlc_runtime.compiler.tensorflow_xla import signatures
-from dlc_runtime.compiler.tensorflow_xla.entry import flags, preparation
+from dlc_runtime.compiler.tensorflow_xla.entry import damaged, flags, preparation
 from dlc_runtime.compiler.tensorflow_xla.programs import Programs, difference, plain_name
 from dlc_runtime.compiler.tensorflow_xla.xla_record import reason_of
 
@@ -138,6 +138,24 @@ def test_a_program_that_cannot_be_read_is_counted_all_the_same(tmp_path: Path, c
     programs = Programs(str(tmp_path), private=False)
     (tmp_path / "odd.pb").write_bytes(content)
     assert [program.shapes for program in programs.new()] == [()]
+
+
+@pytest.mark.parametrize("length", [0, 1, 40, -1, -299])
+def test_half_a_program_is_removed_from_the_cache_and_it_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], length: int
+) -> None:
+    """XLA's error about it reads as the end of the data, and Keras would end the training without a word."""
+    whole = written("cluster_0", [(11, (8,))])
+    (tmp_path / "whole.pb").write_bytes(whole)
+    warnings: list[str] = []
+    assert damaged.remove(str(tmp_path), warnings)
+    assert warnings == []
+    (tmp_path / "half.pb").write_bytes(whole[:length])
+    assert damaged.remove(str(tmp_path), warnings)
+    assert [path.name for path in tmp_path.iterdir()] == ["whole.pb"]
+    assert warnings == [f"the cache {tmp_path} held 1 damaged programs: they are compiled anew"]
+    assert warnings[0] in capfd.readouterr().err
+    assert damaged.remove(str(tmp_path / "nowhere"), warnings)
 
 
 def test_a_folder_that_xla_has_not_made_yet_holds_no_program(tmp_path: Path) -> None:

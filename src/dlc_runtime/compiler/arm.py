@@ -91,6 +91,10 @@ def arm() -> None:
         return
     if asked() == "inductor" and os.environ.get("DLC_COMPILER_DEBUG"):
         ask_for_dumps()
+    if asked() == "xla":  # which compiles both frameworks
+        from dlc_runtime.compiler.tensorflow_xla.entry import imports
+
+        imports.wait()
     if "torch" in sys.modules:
         start()
     else:

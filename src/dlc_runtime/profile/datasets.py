@@ -103,7 +103,7 @@ def _measured_next(original: Any) -> Any:
 def _in_graph(original: Any, iterator: Any, loop: Loop) -> Any:
     """Adds two calls to the graph that is being traced: when the GPUs have done the last step, and with the batch."""
     tensorflow: Any = sys.modules["tensorflow"]
-    from tensorflow.python.ops import gen_sync_ops  # type: ignore[import-untyped]
+    from tensorflow.python.ops import gen_sync_ops
 
     done = []
     for device in tensorflow.config.list_logical_devices("GPU"):

@@ -52,8 +52,15 @@ RUNTIME = {
     "compiler.report": ("compiler.base", "compiler.page"),
     "compiler.pytorch": ("compiler.base", "compiler.cache", "compiler.report"),
     "compiler.xla": ("compiler.base", "compiler.report"),
-    "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.xla"),
+    "compiler.tensorflow_xla": ("compiler.base", "compiler.cache", "compiler.report"),
+    "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.xla", "compiler.tensorflow_xla"),
     "profile": (),
+    "cluster_facts": (),
+    "dataservice.errors": (),
+    "dataservice.plan": ("dataservice.errors",),
+    "dataservice.wire": ("dataservice.errors", "dataservice.plan"),
+    "dataservice.server": ("cluster_facts", "dataservice.errors", "dataservice.plan", "dataservice.wire"),
+    "dataservice.client": ("cluster_facts", "dataservice.errors", "dataservice.plan", "dataservice.wire"),
 }
 LINT = {
     "base": (),

@@ -79,6 +79,15 @@ def test_hosts_whose_names_do_not_resolve_are_called_by_their_addresses(job: Job
         assert found in " ".join(launch.processes[0].argv)
 
 
+def test_the_data_service_gets_a_secret_of_the_job_and_the_addresses_of_hosts_without_a_name(job: JobFolder) -> None:
+    job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters().env(DLC_DATA_TOKEN="the user's own")
+    network = Network({"algo-2": "10.0.0.2"}, data_token="5ec4e7")
+    request = interpretation.read(job.environ)._replace(network=network)
+    [process] = interpretation.decide(request).launch.processes
+    assert process.env["DLC_DATA_TOKEN"] == "5ec4e7"
+    assert json.loads(process.env["DLC_HOST_ADDRESSES"]) == {"algo-2": "10.0.0.2"}
+
+
 def test_variables_of_a_thousand_hosts_that_are_too_long_are_left_out_and_named(job: JobFolder) -> None:
     names = [
         f"worker-{number:04d}.a-training-job-with-a-long-name.namespace.svc.cluster.local" for number in range(1000)

@@ -116,6 +116,7 @@ def _network(request: Request, group: Group) -> Network:
         sources=known,
         listen=listen,
         secret=token.for_purpose(group.place.key, "ranks"),
+        data_token=token.for_purpose(group.place.key, "data"),
     )
 
 

@@ -30,7 +30,7 @@ from launch.plan.frameworks import (
     keras_decisions,
 )
 from launch.plan.install import installation, needs_installation
-from launch.plan.network import Network, network_variables, reached_at
+from launch.plan.network import Network, data_service_variables, network_variables, reached_at
 from launch.plan.own_folders import home_variables, package_variables
 
 TYPE_CHECKING = False
@@ -310,6 +310,7 @@ def _environment(request: Request) -> dict[str, str]:
     env = {**_defaults(request), **passed_on(environ), **home_variables(environ, request.run_dir)}
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), programs.SITE]))
+    env.update(data_service_variables(request.network))
     env["CURRENT_HOST"] = request.cluster.current_host
     env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
     env["SAGEMAKER_REGION"] = _region(request)

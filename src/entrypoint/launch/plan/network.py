@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from launch.base.named_tuple import NamedTuple
 from launch.discovery.cluster import SINGLE_HOST, Cluster
 from launch.discovery.devices import Devices
@@ -18,6 +20,7 @@ class Network(NamedTuple):
     sources: Mapping[str, str] = {}  # host -> the address that its connections come from
     listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
     secret: str = ""  # hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
+    data_token: str = ""  # the same for the data service of dlc_runtime
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
@@ -33,6 +36,14 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
         variables["NCCL_PROTO"] = "simple"
     if devices.efa_rdma:
         variables["FI_EFA_USE_DEVICE_RDMA"] = "1"
+    return variables
+
+
+def data_service_variables(network: Network) -> dict[str, str]:
+    """What dlc_runtime's data service cannot learn elsewhere: a secret of this job, and hosts without a name."""
+    variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
+    if network.addresses:
+        variables["DLC_HOST_ADDRESSES"] = json.dumps(dict(network.addresses), separators=(",", ":"))
     return variables
 
 

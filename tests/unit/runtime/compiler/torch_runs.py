@@ -19,11 +19,11 @@ PTH_LINE = (SOURCES.parent / "docker/scripts/runtime/dlc_runtime.pth").read_text
 HANGS = 500  # seconds; only a bound
 FOUND_BY = textwrap.dedent("""
     import json, importlib.util, os, shutil, site, sys, sysconfig
-    asked = ("torch", "torch_xla", "transformers", "accelerate", "pytorch_lightning")
+    NAMES = ("torch", "torch_xla", "transformers", "accelerate", "pytorch_lightning", "tensorflow", "keras", "tf_keras")
     folders = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     print(json.dumps({
         "executable": sys._base_executable, "version": list(sys.version_info[:2]), "folders": folders,
-        "has": [name for name in asked if importlib.util.find_spec(name)],
+        "has": [name for name in NAMES if importlib.util.find_spec(name)],
         "tlparse": shutil.which("tlparse", path=os.path.dirname(sys.executable)) or "",
     }))
 """)
@@ -37,11 +37,11 @@ class TorchPython(NamedTuple):
     tlparse: str  # the program, "" where that Python has none
 
 
-def make_python(folder: Path) -> TorchPython | None:
-    """None where the Python that runs the scripts has no torch."""
-    asked = os.environ.get("DLC_TEST_TORCH_PYTHON", sys.executable)
+def make_python(folder: Path, framework: str = "torch") -> TorchPython | None:
+    """None where the Python that runs the scripts does not have the framework."""
+    asked = os.environ.get(f"DLC_TEST_{framework.upper()}_PYTHON", sys.executable)
     found = json.loads(subprocess.run([asked, "-c", FOUND_BY], capture_output=True, check=True, text=True).stdout)
-    if "torch" not in found["has"]:
+    if framework not in found["has"]:
         return None
     major, minor = found["version"]
     packages = folder / f"lib/python{major}.{minor}/site-packages"

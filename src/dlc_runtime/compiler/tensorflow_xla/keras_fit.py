@@ -1,0 +1,208 @@
+"""Stands where Keras's train function stands, for `fit` and `train_on_batch`: Keras 3, tf-keras and Keras 2."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+
+import tensorflow as tf
+
+from dlc_runtime.compiler.base.errors import StrictError
+from dlc_runtime.compiler.tensorflow_xla import owners, replay
+from dlc_runtime.compiler.tensorflow_xla import session as sessions
+from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, Owner
+from dlc_runtime.compiler.tensorflow_xla.signatures import Leaf, leaf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from dlc_runtime.compiler.tensorflow_xla.session import Session
+
+SWITCH = "_jit_compile"  # of a model; its setter would throw away what is compiled
+UNSTATED = "auto"
+LOADED = "compile_from_config"  # states what was resolved when the model was saved
+COMPILE_ERRORS = ("XLA", "when trying to compile", "jit_compile")
+
+_stated: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_owners: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
+
+
+def patch(trainer: Any) -> None:
+    make, compile_model = trainer.make_train_function, trainer.compile
+
+    @functools.wraps(compile_model)
+    def compile_and_note(self: Any, *arguments: Any, **named: Any) -> Any:
+        if sys._getframe(1).f_code.co_name != LOADED:
+            _stated[self] = named.get("jit_compile", UNSTATED)
+        return compile_model(self, *arguments, **named)
+
+    @functools.wraps(make)
+    def make_and_stand(self: Any, force: bool = False) -> Any:
+        session = sessions.current()
+        forced = (True,) if force else ()  # older ones take no argument
+        if session is None or session.failed:
+            return make(self, *forced)
+        held = self.__dict__.get(SWITCH)
+        if not force and isinstance(self.train_function, Stepper):
+            return self.train_function
+        try:
+            route = route_of(self)
+        except Exception as fault:
+            session.fail(fault)
+            return make(self, *forced)
+        if route.jit:  # Keras 3 may have chosen it by itself: the first steps are measured without
+            self.__dict__[SWITCH] = False
+        try:
+            result = make(self, *forced)
+        finally:
+            restore(self, held)
+        if self.train_function is None:  # a make_train_function of the script's own
+            return result
+        self.train_function = Stepper(session, self, self.train_function, make, route)
+        return result if result is None else self.train_function
+
+    trainer.compile, trainer.make_train_function = compile_and_note, make_and_stand
+
+
+def compile_at_once(model: Any) -> None:
+    """From its first step on, whose train function is made when `fit` is called."""
+    owner = _owners[model] = owners.of_model(model)
+    owner.clusters = False
+    session = sessions.current()
+    if session is not None:
+        session.compile(owner)
+
+
+def restore(model: Any, held: Any) -> None:
+    if SWITCH in model.__dict__:
+        model.__dict__[SWITCH] = held
+
+
+class Route:
+    """How a model is compiled: as a whole, in parts, or not at all and why."""
+
+    def __init__(self, jit: bool = False, own: bool = False, left: str = "", remedy: str = "", wanted: bool = True):
+        self.jit, self.own, self.left, self.remedy, self.wanted = jit, own, left, remedy, wanted
+
+
+def route_of(model: Any) -> Route:
+    stated = _stated.get(model, UNSTATED)
+    if model.run_eagerly:
+        return Route(left="the script runs it eagerly (run_eagerly=True)", remedy="remove run_eagerly=True")
+    if getattr(model, "_cluster_coordinator", None) is not None:
+        return Route(left="parameter servers run its steps", remedy="use MultiWorkerMirroredStrategy")
+    if stated is False:
+        return Route(left="the script says jit_compile=False", remedy="remove that argument", wanted=False)
+    if stated not in (UNSTATED, None):
+        return Route(own=True)
+    return Route(jit=SWITCH in model.__dict__ and not is_distributed(model) and supports_jit(model))
+
+
+def is_distributed(model: Any) -> bool:
+    """In replicas: their communication is no part of a compiled step."""
+    return type(model.distribute_strategy).__name__ != "_DefaultDistributionStrategy"
+
+
+def supports_jit(model: Any) -> bool:
+    """Keras 3's layers say where they cannot be compiled as a whole."""
+    layers = getattr(model, "_flatten_layers", None)
+    return all(getattr(layer, "supports_jit", True) for layer in (layers() if layers is not None else [model]))
+
+
+class Stepper:
+    """What a model calls for each step."""
+
+    def __init__(self, session: Session, model: Any, function: Any, make: Callable[..., Any], route: Route) -> None:
+        self._session, self._make, self._route = session, make, route
+        self._model = weakref.ref(model)
+        self._plain, self._compiled = function, None
+        known = _owners.get(model)
+        self.owner = known if known is not None else owners.of_model(model)
+        self.owner.training = self.owner.expects_trace = True
+        self.owner.clusters = not route.jit
+        _owners[model] = self.owner
+        if route.own:
+            session.own(self.owner)
+        elif route.left:
+            session.leave(self.owner, route.left, route.remedy, route.wanted)
+        elif self.owner.phase not in (BASELINE, COMPILED):
+            self.owner.begin(BASELINE)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_plain"], name)
+
+    def __call__(self, iterator: Any) -> Any:
+        if self._session.failed:
+            return self._plain(iterator)
+        return self._session.run(self.owner, lambda: self._run(iterator), lambda: described(iterator))
+
+    def _run(self, iterator: Any) -> Any:
+        if not self._route.jit or self.owner.phase != COMPILED or self.owner.clusters:
+            return self._with_switch(self._plain, iterator, False)
+        if self._compiled is None:
+            return self._first(iterator)
+        return self._or_fall_back(iterator)
+
+    def _or_fall_back(self, iterator: Any) -> Any:
+        try:
+            return self._with_switch(self._compiled, iterator, True)
+        except Exception as fault:
+            if not any(word in str(fault) for word in COMPILE_ERRORS):
+                raise
+            self._session.fall_back(self.owner, fault, self._steps())
+            return self._with_switch(self._plain, iterator, False)
+
+    def _first(self, iterator: Any) -> Any:
+        """Keeps the batches until it is known that XLA takes the step: one that fails has changed nothing."""
+        self._compiled = self._make_compiled()
+        kept = replay.take(iterator, self._steps())
+        if kept is None:
+            return self._or_fall_back(iterator)
+        try:
+            return self._with_switch(self._compiled, kept.again(), True)
+        except StrictError:
+            raise
+        except Exception as fault:
+            if not kept.enough and isinstance(fault, (StopIteration, tf.errors.OutOfRangeError)):
+                raise
+            result = self._with_switch(self._plain, kept.again(), False)  # raises where the script itself is at fault
+            self._session.fall_back(self.owner, fault, 0)
+            return result
+
+    def _make_compiled(self) -> Any:
+        model: Any = self._model()
+        held = model.__dict__[SWITCH]
+        model.__dict__[SWITCH] = True
+        self.owner.expects_trace = True
+        try:
+            self._make(model, True)
+            return model.train_function
+        finally:
+            restore(model, held)
+            model.train_function = self
+
+    def _with_switch(self, function: Any, iterator: Any, value: bool) -> Any:
+        """tf-keras reads the model's switch while it traces; what the script set is there for everything else."""
+        model = self._model()
+        if not self._route.jit or model is None:
+            return function(iterator)
+        held = model.__dict__[SWITCH]
+        model.__dict__[SWITCH] = value
+        try:
+            return function(iterator)
+        finally:
+            model.__dict__[SWITCH] = held
+
+    def _steps(self) -> int:
+        """Batches of one call."""
+        steps: Any = getattr(self._model(), "steps_per_execution", None)
+        if steps is None:
+            steps = getattr(self._model(), "_steps_per_execution", None)
+        return int(steps) if isinstance(steps, int) else int(steps.numpy()) if hasattr(steps, "numpy") else 1
+
+
+def described(iterator: Any) -> dict[str, Leaf]:
+    """train_on_batch passes a generator, which tells nothing: what XLA compiles tells the shapes."""
+    return {"iterator": leaf(iterator)} if hasattr(iterator, "element_spec") else {}

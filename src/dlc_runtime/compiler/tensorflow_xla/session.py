@@ -1,0 +1,283 @@
+"""One process's use of XLA: measures the first steps as the script has them, then compiles, and reports.
+
+A step is a call of the tf.function, or of Keras's train function, in which a tape was asked for gradients.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+
+import tensorflow as tf
+
+from dlc_runtime.compiler.base import settings as settings_of
+from dlc_runtime.compiler.base.errors import StrictError
+from dlc_runtime.compiler.base.guarded import guarded
+from dlc_runtime.compiler.base.log import say
+from dlc_runtime.compiler.cache import bounded
+from dlc_runtime.compiler.report.causes import SHAPE, Cause
+from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.writer import Writer
+from dlc_runtime.compiler.tensorflow_xla import graph_sessions, owners, process, signatures, tracing
+from dlc_runtime.compiler.tensorflow_xla.entry.preparation import prepared
+from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, LEFT, OWN, Owner
+from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs
+from dlc_runtime.compiler.tensorflow_xla.xla_record import XlaRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from dlc_runtime.compiler.base.settings import Settings
+    from dlc_runtime.compiler.tensorflow_xla.signatures import Leaf
+
+STALE = 20  # steps of others, and the steps of another function are counted from then on
+MOST_DUMPED = 1 << 28  # bytes of debug mode's files
+OWN_REASON = "the script compiles it itself"
+RANDOM = (
+    "{} draws random numbers from TensorFlow's stateful generators: XLA draws others, so the losses are not those of a "
+    "job without it; tf.random.stateless_uniform and its like draw the same"
+)
+GRAPHS = (
+    "compiling the graphs of each Session with xla (auto-clustering), from the first step on: of scripts of "
+    "TensorFlow 1 the report has no steps"
+)
+NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
+
+
+class Session:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.tracing = tracing.Tracing()
+        self.failed = False
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.process = os.getpid()
+        self.current: Owner | None = None  # what is being called; what it calls is a part of it
+        self.record, self.steps = XlaRecord(), Steps()
+        self.record.cache = prepared.cache
+        self.writer = Writer(self.settings, self.record, self.steps, process.facts)
+        self.programs = Programs(prepared.programs, prepared.private)
+        self._functions: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
+        self._lines: dict[tuple[str, int], Owner] = {}  # of steps without a tf.function
+        self._primary: Owner | None = None  # its steps are counted
+        self._others = 0
+        self._clustering: bool | None = None  # None: ours to set, and not set yet
+
+    def start(self) -> None:
+        if not self.tracing.listen():
+            self.record.notes.append("this TensorFlow does not tell how long tracing takes: it counts as compiling")
+        if not prepared.programs:
+            self.record.notes.append(
+                "this TensorFlow does not tell what XLA compiles: the report has what was traced instead"
+            )
+        graph_sessions.wrap_sessions(self.note_session)
+        tracing.wrap_gradient(self.note_gradient)
+        tracing.wrap_call(self.call_function)
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def call_function(self, function: Any, call: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if self.failed or self.current is not None or not tf.executing_eagerly():
+            return call(function, *arguments, **named)
+        self._after_a_fork()
+        self._meet(function)
+        owner = self._functions.get(function)
+        if owner is None:
+            return call(function, *arguments, **named)
+        return self.run(
+            owner,
+            lambda: call(function, *arguments, **named),
+            lambda: signatures.signature(function.python_function, arguments, named),
+        )
+
+    def run(self, owner: Owner, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]]) -> Any:
+        self._choose_clustering(owner)
+        traced, started = self.tracing.seconds, time.perf_counter()
+        self.tracing.random, self.current = False, owner
+        try:
+            result = call()
+        finally:
+            self.current = None
+        self._after(owner, time.perf_counter() - started, self.tracing.seconds - traced, signature)
+        return result
+
+    @guarded
+    def note_gradient(self) -> None:
+        """A tape is asked for gradients: what is being called trains."""
+        if self.failed:
+            return
+        if self.current is not None:
+            self.current.training = True
+            if tf.executing_eagerly() and self.current.phase == BASELINE:
+                self.leave(self.current, "it runs eagerly (run_functions_eagerly)", "remove that line")
+        elif tf.executing_eagerly():
+            self._step_without_function()
+
+    def note_session(self) -> None:
+        if GRAPHS not in self.record.notes:
+            self.record.notes.append(GRAPHS)
+            say(GRAPHS)
+
+    @guarded
+    def _meet(self, function: Any) -> None:
+        if function not in self._functions:
+            owner = self._functions[function] = owners.of_function(function)
+            if tracing.is_jitted(function):
+                self.own(owner)
+
+    def fail(self, fault: Exception) -> None:
+        """A fault of ours: what is compiled stays so, and nothing more is done."""
+        self.failed = True
+        self._say_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
+        self.writer.write()
+
+    def _after_a_fork(self) -> None:
+        if os.getpid() != self.process:
+            self.begin_anew()
+
+    # -- what a call has done -------------------------------------------------------------------------------------
+
+    @guarded
+    def _after(self, owner: Owner, seconds: float, traced: float, signature: Callable[[], dict[str, Leaf]]) -> None:
+        programs = self.programs.new()
+        owner.random |= self.tracing.random
+        cause = self._cause_of_tracing(owner, signature) if traced else None
+        if owner.training or programs:
+            self._add_programs(owner, programs, cause, max(0.0, seconds - traced - self._usual()))
+        if owner.training:
+            self._step(owner, bool(traced or programs))
+
+    def _usual(self) -> float:
+        return self.steps.phases[EAGER].median or 0.0
+
+    def _cause_of_tracing(self, owner: Owner, signature: Callable[[], dict[str, Leaf]]) -> Cause | None:
+        old, owner.signature = owner.signature, signature()
+        expected, owner.expects_trace = owner.expects_trace, False
+        return None if expected else signatures.cause_of_tracing(old, owner.signature)
+
+    def _add_programs(self, owner: Owner, programs: list[Program], cause: Cause | None, seconds: float) -> None:
+        where = {"function": owner.name, "file": owner.file, "line": owner.line, "step": self.steps.count + 1}
+        first = owner.fresh and owner.phase in (COMPILED, OWN)
+        again = owner.compiled_again(programs)
+        if programs or first:
+            self.record.compile_seconds += seconds
+            self.record.add_programs(where, seconds, programs, first, bool(prepared.programs))
+        if again and (cause is None or cause.kind == "other"):
+            cause = Cause("shape" if " is " in again else "other", again, SHAPE)
+        if cause is not None:
+            warning = self.record.add_recompilation(where, seconds if programs else 0.0, cause)
+            if warning:
+                say(warning)
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def _step(self, owner: Owner, changed: bool) -> None:
+        owner.calls += 1
+        if owner.phase == BASELINE and owner.calls == 1 and self._clusters_itself():
+            self.own(owner)
+        if self._counts(owner):
+            self._tick(owner, changed)
+        owner.fresh = False
+        if owner.phase == BASELINE and owner.calls >= self.settings.eager_steps:
+            self.compile(owner)
+
+    def _counts(self, owner: Owner) -> bool:
+        self._others = 0 if owner is self._primary else self._others + 1
+        if self._primary is None or self._others > STALE:
+            self._primary, self._others = owner, 0
+        return owner is self._primary
+
+    def _tick(self, owner: Owner, changed: bool) -> None:
+        compiled = owner.phase in (COMPILED, OWN)
+        phase = EAGER if not compiled else WARM_UP if changed or owner.fresh else AFTER
+        idle = self.steps.wants_device_idle(phase)
+        if idle:
+            process.wait_for_devices()
+        measured = not (phase == EAGER and (changed or owner.fresh))
+        self.steps.tick(phase, time.perf_counter(), measured and idle)
+        if self.writer.after_step():
+            self._bound_dumps()
+            self.steps.resume(time.perf_counter())
+
+    def _bound_dumps(self) -> None:
+        if prepared.dumps and os.path.isdir(prepared.dumps):
+            bounded.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
+
+    def _step_without_function(self) -> None:
+        self._after_a_fork()
+        line = owners.users_line()
+        owner = self._lines.setdefault(line, Owner(f"the step at {os.path.basename(line[0])}:{line[1]}", *line))
+        owner.calls += 1
+        if owner.calls == 2:  # once is not yet a loop
+            self.leave(owner, NO_FUNCTION, "put @tf.function on the function of a step")
+        if self._counts(owner):
+            self._tick(owner, False)
+        owner.fresh = False
+
+    # -- compiling ------------------------------------------------------------------------------------------------
+
+    def compile(self, owner: Owner) -> None:
+        """From its next step on."""
+        owner.begin(COMPILED)
+        how = "auto-clustering" if owner.clusters else "jit_compile"
+        self.record.add_compiled(owner.name, owner.file, owner.line, owner.parameters)
+        if owner.random:
+            self.record.notes.append(RANDOM.format(owner.name))
+        say(f"compiling {owner.name} with xla ({how}), after {self.steps.count} steps without it")
+        self.writer.write()
+
+    def _clusters_itself(self) -> bool:
+        return self._clustering is None and bool(tf.config.optimizer.get_jit())
+
+    @guarded
+    def _choose_clustering(self, owner: Owner) -> None:
+        """It holds for everything that is called while it is on; a step that is measured without it has it off."""
+        wanted = owner.phase == COMPILED and owner.clusters
+        if wanted == bool(self._clustering) or (owner.phase in (OWN, LEFT)):
+            return
+        if wanted or owner.training or owner.signature is None:  # what is called for the first time may train
+            self._clustering = wanted
+            tf.config.optimizer.set_jit(wanted)
+
+    @guarded
+    def own(self, owner: Owner) -> None:
+        owner.begin(OWN)
+        if self.record.add_eager(owner.name, OWN_REASON):
+            say(f"the script itself compiles {owner.name}: it is left as it is")
+
+    @guarded
+    def leave(self, owner: Owner, reason: str, remedy: str, wanted: bool = True) -> None:
+        owner.begin(LEFT)
+        if self.record.add_eager(owner.name, reason, remedy) and wanted:
+            self._say_or_fail(self.record.warn(f"{owner.name} is not compiled: {reason}. Remedy: {remedy}"))
+
+    def fall_back(self, owner: Owner, fault: Exception, lost: int) -> None:
+        """XLA does not take it as a whole: from now on what it can take of it, in parts."""
+        where = {"function": owner.name, "file": owner.file, "line": owner.line, "step": self.steps.count + 1}
+        warning = self.record.add_failure(where, fault, lost)
+        owner.clusters, owner.expects_trace = True, True
+        self._say_or_fail(warning)
+
+    def _say_or_fail(self, text: str) -> None:
+        if self.settings.strict:
+            self.writer.write()
+            raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
+        say(text)
+
+
+_session: Session | None = None
+
+
+def start() -> Session:
+    global _session
+    if _session is None:
+        _session = Session(settings_of.read(os.environ))
+        _session.start()
+    return _session
+
+
+def current() -> Session | None:
+    return _session

@@ -1,0 +1,16 @@
+"""Keras's own loop: argv[1] is the Keras; argv[2:] what is done otherwise."""
+
+import sys
+
+from models import collector, data, finish, keras_of, small_model
+
+keras, how = keras_of(sys.argv[1]), sys.argv[2:]
+model, losses = small_model(keras), []
+model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="mse")
+if "prepared" in how:
+    from dlc_runtime import compiler
+
+    compiler.prepare(model)
+x, y = data(4 * 12)
+model.fit(x, y, batch_size=4, epochs=1, shuffle=False, verbose=0, callbacks=[collector(keras, losses)])
+finish(losses, model.get_weights(), jit=str(model.jit_compile) if hasattr(model, "jit_compile") else "")

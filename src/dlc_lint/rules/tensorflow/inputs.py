@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from dlc_lint.script.script import Script
 
+SAMPLES = ("unbatch", "take")  # for looking at some examples
+FITS = ("fit", "experimental_distribute_dataset", "fit_generator")
 EVALUATION = ("eval", "valid", "test", "predict", "held", "val_", "dev")
 
 
@@ -43,7 +45,30 @@ def _of_training_data(script: Script, call: cst.Call) -> bool:
     names, is_dataset = _chain(script, call)
     if not is_dataset or "repeat" in names:
         return False
-    return not any(word in _where(script, call) for word in EVALUATION)
+    words = _where(script, call)
+    return not any(word in words for word in (*EVALUATION, *SAMPLES)) and (
+        "train" in words or _trained_from(script, call)
+    )
+
+
+def _trained_from(script: Script, call: cst.Call) -> bool:
+    """Whether it is returned, given to `fit`, or what a loop runs over; else somebody only looks at it."""
+    statement = script.around(call, cst.Assign, cst.Return, cst.For)
+    if isinstance(statement, cst.Assign):
+        names = {one.target.value for one in statement.targets if isinstance(one.target, cst.Name)}
+        given = [one for one in script.all(cst.Call) if attribute(one.func) in FITS]
+        looped = [one.iter for one in script.all(cst.For)]
+        return any(_is_named(one, names) for one in (*looped, *(arg.value for fit in given for arg in fit.args)))
+    return isinstance(statement, cst.Return) or (
+        isinstance(statement, cst.For) and script.around(call, cst.For) is statement
+    )
+
+
+def _is_named(node: cst.CSTNode, names: set[str]) -> bool:
+    """The name itself, or in `enumerate(name)`."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.args:
+        node = node.args[0].value
+    return isinstance(node, cst.Name) and node.value in names
 
 
 def _chain(script: Script, call: cst.Call) -> tuple[list[str], bool]:

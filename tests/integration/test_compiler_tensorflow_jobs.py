@@ -1,0 +1,47 @@
+"""TensorFlow jobs that ask for the compiler: an unchanged script trains the same model, and the report says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow")]
+
+SCRIPT = Path(__file__).parent / "scripts" / "compile_keras.py"
+ENABLED = {"sagemaker_training_compiler_enabled": True}
+SECONDS = 300.0
+
+
+def trained(image: Image, folder: Path, **hyperparameters: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the script saw, and the compiler's report, empty where there is none."""
+    with Job(image, folder, SCRIPT, hyperparameters=hyperparameters) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        report = job.opt_ml() / "output/data/compiler/report.json"
+        [metrics] = job.metrics()
+        return metrics, json.loads(report.read_text()) if report.exists() else {}
+
+
+def test_an_unchanged_keras_script_trains_the_same_model_compiled(image: Image, tmp_path: Path) -> None:
+    plain, nothing = trained(image, tmp_path / "plain")
+    compiled, report = trained(image, tmp_path / "compiled", **ENABLED)
+    assert nothing == {}
+    assert len(plain["losses"]) == 32
+    assert compiled["losses"] == pytest.approx(plain["losses"], rel=1e-5, abs=1e-6)
+    assert compiled["weights"] == pytest.approx(plain["weights"], abs=1e-5)
+    assert [(rank["state"], rank["backend"]) for rank in report["ranks"]] == [("ended", "xla")]
+    assert report["steps"]["count"] == 32
+    assert [entry["module"] for entry in report["modules"]] == ["sequential"]
+    assert report["fallbacks"] == report["eager"] == []
+
+
+def test_inductor_in_a_tensorflow_image_is_refused_with_what_works(image: Image, tmp_path: Path) -> None:
+    with Job(image, tmp_path, SCRIPT, environment={"DLC_COMPILER": "inductor"}) as job:
+        assert job.wait() == {"algo-1": 78}, job.report()
+        assert "set DLC_COMPILER=xla" in job.failure()
+        assert job.metrics() == []

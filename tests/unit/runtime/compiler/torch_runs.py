@@ -70,10 +70,15 @@ class Run(NamedTuple):
 
 
 class Runner:
-    """Starts scripts in `folder`, each compiled run with the same cache unless a test names another."""
+    """Starts scripts in folders of `folder`; each compiled run has the same cache unless a test names another."""
+
+    scripts = SCRIPTS
+    compiler = "inductor"
+    withheld = ("DLC_", "TORCHINDUCTOR")  # how variables begin that must not reach the scripts
 
     def __init__(self, python: TorchPython, folder: Path, cache: Path) -> None:
-        self.python, self.folder, self.cache = python, folder, cache
+        self.python, self.folder = python, folder
+        self.variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"}
         self._runs = 0
 
     def start(
@@ -82,33 +87,37 @@ class Runner:
         self._runs += 1
         folder = self.folder / str(self._runs)
         (folder / "results").mkdir(parents=True)
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("DLC_", "TORCHINDUCTOR"))}
         variables = {
-            **ours,
+            **{name: value for name, value in os.environ.items() if not name.startswith(self.withheld)},
             "RESULTS": str(folder / "results"),
             "DLC_COMPILER": compiler,
             "DLC_COMPILER_REPORT": str(folder / "report"),
-            "TORCHINDUCTOR_CACHE_DIR": str(self.cache),
             "PYTHONPATH": "",
-            "OMP_NUM_THREADS": "1",
+            **self.variables,
             **environ,
         }
-        command = [str(self.python.path), *command]
         process = subprocess.Popen(
-            command,
-            cwd=SCRIPTS,
+            [str(self.python.path), *command],
+            cwd=self.scripts,
             env={name: value for name, value in variables.items() if value},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             start_new_session=True,
         )
         return process, folder
 
     def run(
-        self, *command: str, compiler: str = "inductor", environ: Mapping[str, str] | None = None, fails: bool = False
+        self,
+        *command: str,
+        compiler: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        fails: bool = False,
     ) -> Run:
-        process, folder = self.start(command, compiler, environ or {})
+        return self.end(*self.start(command, self.compiler if compiler is None else compiler, environ or {}), fails)
+
+    def end(self, process: subprocess.Popen[str], folder: Path, fails: bool = False) -> Run:
         try:
             log, _ = process.communicate(timeout=HANGS)
         except subprocess.TimeoutExpired:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,21 @@ def start(folder: Path, *scripts: Script | str, before: str = "", below: tuple[s
 def run(folder: Path, *scripts: Script | str, **settings: Any) -> Run:
     """Start a supervisor over these scripts and wait for its end."""
     return start(folder, *scripts, **settings).finish()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Until something is so; the test fails where it takes too long."""
+    deadline = time.monotonic() + HANG_BOUND
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_armed(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it catches SIGTERM, as the kernel says."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    [caught] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
 
 
 def wait_for(path: Path) -> str:

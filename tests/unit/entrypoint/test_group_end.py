@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hosts import LEADER, Job, free_port
-from supervised import HANG_BOUND
+from supervised import HANG_BOUND, is_armed, wait_until
 
 from launch import signals
 from launch.base.errors import UNAVAILABLE, LaunchError
@@ -187,7 +187,7 @@ def test_a_leader_that_does_not_come_is_named(tmp_path: Path) -> None:
 def test_a_stop_signal_while_joining_is_told_to_the_others(tmp_path: Path) -> None:
     with Job(tmp_path, HOSTS, timeout=HANG_BOUND) as job:
         waiting, stopped = job.start(HOSTS[0], "pass"), job.start(HOSTS[1], "pass")
-        time.sleep(0.5)
+        wait_until(lambda: is_armed(stopped.process))
         stopped.process.terminate()
         assert stopped.finish().exit_code == 128 + signal.SIGTERM
         assert waiting.finish().exit_code == 128 + signal.SIGTERM

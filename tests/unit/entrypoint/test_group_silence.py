@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hosts import LEADER, Job
 from relay import Relay
-from supervised import HANG_BOUND
+from supervised import HANG_BOUND, wait_until
 from test_group_breaks import UNTIL_GO, wait_until_running
 
 from launch.base.errors import UNAVAILABLE
@@ -22,13 +21,6 @@ HOSTS = (LEADER, "algo-2")
 FROM_HOST, FROM_HUB = 0, 1
 LONG = 4.0 * HANG_BOUND  # seconds of heartbeat, longer than any test
 UNTIL_GO_OR_STOP = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))" + UNTIL_GO
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANG_BOUND
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("ways", [(), (FROM_HOST,), (FROM_HUB,)], ids=["both ways", "to the hub", "from the hub"])

@@ -32,15 +32,15 @@ def contents(folder: Path) -> dict[str, str]:
 
 def test_every_host_has_its_own_copy_of_the_code(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    for name in ("train.py", "package/model.py", ".git/config", "package/__pycache__/model.pyc"):
+    for name in ("train.py", "package/model.py", ".git/config", "native/.git/config", "package/__pycache__/model.pyc"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(name)
     job = two_hosts(tmp_path, source)
     lay_out(job)
     for host in job.hosts:
         assert contents(job.opt_ml(host) / "code") == {
-            "train.py": "train.py", "package/model.py": "package/model.py",
-        }  # fmt: skip
+            name: name for name in ("train.py", "package/model.py", "native/.git/config")
+        }
 
 
 def test_results_that_lie_among_the_code_are_not_copied_with_it(tmp_path: Path) -> None:

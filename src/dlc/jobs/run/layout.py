@@ -11,7 +11,8 @@ from dlc.core.errors import DlcError
 from dlc.jobs.run.config import config_files
 from dlc.jobs.run.job import Job
 
-LEFT_OUT = {".git", "__pycache__", ".venv"}  # of a folder of code: large, and no part of it
+LEFT_OUT = {".git", ".venv"}  # at the top of a folder of code: large, and no part of it
+COMPILED = "__pycache__"  # anywhere
 
 
 def lay_out(job: Job) -> None:
@@ -49,18 +50,22 @@ def lay_out_host(job: Job, host: str) -> Path:
 def _copy_code(job: Job, target: Path) -> None:
     for source in job.code:
         if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, ignore=_ignored(job.folder), dirs_exist_ok=True)
+            shutil.copytree(source, target, symlinks=True, ignore=_ignored(source, job.folder), dirs_exist_ok=True)
         else:
             target.mkdir(exist_ok=True)
             shutil.copy2(source, target / source.name)
 
 
-def _ignored(results: Path) -> Callable[[str, list[str]], set[str]]:
-    """What is not copied: LEFT_OUT, and the results of jobs where they are kept among the code."""
+def _ignored(source: Path, results: Path) -> Callable[[str, list[str]], set[str]]:
+    """What is not copied: the checkout's own folders, and the results of jobs where they are kept among the code.
+
+    A repository below the top is code: pip installs from it.
+    """
     kept = {results, results.parent} if results.parent.name == RESULTS else {results}
+    kept |= {source.absolute() / name for name in LEFT_OUT}
 
     def ignored(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if name in LEFT_OUT or Path(folder, name).absolute() in kept}
+        return {name for name in names if name == COMPILED or Path(folder, name).absolute() in kept}
 
     return ignored
 

@@ -30,6 +30,7 @@ NOT_IN_THE_IMAGE: dict[tuple[str, str], str] = {
     ("*/_XLAC.*.so", r"lib(torch|c10).*"): "torch_xla imports torch first, whose libraries are loaded by then",
     ("*/horovod/torch/mpi_lib_v2.*.so", r"lib(torch|c10).*"): "horovod.torch imports torch first",
     ("*/horovod/tensorflow/mpi_lib.*.so", r".*tensorflow.*"): "horovod.tensorflow imports tensorflow first",
+    ("*/libtensorflow_io_gcs_filesystem.so", r"libtensorflow_framework\.so\.2"): "TensorFlow loads it, after itself",
 }
 
 

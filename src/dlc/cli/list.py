@@ -20,12 +20,13 @@ DIGEST_LENGTH = 12  # characters, as docker shows it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --ids or --json."""
+    """GLOB, --set, --gpu, --ids or --json."""
     add_globs(parser)
     add_set(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--ids", action="store_true", help="print the identifiers and nothing else, one per line")
     add_json(form)
+    parser.add_argument("--gpu", action="store_true", help="show for which GPUs the built CUDA images hold code")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,6 +39,10 @@ def run(args: argparse.Namespace) -> int:
     if args.ids:
         print("\n".join(variant.id for variant in variants))
         return 0
+    if args.gpu:
+        rows = gpu_rows(variants)
+        print_json(rows) if args.json else print(table(rows))
+        return 0
     built = _built([variant.ref for variant in variants])
     if args.json:
         images = built or {}
@@ -48,6 +53,20 @@ def run(args: argparse.Namespace) -> int:
         rows = [{**row, **cells(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
     print("\n".join([table(rows), *unavailable(variants), *missing(variants), *unsupported(variants)]))
     return 0
+
+
+def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
+    """One line for each CUDA image. Raises SelectorError if none is selected, EngineError if no engine answers."""
+    from dlc.core.errors import SelectorError
+    from dlc.engine import connection, images
+    from dlc.images.inspection import gpu
+
+    cuda = [variant for variant in variants if variant.settings.device != "cpu"]
+    if not cuda:
+        raise SelectorError("expected an image for GPUs, found images for the CPU alone", "dlc list --gpu '*-cu*'")
+    engine = connection.connect(start=False)
+    built = images.find(engine, [variant.ref for variant in cuda])
+    return [gpu.row(v.id, gpu.code_of(engine, v.ref) if v.ref in built else None) for v in cuda]
 
 
 def planned(variant: Variant, tree: Tree) -> dict[str, str]:

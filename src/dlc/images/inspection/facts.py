@@ -81,7 +81,7 @@ def capture(engine: Engine, ref: str) -> Facts:
     """The facts of an image. Raises ImageError if the engine does not have it, or no Python in it runs the probe."""
     inspected = inspect(engine, ref)
     history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref).stdout
-    probed = _probe(engine, ref)
+    probed = run_probe(engine, ref, PROBE)
     with images.understood(engine, "docker history", history):
         return from_answers(ref, inspected, history.splitlines(), probed)
 
@@ -127,9 +127,12 @@ def _package(kind: str, found: Mapping[str, Any]) -> Package:
     return Package(kind=kind, **{**found, **debian, **lists})
 
 
-def _probe(engine: Engine, ref: str) -> dict[str, Any]:
-    """Run the probe inside the image, without network and without the launcher."""
-    script = PROBE.read_text()
+def run_probe(engine: Engine, ref: str, probe: Path) -> dict[str, Any]:
+    """Run a script inside the image, without network and without the launcher; the JSON object that it prints.
+
+    Raises ImageError if no Python in the image runs it.
+    """
+    script = probe.read_text()
     for python in INTERPRETERS:
         words = ("run", "--rm", "--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-")
         done = engine.docker(*words, stdin=script, check=False, timeout=PROBE_SECONDS)
@@ -139,5 +142,5 @@ def _probe(engine: Engine, ref: str) -> dict[str, Any]:
                 return probed
     reason = done.stderr.strip().splitlines()[-1:]
     raise ImageError(
-        f"{ref}: expected a Python among {', '.join(INTERPRETERS)} that lists its packages, found: {''.join(reason)}"
+        f"{ref}: expected a Python among {', '.join(INTERPRETERS)} that runs {probe.name}, found: {''.join(reason)}"
     )

@@ -1,0 +1,72 @@
+"""Runs inside an image and prints, as JSON, for which GPUs its framework holds code. Standard library only, Python 3.9.
+
+CUDA code lies in the ELF section `.nv_fatbin`: containers of entries, of which each is machine code (for one compute
+capability, and later minor ones of the same major) or PTX (the driver compiles it, for that capability and all later).
+The headers are those of CUDA's `fatbinary` tool; the code behind them may be compressed and is not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+SECTION = b".nv_fatbin"
+MAGIC = 0xBA55ED50
+CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of all entries
+ENTRY = struct.Struct(
+    "<HHIQIIHHI"
+)  # kind, version, bytes of this header, bytes of the code, ..., capability as 10 * M + m
+KINDS = {1: "ptx", 2: "machine"}
+SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
+FILES = (
+    "torch/lib/libtorch_cuda*.so",
+    "tensorflow/libtensorflow_cc.so.*",
+    "tensorflow/python/_pywrap_tensorflow_internal.so",
+)
+
+
+def section(data: mmap.mmap, name: bytes) -> tuple[int, int]:
+    """Offset and bytes of a section of a 64-bit little-endian ELF file; (0, 0) if it has none of that name."""
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+    headers = [SECTION_HEADER.unpack_from(data, table + size * index) for index in range(count)]
+    for header in headers:
+        start = headers[names][4] + header[0]
+        if data[start : start + len(name) + 1] == name + b"\0":
+            return header[4], header[5]
+    return 0, 0
+
+
+def entries(data: mmap.mmap, start: int, length: int) -> Iterator[tuple[str, int]]:
+    """Kind and capability of each entry of each container of a section; zeros may stand between containers."""
+    position, end = start, start + length
+    while position + CONTAINER.size <= end:
+        magic, _, header, size = CONTAINER.unpack_from(data, position)
+        if magic != MAGIC:
+            position += 8
+            continue
+        position, stop = position + header, position + header + size
+        while position + ENTRY.size <= stop:
+            kind, _, own, code, *_, capability = ENTRY.unpack_from(data, position)
+            if kind in KINDS:
+                yield KINDS[kind], capability
+            position += max(own + code, ENTRY.size)
+        position = (stop + 7) // 8 * 8
+
+
+def capabilities(packages: Path) -> dict[str, list[int]]:
+    """Kind -> capabilities, of the framework's libraries below site-packages; both empty for an image without CUDA."""
+    found: dict[str, set[int]] = {kind: set() for kind in KINDS.values()}
+    for path in [path for pattern in FILES for path in packages.glob(pattern)]:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for kind, capability in entries(data, *section(data, SECTION)):
+                found[kind].add(capability)
+    return {kind: sorted(values) for kind, values in found.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(capabilities(Path(sysconfig.get_paths()["purelib"]))))

@@ -1,0 +1,78 @@
+"""`dlc list --gpu`: for which GPUs an image holds code, read from its binaries."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dlc.images.inspection import gpu, gpu_probe
+from dlc.images.inspection.gpu import GpuCode
+
+PTX, MACHINE = 1, 2
+LINE_TABLE = 4  # an entry that is no code
+
+
+def container(found: Sequence[tuple[int, int]], code: bytes = b"\x50" * 21) -> bytes:
+    """A fatbin container with an entry of each kind and capability, each with 64 bytes of header."""
+    body = b"".join(
+        struct.pack("<HHIQIIHHI", kind, 0x101, 64, len(code), 0, 0, 0, 0, capability).ljust(64, b"\0") + code
+        for kind, capability in found
+    )
+    return struct.pack("<IHHQ", gpu_probe.MAGIC, 1, 16, len(body)) + body
+
+
+def elf(sections: dict[bytes, bytes]) -> bytes:
+    """A 64-bit ELF file of these sections and the one of their names."""
+    names = b"\0" + b"".join(name + b"\0" for name in [*sections, b".shstrtab"])
+    data, headers = b"\0" * 64, [b"\0" * 64]
+    for name, content in [*sections.items(), (b".shstrtab", names)]:
+        data = data.ljust((len(data) + 15) // 16 * 16, b"\0")
+        headers.append(
+            struct.pack("<IIQQQQIIQQ", names.index(name + b"\0"), 1, 0, 0, len(data), len(content), 0, 0, 8, 0)
+        )
+        data += content
+    count = len(headers)
+    header = b"\x7fELF\x02\x01\x01".ljust(0x28, b"\0")
+    header += struct.pack("<QIHHHHHH", len(data), 0, 64, 0, 0, 64, count, count - 1)
+    return header + data[64:] + b"".join(headers)
+
+
+def test_every_container_of_the_framework_s_libraries_is_read(tmp_path: Path) -> None:
+    library = tmp_path / "torch/lib/libtorch_cuda.so"
+    library.parent.mkdir(parents=True)
+    first, second = container([(MACHINE, 75), (MACHINE, 80)]), container([(MACHINE, 90), (PTX, 90), (LINE_TABLE, 120)])
+    padding = b"\0" * (-len(first) % 8 + 8)
+    library.write_bytes(elf({b".text": b"\x90" * 33, gpu_probe.SECTION: first + padding + second}))
+    assert gpu_probe.capabilities(tmp_path) == {"machine": [75, 80, 90], "ptx": [90]}
+
+
+def test_a_library_without_the_section_holds_no_code(tmp_path: Path) -> None:
+    library = tmp_path / "tensorflow/libtensorflow_cc.so.2"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(elf({b".text": container([(MACHINE, 70)])}))
+    assert gpu_probe.capabilities(tmp_path) == {"machine": [], "ptx": []}
+
+
+@pytest.mark.parametrize(
+    ("capability", "answer"),
+    [(70, "no"), (75, "yes"), (80, "yes"), (86, "yes"), (89, "yes"), (90, "PTX"), (120, "PTX")],
+    ids=["older", "own", "own of another major", "later minor", "last minor", "next major", "any later major"],
+)
+def test_machine_code_runs_within_its_major_and_ptx_on_all_later_ones(capability: int, answer: str) -> None:
+    assert GpuCode(machine=(75, 80), ptx=(80,)).support(capability) == answer
+
+
+def test_machine_code_runs_on_no_earlier_minor_and_no_other_major() -> None:
+    code = GpuCode(machine=(86,), ptx=())
+    assert [code.support(capability) for capability in (80, 86, 89, 90)] == ["no", "yes", "yes", "no"]
+
+
+def test_a_row_names_every_gpu_and_an_image_that_is_not_built_says_so() -> None:
+    row = gpu.row("image", GpuCode(machine=(75, 80), ptx=(80,)))
+    assert (row["machine code"], row["ptx"]) == ("7.5,8.0", "8.0")
+    assert (row["V100"], row["T4"], row["H100"]) == ("no", "yes", "PTX")
+    assert gpu.row("image", None)["machine code"] == "not built"
+    assert list(gpu.row("image", None)) == list(row)

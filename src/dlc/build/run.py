@@ -31,8 +31,11 @@ CLASSIC_OUTPUT = "type=docker"
 NO_IMAGES_OF_PARENTS = {"BUILDX_NO_DEFAULT_LOAD": "1"}
 # What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
 # one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
-# the same moment, which only one of them may. All steps are cached by then, so the build is run again.
-COLLISION = re.compile(r"parent snapshot \S+ does not exist|image \"\S+\": already exists")
+# the same moment, which only one of them may; or BuildKit lost track of a step that another build had begun
+# (moby/buildkit issue 2303). Finished steps are cached, so the build is run again.
+COLLISION = re.compile(
+    r"parent snapshot \S+ does not exist|image \"\S+\": already exists|failed to get edge: inconsistent graph state"
+)
 ATTEMPTS = 3
 OnRunning = Callable[[Sequence[Running]], None]
 # A Debian package that is not there in its recorded version.

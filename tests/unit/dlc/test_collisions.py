@@ -14,6 +14,7 @@ from dlc.engine.connection import Engine
 ENGINE = Engine(None, "context", "26.1.5", containerd_store=True)
 NAMED_BY_ANOTHER = 'image "docker.io/dlc/toy:1.17-training-cpu-py311": already exists'
 LOST_PARENT = "failed to prepare extraction snapshot: parent snapshot sha256:5e909e9a does not exist: not found"
+LOST_STEP = "failed to get edge: inconsistent graph state"
 OWN_FAULT = 'process "/bin/sh -c mkdir /opt" did not complete successfully: /opt already exists'
 
 
@@ -31,7 +32,7 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: in
     return runs
 
 
-@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT])
+@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT, LOST_STEP])
 def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
     reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ class Trainer:
         self.strategy = strategy
         with strategy.scope():
             self.network = build_network()
-            self.optimizer = keras.optimizers.AdamW(arguments.learning_rate)
+            self.optimizer = keras.optimizers.Adam(arguments.learning_rate)
             self.optimizer.build(self.network.trainable_variables)
         # XLA compiles what one replica computes; the exchange between replicas stays outside.
         self.gradients = tf.function(self._gradients, jit_compile=arguments.compile)
@@ -90,7 +90,7 @@ class Trainer:
 
     def _step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         loss, gradients = self.gradients(images, labels)
-        self.optimizer.apply(gradients, self.network.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.network.trainable_variables))
         return loss
 
     @tf.function

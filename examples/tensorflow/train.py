@@ -90,7 +90,7 @@ class Trainer:
 
     def _step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         loss, gradients = self.gradients(images, labels)
-        self.optimizer.apply_gradients(zip(gradients, self.network.trainable_variables))
+        self.optimizer.apply_gradients(zip(gradients, self.network.trainable_variables))  # noqa: B905 (AutoGraph's zip has no such argument)
         return loss
 
     @tf.function

@@ -18,17 +18,17 @@ pytestmark = pytest.mark.integration
 
 PAGE = find_root() / "examples/README.md"
 SECONDS = 300.0
-EPOCHS, DIGITS = 3, 1437
+EPOCHS, DIGITS, MADE_IMAGES = 3, 1437, 960
+ENABLED = "sagemaker_training_compiler_enabled=true"
+LOSS = 1e-4  # between eager and compiled, relative
 
 
-def words_of(script: str, *options: str, without: str = "") -> list[str]:
-    """The page's one command that runs the script with these options, from the image on."""
+def words_of(*shown: str, without: str = "") -> list[str]:
+    """The page's one command that shows all these words, from the image on."""
     lines = re.findall(r"^dlc run (.*)$", PAGE.read_text(), re.MULTILINE)
-    found = [
-        words for words in map(shlex.split, lines)
-        if f"examples/{script}" in words and set(options) <= set(words) and without not in words
-    ]  # fmt: skip
-    assert len(found) == 1, f"{PAGE}: expected one command with {script} {options}, found {found}"
+    commands = [shlex.split(line) for line in lines]
+    found = [words for words in commands if set(shown) <= set(words) and without not in words]
+    assert len(found) == 1, f"{PAGE}: expected one command with {shown}, found {found}"
     return found[0]
 
 
@@ -49,7 +49,7 @@ def model(job: DlcRun) -> set[str]:
 
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 def test_digits_are_prepared_on_the_host_that_trains(image: Image, tmp_path: Path) -> None:
-    job = run(image, tmp_path, words_of("heterogeneous/pytorch/train.py", without="--group"))
+    job = run(image, tmp_path, words_of("examples/heterogeneous/pytorch/train.py", without="--group"))
     assert metrics(job)["prepared_on"] == {"algo-1": EPOCHS * DIGITS}
     assert metrics(job)["accuracy"] > 0.8
     assert model(job) == {"model.pt"}
@@ -57,10 +57,71 @@ def test_digits_are_prepared_on_the_host_that_trains(image: Image, tmp_path: Pat
 
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 def test_digits_are_prepared_on_two_other_hosts_each_once(image: Image, tmp_path: Path) -> None:
-    job = run(image, tmp_path, words_of("heterogeneous/pytorch/train.py", "--group"))
+    job = run(image, tmp_path, words_of("examples/heterogeneous/pytorch/train.py", "--group"))
     prepared = metrics(job)["prepared_on"]
     assert set(prepared) == {"algo-1", "algo-2"}, job.output
     assert sum(prepared.values()) == EPOCHS * DIGITS
     assert metrics(job)["accuracy"] > 0.8
     assert model(job) == {"model.pt"}
     assert "algo-1 0, algo-2 0, algo-3 0" in job.output
+
+
+@pytest.mark.when(framework="tensorflow", version=">=2.19")
+def test_images_are_augmented_on_the_host_that_trains(image: Image, tmp_path: Path) -> None:
+    job = run(image, tmp_path, words_of("examples/heterogeneous/tensorflow/train.py", without="--group"))
+    assert metrics(job)["prepared_on"] == {"algo-1": EPOCHS * MADE_IMAGES}
+    assert metrics(job)["accuracy"] > 0.5
+    assert model(job) == {"network.weights.h5"}
+
+
+@pytest.mark.when(framework="tensorflow", version=">=2.19")
+def test_images_are_augmented_on_two_other_hosts(image: Image, tmp_path: Path) -> None:
+    job = run(image, tmp_path, words_of("examples/heterogeneous/tensorflow/train.py", "--group"))
+    prepared = metrics(job)["prepared_on"]
+    assert set(prepared) == {"algo-1", "algo-2"}, job.output
+    assert sum(prepared.values()) == EPOCHS * MADE_IMAGES
+    assert metrics(job)["accuracy"] > 0.5
+    assert model(job) == {"network.weights.h5"}
+    assert "algo-1 0, algo-2 0, algo-3 0" in job.output
+
+
+def compiled(job: DlcRun, function: str) -> None:
+    """The job's compiler has compiled this model, nothing stayed eager, and the model has learnt."""
+    report = json.loads((job.results / "output/compiler/report.json").read_text())
+    names = {entry["module"] for entry in report["modules"]}
+    assert any(function in name for name in names), report
+    assert report["graphs"]
+    assert report["fallbacks"] == report["eager"] == []
+    losses = metrics(job)["losses"]
+    assert losses[-1] < losses[0]
+    assert metrics(job)["held_out_loss"] < losses[0]
+    assert "config.json" in model(job)
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.6")
+def test_bert_in_a_loop_learns_the_same_compiled(image: Image, tmp_path: Path) -> None:
+    eager = run(image, tmp_path / "eager", words_of("pytorch_loop.py", "model=bert", without=ENABLED))
+    assert not (eager.results / "output/compiler").exists()
+    job = run(image, tmp_path / "compiled", words_of("pytorch_loop.py", "model=bert", ENABLED))
+    compiled(job, "BertForMaskedLM")
+    assert metrics(job)["losses"] == pytest.approx(metrics(eager)["losses"], rel=LOSS)
+    assert "model.safetensors" in model(job)
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.6")
+def test_gpt_under_the_trainer_is_compiled(image: Image, tmp_path: Path) -> None:
+    job = run(image, tmp_path, words_of("pytorch_trainer.py", "model=gpt", ENABLED))
+    compiled(job, "GPT2LMHeadModel")
+    assert "model.safetensors" in model(job)
+
+
+@pytest.mark.when(framework="tensorflow", version=">=2.19")
+@pytest.mark.parametrize(("script", "kind"), [("tensorflow_fit.py", "bert"), ("tensorflow_loop.py", "gpt")])
+def test_models_of_transformers_are_compiled(image: Image, tmp_path: Path, script: str, kind: str) -> None:
+    job = run(image, tmp_path, words_of(script, f"model={kind}", ENABLED))
+    report = json.loads((job.results / "output/compiler/report.json").read_text())
+    assert report["graphs"], job.output
+    assert report["fallbacks"] == []
+    losses = metrics(job)["losses"]
+    assert losses[-1] < losses[0]
+    assert {"config.json", "tf_model.h5"} <= model(job)

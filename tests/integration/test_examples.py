@@ -1,22 +1,25 @@
-"""Every `dlc run` that examples/README.md shows works as it stands there, and does what its words say."""
+"""The `dlc` commands of examples/README.md and docs/heterogeneous.md work as they stand, and do what the pages say."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlc.core.checkout import find_root
+from harness import toy
 from harness.dlc_run import DlcRun
 from harness.images import Image
 
 pytestmark = pytest.mark.integration
 
 PAGE = find_root() / "examples/README.md"
+WALK = find_root() / "docs/heterogeneous.md"
 SECONDS = 300.0
 EPOCHS, DIGITS, MADE_IMAGES = 3, 1437, 960
 ENABLED = "sagemaker_training_compiler_enabled=true"
@@ -125,3 +128,30 @@ def test_models_of_transformers_are_compiled(image: Image, tmp_path: Path, scrip
     losses = metrics(job)["losses"]
     assert losses[-1] < losses[0]
     assert {"config.json", "tf_model.h5"} <= model(job)
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.6")
+def test_the_way_from_an_idle_gpu_to_a_running_job_can_be_walked(image: Image, tmp_path: Path) -> None:
+    text = WALK.read_text()
+    commands = [shlex.split(line) for line in re.findall(r"^dlc (.+)$", text, re.MULTILINE)]
+    assert [words[0] for words in commands] == ["run", "profile", "advise", "run"]
+    for name in ("buildspec", "docker", "src", "examples"):
+        (tmp_path / name).symlink_to(find_root() / name)
+    settings = toy.environment(DLC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=str(find_root() / "src"))
+    said = []
+    for words in commands:
+        if words[0] == "run":
+            words[1] = image.ref
+        done = subprocess.run(
+            toy.command(*words), cwd=tmp_path, env=settings, timeout=SECONDS,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        said.append(done.stdout)
+    _, profile, advice, _ = said
+    assert "CPU seconds for a batch, by 2 workers" in profile
+    [answer] = re.findall(r"It answers (.+), (2\..x faster, .+ cheaper)\.", text)
+    assert all(words in advice for words in answer)
+    prepared = json.loads((tmp_path / "busy/output/metrics-rank0.json").read_text())["prepared_on"]
+    assert set(prepared) == {"algo-1", "algo-2"}
+    assert sum(prepared.values()) == EPOCHS * DIGITS

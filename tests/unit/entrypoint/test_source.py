@@ -194,6 +194,21 @@ def test_a_truncated_archive_leaves_no_half_of_the_code_behind(job: JobFolder, t
     assert list((job.base / "code").iterdir()) == []
 
 
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_an_archive_that_is_broken_in_the_middle_is_an_error_that_leaves_no_code(
+    job: JobFolder, tmp_path: Path, mode: str
+) -> None:
+    members = [(f"{number}.py", os.urandom(20_000).hex()) for number in range(10)]
+    path = archive(tmp_path / "sourcedir.tar.gz", *members, mode=mode)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    job.hyperparameters(sagemaker_submit_directory=str(path))
+    with pytest.raises(LaunchError, match="not unpacked"):
+        put(job)
+    assert list((job.base / "code").iterdir()) == []
+
+
 def test_explain_sees_the_code_that_it_does_not_copy(job: JobFolder, tmp_path: Path) -> None:
     origin = tmp_path / "origin"
     origin.mkdir()

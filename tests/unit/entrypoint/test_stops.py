@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from job_folder import JobFolder
 from real_launcher import launched, runnable_job
 from supervised import HANG_BOUND, Run, Script, start, wait_for
 
+from launch.job import source
 from launch.plan import programs
 from launch.supervision import grace
+
+LARGE = 4 << 30  # bytes
 
 # As a script with DataLoader(num_workers=1): it saves some steps after the signal, and each needs its worker.
 WITH_A_WORKER = """
@@ -270,6 +274,36 @@ def test_a_stop_while_a_config_file_is_a_fifo_ends_at_once(job: JobFolder, name:
     _, stderr = process.communicate(timeout=HANG_BOUND)
     assert process.returncode == 128 + signal.SIGTERM
     assert "stopped by SIGTERM" in stderr
+
+
+@pytest.mark.parametrize("kind", [source.ARCHIVE, source.DIRECTORY])
+def test_a_stop_while_the_code_is_put_in_place_ends_at_once_and_leaves_no_half_of_it(
+    job: JobFolder, tmp_path: Path, kind: str
+) -> None:
+    origin = tmp_path / ("code" if kind == source.DIRECTORY else "code.tar")
+    if kind == source.DIRECTORY:
+        origin.mkdir()
+        grow(origin / "weights")
+    else:
+        member = tarfile.TarInfo("weights")
+        member.size = LARGE
+        origin.write_bytes(member.tobuf())
+        grow(origin)
+    process = launched(job.hyperparameters(sagemaker_submit_directory=str(origin)))
+    while not (job.base / "code/weights").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.terminate()
+    _, stderr = process.communicate(timeout=HANG_BOUND)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert stderr == "dlc: stopped by SIGTERM\n"  # before it says what it would have started
+    assert list((job.base / "code").iterdir()) == []
+
+
+def grow(path: Path) -> None:
+    """Add a hole: what takes no room here takes seconds to copy."""
+    with path.open("ab") as file:
+        file.truncate(file.tell() + LARGE)
 
 
 def opens(pid: int) -> bool:

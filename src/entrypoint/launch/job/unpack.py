@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 
 from launch.base.errors import CANNOT_CREATE, DATA, LaunchError
+
+# What tarfile lets through of broken data, beside its own error.
+_BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, EOFError, ValueError, zlib.error)
+with contextlib.suppress(ImportError):  # not every Python is built with it; without it tarfile says so
+    from lzma import LZMAError
+
+    _BROKEN = (*_BROKEN, LZMAError)
 
 
 def unpack(archive: str, folder: str) -> tuple[str, ...]:
@@ -18,8 +27,10 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
     """
     try:
         with tarfile.open(archive, "r:*") as tar:
-            return tuple(warning for member in tar for warning in _member(tar, member, os.path.realpath(folder)))
-    except (tarfile.TarError, EOFError, ValueError) as error:
+            warnings = tuple(warning for member in tar for warning in _member(tar, member, os.path.realpath(folder)))
+            _read_to_the_end(tar)
+            return warnings
+    except _BROKEN as error:
         raise LaunchError(DATA, "not unpacked", where=archive, expected="a tar file", found=str(error)) from error
     except OSError as error:
         # gzip and lzma raise OSError without an errno for broken data
@@ -27,6 +38,12 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
         raise LaunchError(
             exit_code, "not unpacked", where=archive, expected=f"a tar file, and room in {folder}", found=found
         ) from error
+
+
+def _read_to_the_end(tar: tarfile.TarFile) -> None:
+    """gzip's checksum stands behind all members, where tarfile does not look: without it broken code would be run."""
+    while tar.fileobj and tar.fileobj.read(1 << 20):
+        pass
 
 
 def safe_name(name: str) -> str:

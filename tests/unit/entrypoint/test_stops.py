@@ -59,6 +59,17 @@ pathlib.Path('ready-' + os.environ['RANK']).touch()
 time.sleep(600)
 """
 
+SAVES_ITS_PID = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path('saved').touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path('part').write_text(str(os.getpid()))
+os.rename('part', 'pid')
+time.sleep(600)
+"""
+
 
 def stop(running: Run, signum: int = signal.SIGTERM) -> Run:
     running.process.send_signal(signum)
@@ -166,6 +177,24 @@ time.sleep(600)
     wait_for(tmp_path / "serving")
     wait_for(tmp_path / "ready")
     assert stop(running).exit_code == 0
+
+
+def test_a_paused_process_goes_on_to_save(tmp_path: Path) -> None:
+    running = start(tmp_path, SAVES_ITS_PID)
+    os.kill(int(wait_for(tmp_path / "pid")), signal.SIGSTOP)
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "saved").exists()
+
+
+def test_a_stop_is_heard_where_whoever_started_the_launcher_had_blocked_it(tmp_path: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        running = start(tmp_path, SAVES_ITS_PID)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    wait_for(tmp_path / "pid")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "saved").exists()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGQUIT])

@@ -8,7 +8,7 @@ import sys
 
 from launch import signals
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
-from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.base.unfailing import Unfailing
 from launch.plan import interpretation
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if not argv:
         print(HELP, file=sys.stderr)
         return USAGE
-    paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+    paths = Paths.of(environ)
     verb = argv[0]
     try:
         if verb in ("--help", "-h"):
@@ -117,7 +117,7 @@ def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    venv = environ.get("DLC_VENV") or DEFAULT_VENV
+    venv = stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
     try:
         os.execvpe(argv[0], list(argv), env)

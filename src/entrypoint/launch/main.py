@@ -41,11 +41,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             print(HELP)
             return 0
         if verb in ("--explain", "--explain=json", "--explain=text"):
-            return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
+            with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
+                return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
         if verb == "--preflight":
             from launch.group.session import preflight_only
 
-            return preflight_only(interpretation.read(environ))
+            with signals.Interrupting():
+                request = interpretation.read(environ)
+            return preflight_only(request)
         if verb == "train":
             from launch.run import train
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import tarfile
 import time
@@ -292,17 +293,33 @@ def test_a_clean_stop_is_no_success_and_has_the_exit_code_that_is_wanted(
 
 @pytest.mark.parametrize("name", ["hyperparameters", "resourceconfig"])
 def test_a_stop_while_a_config_file_is_a_fifo_ends_at_once(job: JobFolder, name: str) -> None:
+    put_fifo(job, name)
+    stderr = stopped_at_the_fifo(launched(job.code(text=SAVES)), signal.SIGTERM)
+    assert "stopped by SIGTERM" in stderr
+
+
+@pytest.mark.parametrize("verb", ["--explain", "--preflight"])
+def test_ctrl_c_ends_whatever_reads_the_config_files(job: JobFolder, verb: str) -> None:
+    put_fifo(job, "hyperparameters")
+    process = launched(job.code(text=SAVES), verb)
+    assert stopped_at_the_fifo(process, signal.SIGINT) == "dlc: stopped by SIGINT\n"
+
+
+def put_fifo(job: JobFolder, name: str) -> None:
     path = job.base / f"input/config/{name}.json"
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    process = launched(job.code(text=SAVES))
+
+
+def stopped_at_the_fifo(process: subprocess.Popen[str], signum: int) -> str:
+    """What a launcher says on stderr that gets the signal while it waits for the FIFO's other end."""
     while not opens(process.pid):
         assert process.poll() is None
         time.sleep(0.01)
-    process.terminate()
+    process.send_signal(signum)
     _, stderr = process.communicate(timeout=HANG_BOUND)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM" in stderr
+    assert process.returncode == 128 + signum
+    return stderr
 
 
 @pytest.mark.parametrize("kind", [source.ARCHIVE, source.DIRECTORY])

@@ -138,6 +138,14 @@ def test_folders_may_be_stated_as_seen_from_the_launchers_own(job: JobFolder, tm
     assert (done.returncode, done.stdout) == (0, f"{job.base}/model\n")
 
 
+def test_a_process_whose_variables_are_too_long_together_is_a_failure_that_says_so(job: JobFolder) -> None:
+    job.code().hyperparameters(large="x" * 100_000)  # four times, as arguments and as variables
+    job.env(**{f"LARGE_{number}": "x" * 110_000 for number in range(16)})  # 2 MiB is what the kernel takes
+    done = launch(job, LAUNCHER, "train")
+    assert done.returncode == 126
+    assert "too long together: pass large values in a file" in (job.base / "output/failure").read_text()
+
+
 def test_without_a_command_it_shows_how_it_is_used(job: JobFolder) -> None:
     done = launch(job, LAUNCHER)
     assert done.returncode == 64

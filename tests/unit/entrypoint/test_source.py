@@ -169,6 +169,17 @@ def test_links_within_the_code_are_kept(tmp_path: Path) -> None:
     assert len(files(folder)) == 4
 
 
+@pytest.mark.parametrize("link", ["-> a", "=> a"])
+def test_of_a_name_that_is_there_twice_the_last_counts_and_nothing_is_written_through_a_link(
+    tmp_path: Path, link: str
+) -> None:
+    members = [("a", "1"), ("b", link), ("b", "2"), ("c", "3"), ("c", link), ("c", link)]
+    folder = tmp_path / "code"
+    folder.mkdir()
+    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert files(folder) == {"a": "1", "b": "2", "c": "1"}
+
+
 def test_set_uid_bits_and_foreign_write_permission_are_not_unpacked(tmp_path: Path) -> None:
     unpack(str(archive(tmp_path / "x.tar", ("run", "x"))), str(tmp_path))
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o755

@@ -63,8 +63,10 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Itera
     elif member.isdir():
         os.makedirs(target, exist_ok=True)
     elif member.isfile():
+        _make_way(target)
         _write_file(tar, member, target)
     elif member.issym() or member.islnk():
+        _make_way(target)
         yield from _link(member, target, folder)
     else:
         yield f"{member.name!r} left out: neither a file nor a folder nor a link"
@@ -72,6 +74,12 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Itera
 
 def _is_inside(path: str, folder: str) -> bool:
     return os.path.realpath(path).startswith(f"{folder}/")
+
+
+def _make_way(target: str) -> None:
+    """An archive may hold a name twice, and the last one counts: what a link leads to is not written to."""
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        os.unlink(target)
 
 
 def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> None:

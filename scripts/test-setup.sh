@@ -1,19 +1,6 @@
 #!/bin/sh
-# Installs what the tests need on this host besides Docker: an ssh server and client, and tini. Starts no service.
+# Installs what the tests need on this host besides Docker: tini.
 set -eu
 cd "$(dirname "$0")/.."
-PATH=$PATH:/usr/sbin:/sbin
 
-missing=''
-while read -r program package; do
-    command -v "$program" >/dev/null || missing="$missing $package"
-done <<'PROGRAMS'
-sshd openssh-server
-ssh openssh-client
-ssh-keygen openssh-client
-tini tini
-PROGRAMS
-
-[ -z "$missing" ] && exit
-# shellcheck disable=SC2086 # several names
-.venv/bin/dlc packages $missing
+PATH=$PATH:/usr/sbin:/sbin command -v tini >/dev/null || .venv/bin/dlc packages tini

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +27,7 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
         return flight.GeneratorStream(self.batch.schema, stream())
 
 
-def take(port: int) -> Iterator[Any]:
+def take(port: int, _size: int) -> Iterator[Any]:
     reader = flight.connect(f"grpc://127.0.0.1:{port}").do_get(flight.Ticket(b""))
     while True:
         batch = reader.read_chunk().data
@@ -37,8 +36,4 @@ def take(port: int) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    role, port, size, count = sys.argv[1], *map(int, sys.argv[2:5])
-    if role == "serve":
-        Server(port, size).serve()
-    else:
-        batches.timed(take(port), count, batches.size_of(batches.ready(size)))
+    batches.play(lambda port, size: Server(port, size).serve(), take)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -22,6 +22,15 @@ def ready(size: int) -> tuple[Any, Any]:
 
 def size_of(batch: tuple[Any, Any]) -> int:
     return int(batch[0].nbytes + batch[1].nbytes)
+
+
+def play(serve: Callable[[int, int], None], take: Callable[[int, int], Iterator[Any]]) -> None:
+    """A peer's command line: `serve|take PORT BYTES COUNT`."""
+    role, port, size, count = sys.argv[1], *map(int, sys.argv[2:5])
+    if role == "serve":
+        serve(port, size)
+    else:
+        timed(take(port, size), count, size_of(ready(size)))
 
 
 def timed(batches: Iterator[Any], count: int, size: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
@@ -38,7 +37,7 @@ def serve(port: int, size: int) -> None:
     server.wait_for_termination()
 
 
-def take(port: int) -> Iterator[Any]:
+def take(port: int, _size: int) -> Iterator[Any]:
     channel = grpc.insecure_channel(f"127.0.0.1:{port}", OPTIONS)
     grpc.channel_ready_future(channel).result(60)
     for message in channel.unary_stream(METHOD)(b""):
@@ -48,8 +47,4 @@ def take(port: int) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    role, port, size, count = sys.argv[1], *map(int, sys.argv[2:5])
-    if role == "serve":
-        serve(port, size)
-    else:
-        batches.timed(take(port), count, batches.size_of(batches.ready(size)))
+    batches.play(serve, take)

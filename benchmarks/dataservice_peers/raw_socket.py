@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,8 +35,4 @@ def take(port: int, size: int) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    role, port, size, count = sys.argv[1], *map(int, sys.argv[2:5])
-    if role == "serve":
-        serve(port, size)
-    else:
-        batches.timed(take(port, size), count, batches.size_of(batches.ready(size)))
+    batches.play(serve, take)

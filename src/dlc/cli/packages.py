@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 HELP = "install Debian packages without starting their services; `dlc engine remove` removes them"
-EXAMPLE = "dlc packages openssh-server tini"
+EXAMPLE = "dlc packages tini"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

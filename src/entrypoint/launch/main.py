@@ -8,7 +8,7 @@ import sys
 
 from launch import signals
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
-from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.base.unfailing import Unfailing
 from launch.plan import interpretation
 
@@ -34,18 +34,21 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if not argv:
         print(HELP, file=sys.stderr)
         return USAGE
-    paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+    paths = Paths.of(environ)
     verb = argv[0]
     try:
         if verb in ("--help", "-h"):
             print(HELP)
             return 0
         if verb in ("--explain", "--explain=json", "--explain=text"):
-            return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
+            with signals.Interrupting():  # a config file may be a FIFO, or lie on a mount that hangs
+                return _explain(verb.endswith("=json"), environ, argv[2:] if argv[1:2] == ["train"] else argv[1:])
         if verb == "--preflight":
             from launch.group.session import preflight_only
 
-            return preflight_only(interpretation.read(environ))
+            with signals.Interrupting():
+                request = interpretation.read(environ)
+            return preflight_only(request)
         if verb == "train":
             from launch.run import train
 
@@ -117,7 +120,7 @@ def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    venv = environ.get("DLC_VENV") or DEFAULT_VENV
+    venv = stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
     try:
         os.execvpe(argv[0], list(argv), env)

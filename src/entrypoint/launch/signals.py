@@ -38,6 +38,8 @@ def arm() -> None:
             signal.signal(signum, _on_stop)
     for signum in RELAYED_SIGNALS:
         signal.signal(signum, lambda number, _frame: _relayed.append(number))
+    # Who started us may have blocked them, and what is blocked stays so in us and in all that we start.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOP_SIGNALS, *RELAYED_SIGNALS, signal.SIGCHLD))
     # The wake-up descriptor is only written for signals that have a handler, even one that does nothing.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     _wakeup.append(read_end)

@@ -9,7 +9,8 @@ from pathlib import Path
 from job_folder import JobFolder
 
 LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
-TRAIN = (sys.executable, "-I", "-S", LAUNCHER, "train")
+START = (sys.executable, "-I", "-S", LAUNCHER)
+TRAIN = (*START, "train")
 BOUND = 60  # seconds; only a hang takes that long
 
 
@@ -25,9 +26,9 @@ def runnable_job(folder: Path) -> JobFolder:
     return JobFolder(folder / "ml").hyperparameters().env(DLC_VENV=make_venv(folder / "venv"))
 
 
-def launched(job: JobFolder) -> subprocess.Popen[str]:
-    """The launcher's `train`, running."""
-    return subprocess.Popen(TRAIN, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def launched(job: JobFolder, verb: str = "train") -> subprocess.Popen[str]:
+    """The launcher, running."""
+    return subprocess.Popen((*START, verb), env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def train(job: JobFolder) -> subprocess.CompletedProcess[str]:

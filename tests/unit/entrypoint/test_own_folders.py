@@ -45,14 +45,13 @@ def made_venv(folder: Path) -> Path:
     return folder / "venv"
 
 
-def train_as_user(folders: Path, job: JobFolder, venv: Path) -> subprocess.CompletedProcess[str]:
+def train_as_user(folders: Path, job: JobFolder, venv: Path, cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:
+    """By setpriv, for subprocess changes the user before the folder."""
     subprocess.run(["chown", "-R", f"{UID}:{UID}", str(job.base)], check=True, timeout=BOUND)
     job.env(DLC_VENV=str(venv), HOME="/", DLC_RUN_DIR=str(job.base / "private"))
-    command = ["/usr/bin/python3", "-I", "-S", str(folders / "entrypoint/launcher.py"), "train"]
-    return subprocess.run(
-        command, env=job.environ, capture_output=True, text=True, timeout=BOUND, check=False, user=UID, group=UID,
-        extra_groups=[], cwd="/",
-    )  # fmt: skip
+    user = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
+    command = [*user, "/usr/bin/python3", "-I", "-S", str(folders / "entrypoint/launcher.py"), "train"]
+    return subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=BOUND, check=False, cwd=cwd)
 
 
 @as_root
@@ -62,6 +61,17 @@ def test_a_user_without_a_home_and_a_name_gets_both(folders: Path) -> None:
     done = train_as_user(folders, job, made_venv(folders))
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{UID} {job.base}/private/home\n"
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o711, 0o700])
+def test_a_working_directory_that_the_user_may_not_read_or_enter_does_not_matter(folders: Path, mode: int) -> None:
+    roots = folders / "roots"
+    roots.mkdir(mode=mode)
+    job = JobFolder(folders / "ml").hyperparameters().code(text="import os; print(os.getcwd())")
+    done = train_as_user(folders, job, made_venv(folders), roots)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{job.base}/code\n"
 
 
 @as_root

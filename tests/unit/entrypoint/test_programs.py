@@ -15,16 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hosts import free_port
 
 from launch.plan import programs
 
 BOUND = 60  # seconds; only a hang takes that long
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def start(name: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -169,6 +169,17 @@ def test_links_within_the_code_are_kept(tmp_path: Path) -> None:
     assert len(files(folder)) == 4
 
 
+@pytest.mark.parametrize("link", ["-> a", "=> a"])
+def test_of_a_name_that_is_there_twice_the_last_counts_and_nothing_is_written_through_a_link(
+    tmp_path: Path, link: str
+) -> None:
+    members = [("a", "1"), ("b", link), ("b", "2"), ("c", "3"), ("c", link), ("c", link)]
+    folder = tmp_path / "code"
+    folder.mkdir()
+    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert files(folder) == {"a": "1", "b": "2", "c": "1"}
+
+
 def test_set_uid_bits_and_foreign_write_permission_are_not_unpacked(tmp_path: Path) -> None:
     unpack(str(archive(tmp_path / "x.tar", ("run", "x"))), str(tmp_path))
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o755
@@ -188,6 +199,21 @@ def test_a_truncated_archive_leaves_no_half_of_the_code_behind(job: JobFolder, t
     whole = archive(tmp_path / "whole.tar.gz", ("a.py", "1" * 50_000), ("b.py", os.urandom(30_000).hex()))
     path = tmp_path / "sourcedir.tar.gz"
     path.write_bytes(whole.read_bytes()[:20_000])
+    job.hyperparameters(sagemaker_submit_directory=str(path))
+    with pytest.raises(LaunchError, match="not unpacked"):
+        put(job)
+    assert list((job.base / "code").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_an_archive_that_is_broken_in_the_middle_is_an_error_that_leaves_no_code(
+    job: JobFolder, tmp_path: Path, mode: str
+) -> None:
+    members = [(f"{number}.py", os.urandom(20_000).hex()) for number in range(10)]
+    path = archive(tmp_path / "sourcedir.tar.gz", *members, mode=mode)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
     job.hyperparameters(sagemaker_submit_directory=str(path))
     with pytest.raises(LaunchError, match="not unpacked"):
         put(job)

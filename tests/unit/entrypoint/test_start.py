@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from job_folder import JobFolder
-from real_launcher import LAUNCHER, make_venv
+from real_launcher import LAUNCHER, TRAIN, make_venv
 
 from launch.plan.strategies import STRATEGIES
 
@@ -127,6 +128,22 @@ def test_any_other_command_is_executed_with_the_images_python_first(job: JobFold
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126(job: JobFolder) -> None:
     assert launch(job, LAUNCHER, "no-such-command").returncode == 127
     assert launch(job, LAUNCHER, str(job.base)).returncode == 126
+
+
+def test_folders_may_be_stated_as_seen_from_the_launchers_own(job: JobFolder, tmp_path: Path) -> None:
+    job.code(text="import os; print(os.environ['SM_MODEL_DIR'])").hyperparameters()
+    names = {"SAGEMAKER_BASE_DIR": str(job.base), "DLC_VENV": job.environ["DLC_VENV"]}
+    job.env(**{name: os.path.relpath(folder, tmp_path) for name, folder in names.items()})
+    done = subprocess.run(TRAIN, env=job.environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{job.base}/model\n")
+
+
+def test_a_process_whose_variables_are_too_long_together_is_a_failure_that_says_so(job: JobFolder) -> None:
+    job.code().hyperparameters(large="x" * 100_000)  # four times, as arguments and as variables
+    job.env(**{f"LARGE_{number}": "x" * 110_000 for number in range(16)})  # 2 MiB is what the kernel takes
+    done = launch(job, LAUNCHER, "train")
+    assert done.returncode == 126
+    assert "too long together: pass large values in a file" in (job.base / "output/failure").read_text()
 
 
 def test_without_a_command_it_shows_how_it_is_used(job: JobFolder) -> None:

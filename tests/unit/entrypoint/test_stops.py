@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -14,8 +16,11 @@ from job_folder import JobFolder
 from real_launcher import launched, runnable_job
 from supervised import HANG_BOUND, Run, Script, start, wait_for
 
+from launch.job import source
 from launch.plan import programs
 from launch.supervision import grace
+
+LARGE = 4 << 30  # bytes
 
 # As a script with DataLoader(num_workers=1): it saves some steps after the signal, and each needs its worker.
 WITH_A_WORKER = """
@@ -52,6 +57,17 @@ def save(*_):
     os._exit({code})
 {handler}
 pathlib.Path('ready-' + os.environ['RANK']).touch()
+time.sleep(600)
+"""
+
+SAVES_ITS_PID = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path('saved').touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path('part').write_text(str(os.getpid()))
+os.rename('part', 'pid')
 time.sleep(600)
 """
 
@@ -164,6 +180,24 @@ time.sleep(600)
     assert stop(running).exit_code == 0
 
 
+def test_a_paused_process_goes_on_to_save(tmp_path: Path) -> None:
+    running = start(tmp_path, SAVES_ITS_PID)
+    os.kill(int(wait_for(tmp_path / "pid")), signal.SIGSTOP)
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "saved").exists()
+
+
+def test_a_stop_is_heard_where_whoever_started_the_launcher_had_blocked_it(tmp_path: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        running = start(tmp_path, SAVES_ITS_PID)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    wait_for(tmp_path / "pid")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "saved").exists()
+
+
 @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGQUIT])
 def test_a_terminal_that_goes_away_is_a_stop(tmp_path: Path, signum: signal.Signals) -> None:
     running = start(tmp_path, WITH_A_WORKER)
@@ -259,17 +293,63 @@ def test_a_clean_stop_is_no_success_and_has_the_exit_code_that_is_wanted(
 
 @pytest.mark.parametrize("name", ["hyperparameters", "resourceconfig"])
 def test_a_stop_while_a_config_file_is_a_fifo_ends_at_once(job: JobFolder, name: str) -> None:
+    put_fifo(job, name)
+    stderr = stopped_at_the_fifo(launched(job.code(text=SAVES)), signal.SIGTERM)
+    assert "stopped by SIGTERM" in stderr
+
+
+@pytest.mark.parametrize("verb", ["--explain", "--preflight"])
+def test_ctrl_c_ends_whatever_reads_the_config_files(job: JobFolder, verb: str) -> None:
+    put_fifo(job, "hyperparameters")
+    process = launched(job.code(text=SAVES), verb)
+    assert stopped_at_the_fifo(process, signal.SIGINT) == "dlc: stopped by SIGINT\n"
+
+
+def put_fifo(job: JobFolder, name: str) -> None:
     path = job.base / f"input/config/{name}.json"
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    process = launched(job.code(text=SAVES))
+
+
+def stopped_at_the_fifo(process: subprocess.Popen[str], signum: int) -> str:
+    """What a launcher says on stderr that gets the signal while it waits for the FIFO's other end."""
     while not opens(process.pid):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signum)
+    _, stderr = process.communicate(timeout=HANG_BOUND)
+    assert process.returncode == 128 + signum
+    return stderr
+
+
+@pytest.mark.parametrize("kind", [source.ARCHIVE, source.DIRECTORY])
+def test_a_stop_while_the_code_is_put_in_place_ends_at_once_and_leaves_no_half_of_it(
+    job: JobFolder, tmp_path: Path, kind: str
+) -> None:
+    origin = tmp_path / ("code" if kind == source.DIRECTORY else "code.tar")
+    if kind == source.DIRECTORY:
+        origin.mkdir()
+        grow(origin / "weights")
+    else:
+        member = tarfile.TarInfo("weights")
+        member.size = LARGE
+        origin.write_bytes(member.tobuf())
+        grow(origin)
+    process = launched(job.hyperparameters(sagemaker_submit_directory=str(origin)))
+    while not (job.base / "code/weights").exists():
         assert process.poll() is None
         time.sleep(0.01)
     process.terminate()
     _, stderr = process.communicate(timeout=HANG_BOUND)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM" in stderr
+    assert stderr == "dlc: stopped by SIGTERM\n"  # before it says what it would have started
+    assert list((job.base / "code").iterdir()) == []
+
+
+def grow(path: Path) -> None:
+    """Add a hole: what takes no room here takes seconds to copy."""
+    with path.open("ab") as file:
+        file.truncate(file.tell() + LARGE)
 
 
 def opens(pid: int) -> bool:

@@ -5,6 +5,7 @@ Everything happens in hooks around optimizer steps: there no forward or backward
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -256,20 +257,17 @@ class Session:
         self._compile()
 
 
-_session: Session | None = None
-
-
+@functools.cache
 def start() -> Session:
-    global _session
-    if _session is None:
-        asked = settings_of.read(os.environ)
-        from dlc_runtime.compiler.cache import folder
+    """The process's session, begun at the first call."""
+    asked = settings_of.read(os.environ)
+    from dlc_runtime.compiler.cache import folder
 
-        held = folder.use(os.environ)
-        _session = Session(asked)
-        _session.record.cache = held
-        _session.start()
-    return _session
+    held = folder.use(os.environ)
+    session = Session(asked)
+    session.record.cache = held
+    session.start()
+    return session
 
 
 def prepare(model: Any, given: tuple[Any, ...]) -> Any:

@@ -5,6 +5,7 @@ A step is a call of the tf.function, or of Keras's train function, in which a ta
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import weakref
@@ -268,16 +269,14 @@ class Session:
         say(text)
 
 
-_session: Session | None = None
-
-
+@functools.cache
 def start() -> Session:
-    global _session
-    if _session is None:
-        _session = Session(settings_of.read(os.environ))
-        _session.start()
-    return _session
+    """The process's session, begun at the first call."""
+    session = Session(settings_of.read(os.environ))
+    session.start()
+    return session
 
 
 def current() -> Session | None:
-    return _session
+    """The process's session, None before it has begun."""
+    return start() if start.cache_info().currsize else None

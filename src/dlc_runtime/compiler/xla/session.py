@@ -5,6 +5,7 @@ A script that trains elsewhere is told, since nothing of it is compiled.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -136,12 +137,9 @@ def facts() -> dict[str, Any]:
     return {"framework": f"torch {torch.__version__}" + (f", torch_xla {xla}" if xla else ""), "device": device}
 
 
-_session: Session | None = None
-
-
+@functools.cache
 def start() -> Session:
-    global _session
-    if _session is None:
-        _session = Session(settings_of.read(os.environ))
-        _session.start()
-    return _session
+    """The process's session, begun at the first call."""
+    session = Session(settings_of.read(os.environ))
+    session.start()
+    return session

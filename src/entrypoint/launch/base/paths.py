@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 from launch.base.named_tuple import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_VENV = "/opt/venv"  # the image's Python environment
 LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
 RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
+
+
+def stated_folder(environ: Mapping[str, str], name: str, default: str) -> str:
+    """The folder that a variable names, absolute: processes have working directories of their own."""
+    return os.path.abspath(environ.get(name) or default)
 
 
 class Paths(NamedTuple):
@@ -63,6 +74,11 @@ class Paths(NamedTuple):
     def launcher(self) -> str:
         """What the launcher itself adds to the results."""
         return f"{self.output_data}/{LOG_FOLDER}"
+
+    @staticmethod
+    def of(environ: Mapping[str, str]) -> Paths:
+        """The layout of this job."""
+        return Paths(stated_folder(environ, "SAGEMAKER_BASE_DIR", DEFAULT_BASE))
 
     def channel(self, name: str) -> str:
         """The folder (or, in pipe mode, the prefix of the FIFOs) of one input channel."""

@@ -7,7 +7,7 @@ import resource
 
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.named_tuple import NamedTuple
-from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+from launch.base.paths import DEFAULT_VENV, Paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def refuse(findings: list[Finding], environ: Mapping[str, str]) -> None:
 
 def _little_room(environ: Mapping[str, str]) -> list[Finding]:
     """Disks that a checkpoint would fill. Folders of one disk are named together."""
-    paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+    paths = Paths.of(environ)
     short: dict[tuple[int, int], list[str]] = {}
     for folder in (paths.model, paths.output, f"{paths.base}/checkpoints", "/tmp"):  # noqa: S108 (a question only)
         try:

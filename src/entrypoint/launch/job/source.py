@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from launch import signals
 from launch.base.errors import CANNOT_CREATE, NO_INPUT, LaunchError
 from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_BASE, Paths
@@ -60,36 +61,48 @@ def locate(job: Job, paths: Paths) -> Source:
 def put_in_place(source: Source, paths: Paths, download: str = "") -> tuple[str, ...]:
     """Fill the code directory, which is empty unless the source is IN_PLACE; warnings about what was left out.
 
-    `download` is the file that an S3 source was fetched to. Raises LaunchError, leaving the directory empty.
+    `download` is the file that an S3 source was fetched to. Raises LaunchError and StopRequested, leaving the directory
+    empty: half of the code would pass for all of it at the next start.
     """
     if source.kind == IN_PLACE:
         return ()
-    import shutil
-
     os.makedirs(paths.code, exist_ok=True)
     try:
-        if source.kind in (ARCHIVE, S3):
-            from launch.job.unpack import unpack
-
-            return unpack(download or source.location, paths.code)
-        if source.kind == DIRECTORY:
-            shutil.copytree(source.location, paths.code, symlinks=True, dirs_exist_ok=True)
-        else:
-            shutil.copy2(source.location, paths.code)
-    except (OSError, LaunchError) as error:
-        # Half of the code would pass for all of it at the next start.
-        for name in _names(paths.code):
-            path = f"{paths.code}/{name}"
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-        if isinstance(error, LaunchError):
-            raise
+        with signals.Interrupting():  # an archive may be large, and a channel lie on a mount that hangs
+            return _fill(source, paths, download)
+    except OSError as error:
+        _empty(paths.code)
         raise LaunchError(
             CANNOT_CREATE, "not copied", where=paths.code, expected=f"a copy of {source.location}", found=str(error)
         ) from error
+    except BaseException:
+        _empty(paths.code)
+        raise
+
+
+def _fill(source: Source, paths: Paths, download: str) -> tuple[str, ...]:
+    import shutil
+
+    if source.kind in (ARCHIVE, S3):
+        from launch.job.unpack import unpack
+
+        return unpack(download or source.location, paths.code)
+    if source.kind == DIRECTORY:
+        shutil.copytree(source.location, paths.code, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source.location, paths.code)
     return ()
+
+
+def _empty(folder: str) -> None:
+    import shutil
+
+    for name in _names(folder):
+        path = f"{folder}/{name}"
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
 
 
 def _stated(location: str) -> Source:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 
 from launch.base.errors import CANNOT_CREATE, DATA, LaunchError
+
+# What tarfile lets through of broken data, beside its own error.
+_BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, EOFError, ValueError, zlib.error)
+with contextlib.suppress(ImportError):  # not every Python is built with it; without it tarfile says so
+    from lzma import LZMAError
+
+    _BROKEN = (*_BROKEN, LZMAError)
 
 
 def unpack(archive: str, folder: str) -> tuple[str, ...]:
@@ -18,8 +27,10 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
     """
     try:
         with tarfile.open(archive, "r:*") as tar:
-            return tuple(warning for member in tar for warning in _member(tar, member, os.path.realpath(folder)))
-    except (tarfile.TarError, EOFError, ValueError) as error:
+            warnings = tuple(warning for member in tar for warning in _member(tar, member, os.path.realpath(folder)))
+            _read_to_the_end(tar)
+            return warnings
+    except _BROKEN as error:
         raise LaunchError(DATA, "not unpacked", where=archive, expected="a tar file", found=str(error)) from error
     except OSError as error:
         # gzip and lzma raise OSError without an errno for broken data
@@ -27,6 +38,12 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
         raise LaunchError(
             exit_code, "not unpacked", where=archive, expected=f"a tar file, and room in {folder}", found=found
         ) from error
+
+
+def _read_to_the_end(tar: tarfile.TarFile) -> None:
+    """gzip's checksum stands behind all members, where tarfile does not look: without it broken code would be run."""
+    while tar.fileobj and tar.fileobj.read(1 << 20):
+        pass
 
 
 def safe_name(name: str) -> str:
@@ -46,8 +63,10 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Itera
     elif member.isdir():
         os.makedirs(target, exist_ok=True)
     elif member.isfile():
+        _make_way(target)
         _write_file(tar, member, target)
     elif member.issym() or member.islnk():
+        _make_way(target)
         yield from _link(member, target, folder)
     else:
         yield f"{member.name!r} left out: neither a file nor a folder nor a link"
@@ -55,6 +74,12 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Itera
 
 def _is_inside(path: str, folder: str) -> bool:
     return os.path.realpath(path).startswith(f"{folder}/")
+
+
+def _make_way(target: str) -> None:
+    """An archive may hold a name twice, and the last one counts: what a link leads to is not written to."""
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        os.unlink(target)
 
 
 def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> None:

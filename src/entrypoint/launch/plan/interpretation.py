@@ -5,7 +5,7 @@ from __future__ import annotations
 from launch.base import modules, ports
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.named_tuple import NamedTuple
-from launch.base.paths import DEFAULT_BASE, DEFAULT_VENV, Paths
+from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.base.private_files import default_folder
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.base.switches import JOB_TOKEN
@@ -72,7 +72,7 @@ class Request(NamedTuple):
     @property
     def run_dir(self) -> str:
         """Where this host's launcher keeps private files of the job."""
-        return self.environ.get("DLC_RUN_DIR") or default_folder()
+        return stated_folder(self.environ, "DLC_RUN_DIR", default_folder())
 
     @property
     def compiler(self) -> Asked:
@@ -144,7 +144,7 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
 
     Raises LaunchError: the first thing that is wrong.
     """
-    paths = Paths(environ.get("SAGEMAKER_BASE_DIR") or DEFAULT_BASE)
+    paths = Paths.of(environ)
     cluster = cluster_module.discover(environ, paths)
     stated = job_module.read(environ, paths, extra)
     job = _own_job(stated, cluster, environ)
@@ -274,7 +274,7 @@ def python(environ: Mapping[str, str]) -> str:
 
 
 def _venv(environ: Mapping[str, str]) -> str:
-    return environ.get("DLC_VENV") or DEFAULT_VENV
+    return stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
 
 
 def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:

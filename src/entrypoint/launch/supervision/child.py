@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
@@ -96,6 +97,8 @@ def start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> 
     """The failure report of a process that could not be started."""
     missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
     found = f"{error.filename or spec.argv[0]}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        found += "; its arguments and variables are too long together: pass large values in a file of an input channel"
     return Failure(
         cause=f"{name_of(spec)} on {host} could not be started: {found} (command: {spec.argv[0]})",
         role=spec.role,

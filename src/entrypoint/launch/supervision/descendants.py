@@ -64,6 +64,11 @@ def is_running(pid: int) -> bool:
     return bool(fields) and fields[0] not in "ZX"
 
 
+def is_paused(pid: int) -> bool:
+    """Whether the process is stopped by SIGSTOP or its like: it hears no other signal until SIGCONT."""
+    return _stat(pid)[:1] == ["T"]
+
+
 def signal_all(signum: int, catchers_only: bool = False, but: Container[int] = ()) -> list[int]:
     """Send a signal to every descendant, or to those that have a handler for it; returns those it was sent to.
 

@@ -21,7 +21,7 @@ def spawn(spec: ProcessSpec, stdout: int, stderr: int) -> int:
     posix_spawn, for the subprocess module takes 2 ms to import; that knows no working directory, so ours is changed
     for the moment (no other thread of the launcher uses it).
     """
-    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    here = _here()
     try:
         os.chdir(spec.cwd)
         return os.posix_spawn(
@@ -37,8 +37,17 @@ def spawn(spec: ProcessSpec, stdout: int, stderr: int) -> int:
             setsigdef=DEFAULT_SIGNALS,
         )
     finally:
-        os.fchdir(here)
-        os.close(here)
+        if here is not None:
+            os.fchdir(here)
+            os.close(here)
+
+
+def _here() -> int | None:
+    """The working directory, to come back to; None where this user may not enter it, as after a change of users."""
+    try:
+        return os.open(".", os.O_PATH | os.O_DIRECTORY)
+    except PermissionError:
+        return None
 
 
 def _program(name: str, path: str) -> str:

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 
 def tell_mains(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
-    """Tell the main processes below the planned ones; the pids of those that were told.
+    """Tell the main processes below the planned ones; the pids of those that were told. Paused ones go on, to save.
 
     `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
     """
     found = mains(snapshot.take(), [*planned, *serving], os.getpid())
-    return [pid for pid in found if pid not in serving and descendants.send(pid, _as_heard(pid, signum))]
+    told = [pid for pid in found if pid not in serving and descendants.send(pid, _as_heard(pid, signum))]
+    for pid in filter(descendants.is_paused, told):
+        descendants.send(pid, signal.SIGCONT)
+    return told
 
 
 def end_orphans(own: Collection[int]) -> None:

@@ -1,0 +1,84 @@
+"""Ray clusters for real: launchers on loopback addresses, each with Ray's processes, and a script that drives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from test_group_run import Hosts
+
+PYTHON = os.environ.get("DLC_TEST_RAY_PYTHON", "")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="DLC_TEST_RAY_PYTHON names no Python with Ray")
+BOUND = 300  # seconds; only a hang takes that long
+RAY = {"sagemaker_ray_enabled": True}
+GROUPS = {"data": [1], "dnn": [0]}
+
+SQUARES = """
+import os, sys, ray
+ray.init()
+@ray.remote(num_cpus=1, resources={"data": 1})
+def square(number):
+    return os.environ["SM_CURRENT_HOST"], number * number
+print(sorted(ray.get([square.remote(number) for number in range(4)])), flush=True)
+print(sorted(node["Resources"].get("data", 0) for node in ray.nodes()), flush=True)
+ray._private.worker._global_node and print("session", ray._private.worker._global_node.get_session_dir_path())
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
+    """Starts a job; Ray's folders have short names, because it makes sockets in them."""
+    with tempfile.TemporaryDirectory(prefix="dlc-", dir="/tmp") as folder:
+        jobs: list[Hosts] = []
+
+        def started(count: int, script: str, groups: dict[str, list[int]] | None = None, **environ: str) -> Hosts:
+            hosts = Hosts(tmp_path, count)
+            jobs.append(hosts)
+            hosts.configure(script, groups, **RAY)
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                port = str(server.getsockname()[1])
+            for number, job in enumerate(hosts.jobs):
+                own = f"{folder}/{number}"
+                venv = str(Path(PYTHON).parent.parent)
+                job.env(DLC_VENV=venv, DLC_RUN_DIR=own, DLC_RAY_PORT=port, DLC_NUM_CPUS="2", **environ)
+                job.env(DLC_HEARTBEAT_TIMEOUT="60", HOME=folder)
+            hosts.start()
+            return hosts
+
+        yield started
+        for hosts in jobs:
+            for process in hosts.processes:
+                process.kill()
+                process.communicate()
+        left = [pid for pid in _below(folder)]
+        assert left == []
+
+
+def _below(folder: str) -> list[str]:
+    """Processes whose command line names the folder: Ray's daemons."""
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in listed if f"{folder}/" in line]
+
+
+def ends(hosts: Hosts) -> list[tuple[int, str, str]]:
+    """(exit code, stdout, stderr) of every host."""
+    found = []
+    for process in hosts.processes:
+        out, err = process.communicate(timeout=BOUND)
+        found.append((process.returncode, out, err))
+    return found
+
+
+def test_work_runs_in_the_group_that_it_asks_for_and_all_hosts_end_with_the_script(start: Callable[..., Hosts]) -> None:
+    hosts = start(2, SQUARES, GROUPS)
+    (code, out, err), (other, _, other_err) = ends(hosts)
+    assert (code, other) == (0, 0), err + other_err
+    assert "[('127.0.0.2', 0), ('127.0.0.2', 1), ('127.0.0.2', 4), ('127.0.0.2', 9)]" in out

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ PYTHON = os.environ.get("DLC_TEST_RAY_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="DLC_TEST_RAY_PYTHON names no Python with Ray")
 BOUND = 300  # seconds; only a hang takes that long
 RAY = {"sagemaker_ray_enabled": True}
+DNN_GROUP = {"sagemaker_distribution_instance_groups": ["dnn"]}
 GROUPS = {"data": [1], "dnn": [0]}
 
 SQUARES = """
@@ -28,7 +27,6 @@ def square(number):
     return os.environ["SM_CURRENT_HOST"], number * number
 print(sorted(ray.get([square.remote(number) for number in range(4)])), flush=True)
 print(sorted(node["Resources"].get("data", 0) for node in ray.nodes()), flush=True)
-ray._private.worker._global_node and print("session", ray._private.worker._global_node.get_session_dir_path())
 sys.exit(int(os.environ.get("CODE", "0")))
 """
 
@@ -42,7 +40,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
         def started(count: int, script: str, groups: dict[str, list[int]] | None = None, **environ: str) -> Hosts:
             hosts = Hosts(tmp_path, count)
             jobs.append(hosts)
-            hosts.configure(script, groups, **RAY)
+            hosts.configure(script, groups, **RAY, **(DNN_GROUP if groups else {}))
             with socket.create_server(("127.0.0.1", 0)) as server:
                 port = str(server.getsockname()[1])
             for number, job in enumerate(hosts.jobs):
@@ -58,8 +56,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
             for process in hosts.processes:
                 process.kill()
                 process.communicate()
-        left = [pid for pid in _below(folder)]
-        assert left == []
+        assert _below(folder) == []
 
 
 def _below(folder: str) -> list[str]:

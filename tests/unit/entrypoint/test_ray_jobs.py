@@ -75,7 +75,27 @@ def ends(hosts: Hosts) -> list[tuple[int, str, str]]:
 
 
 def test_work_runs_in_the_group_that_it_asks_for_and_all_hosts_end_with_the_script(start: Callable[..., Hosts]) -> None:
-    hosts = start(2, SQUARES, GROUPS)
-    (code, out, err), (other, _, other_err) = ends(hosts)
+    (code, out, err), (other, _, other_err) = ends(start(2, SQUARES, GROUPS))
     assert (code, other) == (0, 0), err + other_err
     assert "[('127.0.0.2', 0), ('127.0.0.2', 1), ('127.0.0.2', 4), ('127.0.0.2', 9)]" in out
+    assert "[0, 2.0]" in out
+
+
+def test_the_exit_code_of_the_script_is_the_jobs_and_nothing_of_ray_is_left(start: Callable[..., Hosts]) -> None:
+    ((code, out, err),) = ends(start(1, "import ray; ray.init(); print('joined', flush=True); raise SystemExit(3)"))
+    assert (code, "joined" in out) == (3, True), err
+
+
+def test_a_lost_node_ends_the_job_and_is_named(start: Callable[..., Hosts]) -> None:
+    lost = """
+import os, ray, signal, time
+ray.init()
+@ray.remote(resources={"data": 1}, max_retries=0)
+def end_the_node():
+    os.kill(os.getppid(), signal.SIGKILL)
+end_the_node.remote()
+time.sleep(600)
+"""
+    (code, _, _), (other, _, err) = ends(start(2, lost, GROUPS))
+    assert (code, other) == (1, 1), err
+    assert "ray node rank 1 on 127.0.0.2 exited with code 1" in err

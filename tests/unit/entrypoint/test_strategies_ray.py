@@ -11,6 +11,7 @@ from job_folder import HETEROGENEOUS, HOMOGENEOUS, RAY, JobFolder, decisions, ho
 
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.process_spec import Launch
+from launch.group import preflight
 from launch.plan import interpretation
 from launch.plan.network import Network
 
@@ -87,6 +88,13 @@ def test_a_node_has_the_devices_of_its_host_and_its_group_as_often_as_it_has_cpu
     process = job.process()
     assert (option(process, "num-cpus"), option(process, "num-gpus")) == ("6", "2")
     assert json.loads(option(process, "resources")) == {"data": 6}
+
+
+def test_hosts_with_other_devices_fit_together(job: JobFolder) -> None:
+    known = {}
+    for host, group, gpus in (("algo-1", "dnn", "8"), ("algo-2", "data", "0"), ("algo-3", "dnn", "8")):
+        known[host] = preflight.facts(interpretation.read(on(job, host, group).env(DLC_NUM_GPUS=gpus).environ))
+    assert preflight.compare(known) == []
 
 
 def test_a_group_with_the_name_of_a_resource_of_rays_own_gets_none(job: JobFolder) -> None:

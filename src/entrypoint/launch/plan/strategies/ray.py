@@ -16,7 +16,7 @@ from launch.plan.network import address
 WAIT = 300  # seconds for the head to listen, and for every host to join; all hosts start together
 LOOPBACK = "127.0.0.1"
 OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")  # Ray's own; no group can be called so
-LONGEST_FOLDER = 44  # characters: Ray makes a socket below it, whose path may have 107
+LONGEST_FOLDER = 42  # characters: Ray makes sockets below it, whose paths may have 107
 FOLDER, TOKEN_FILE = "ray", "ray_token"  # in the run directory
 AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 

@@ -52,10 +52,13 @@ def _node(context: Context) -> ProcessSpec:
 
 
 def _driver(context: Context) -> ProcessSpec:
-    waiting = (context.python, programs.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
+    head, port = _head_address(context), ports.of(context.environ, ports.RAY)
+    # To look at the cluster takes seconds of a CPU, which the head needs first.
+    listens = programs.when_listening(WAIT, [(head, port)])
+    complete = (context.python, programs.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
     command = context.entry.command(context.python, context.job.arguments)
-    head = address(_head_address(context), ports.of(context.environ, ports.RAY))
-    return context.process((*waiting, *command), "worker", 0, {"RAY_ADDRESS": head}, _defaults(context))
+    variables = {"RAY_ADDRESS": address(head, port)}
+    return context.process((*listens, *complete, *command), "worker", 0, variables, _defaults(context))
 
 
 def _start(context: Context, *options: str) -> tuple[str, ...]:

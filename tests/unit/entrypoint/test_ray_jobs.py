@@ -98,4 +98,4 @@ time.sleep(600)
 """
     (code, _, _), (other, _, err) = ends(start(2, lost, GROUPS))
     assert (code, other) == (1, 1), err
-    assert "ray node rank 1 on 127.0.0.2 exited with code 1" in err
+    assert "ray node rank 1 on 127.0.0.2 exited with code 1" in err, err

@@ -138,7 +138,7 @@ def test_the_end_of_a_vital_process_before_the_essential_ones_is_a_failure(
     side = Script(f"raise SystemExit({code})", role="ray head", essential=False, vital=True)
     done = run(tmp_path, Script(FOREVER), side)
     assert done.exit_code == expected
-    assert f"ray head rank 0 on localhost exited with code {code}" in done.failure["cause"]
+    assert f"ray head rank 0 on algo-1 exited with code {code}" in done.failure["cause"]
 
 
 def test_a_vital_process_ends_with_the_essential_ones_and_that_is_no_failure(tmp_path: Path) -> None:

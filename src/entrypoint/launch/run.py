@@ -20,7 +20,7 @@ from launch.plan import interpretation, own_folders, programs
 from launch.plan.interpretation import Request
 from launch.supervision import failure, grace
 from launch.supervision import run as supervise
-from launch.supervision.settings import END_GRACE, Settings
+from launch.supervision.settings import END_GRACE, RAY_END_GRACE, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,11 +77,12 @@ def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
 def _settings(request: Request) -> Settings:
     environ = request.environ
     limits = grace.of(environ)
+    is_ray = request.strategy is not None and request.strategy.strategy == "ray"
     return Settings(
         host=request.cluster.current_host,
         stop_grace=limits.stop,
         stop_margin=limits.margin,
-        end_grace=seconds(environ, "DLC_END_GRACE", END_GRACE),
+        end_grace=seconds(environ, "DLC_END_GRACE", RAY_END_GRACE if is_ray else END_GRACE),
         hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
         log_folder=request.paths.launcher if environ.get("DLC_LOGS") == "1" else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",

@@ -38,6 +38,7 @@ MPI = {"sagemaker_mpi_enabled": True}
 HOROVOD = {"sagemaker_horovod_enabled": True}
 XLA = {"sagemaker_pytorch_xla_multi_worker_enabled": True}
 SERVERS = {"sagemaker_parameter_server_enabled": True}
+RAY = {"sagemaker_ray_enabled": True}
 
 
 def hosts(*names: str, current: str = "") -> dict[str, Any]:

@@ -25,7 +25,8 @@ from launch.base.process_spec import ProcessSpec
 from launch.supervision.run import run
 from launch.supervision.settings import Settings
 job = json.loads(sys.argv[2])
-specs = [ProcessSpec(tuple(s["argv"]), s["env"], s["cwd"], s["role"], s["rank"], s["essential"]) for s in job["specs"]]
+specs = [ProcessSpec(tuple(s["argv"]), s["env"], s["cwd"], s["role"], s["rank"], s["essential"], s["vital"])
+         for s in job["specs"]]
 exec(job["before"])
 outcome = run(specs, Settings(**job["settings"]))
 failure = outcome.failure._asdict() if outcome.failure else None
@@ -52,6 +53,7 @@ class Script:
     rank: int = 0
     role: str = "worker"
     essential: bool = True
+    vital: bool = False
     argv: tuple[str, ...] = ()
     path: str = os.environ["PATH"]
 
@@ -65,6 +67,7 @@ class Script:
             "role": self.role,
             "rank": self.rank,
             "essential": self.essential,
+            "vital": self.vital,
         }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import pytest
 from hosts import free_port
 
 from launch.plan import programs
+from launch.supervision import descendants
 
 BOUND = 60  # seconds; only a hang takes that long
 
@@ -232,3 +235,43 @@ def test_a_download_without_boto3_says_what_to_do_instead(tmp_path: Path) -> Non
     done = start("s3_download", "s3://bucket/key", str(tmp_path / "file"))
     assert done.returncode == 69
     assert "this image has no boto3" in done.stderr
+
+
+def ray_node(folder: Path, ray: str, *options: str) -> subprocess.Popen[str]:
+    """The program that starts Ray, over a script in the place of Ray's own."""
+    (folder / "bin").mkdir()
+    if ray:
+        (folder / "bin/ray").write_text(f"#!/bin/sh\n{ray}\n")
+        (folder / "bin/ray").chmod(0o755)
+    command = [sys.executable, "-I", "-S", programs.path("ray_node"), str(folder / "ray"), *options]
+    env = {"PATH": f"{folder}/bin"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True)
+
+
+def test_what_ray_says_at_its_start_is_shown_where_it_fails_and_only_there(tmp_path: Path) -> None:
+    node = ray_node(tmp_path, 'echo "hello $*"; exit 3', "--head")
+    assert node.communicate(timeout=BOUND) == ("", f"hello start --block --temp-dir={tmp_path}/ray --head\n")
+    assert node.returncode == 3
+    assert (tmp_path / "ray").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "well").mkdir()
+    assert ray_node(tmp_path / "well", "echo hello").communicate(timeout=BOUND) == ("", "")
+
+
+def test_a_missing_ray_is_named_with_the_ways_to_get_it(tmp_path: Path) -> None:
+    node = ray_node(tmp_path, "")
+    _, said = node.communicate(timeout=BOUND)
+    assert node.returncode == 78
+    assert "requirements.txt" in said
+
+
+def test_ray_is_ended_at_once_though_it_would_take_its_time(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "runs")
+    node = ray_node(tmp_path, f"trap '' TERM; echo $$ > {tmp_path}/runs; while :; do /bin/sleep 1; done")
+    pid = int((tmp_path / "runs").read_text())
+    while not descendants.catches(node.pid, signal.SIGTERM):
+        time.sleep(0.01)
+    node.terminate()
+    node.communicate(timeout=BOUND)
+    assert node.returncode == 128 + signal.SIGKILL
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -131,6 +131,21 @@ def test_an_unessential_process_ends_with_the_essential_ones(tmp_path: Path) -> 
     assert done.exit_code == 0
 
 
+@pytest.mark.parametrize(("code", "expected"), [(9, 9), (0, 69)])
+def test_the_end_of_a_vital_process_before_the_essential_ones_is_a_failure(
+    tmp_path: Path, code: int, expected: int
+) -> None:
+    side = Script(f"raise SystemExit({code})", role="ray head", essential=False, vital=True)
+    done = run(tmp_path, Script(FOREVER), side)
+    assert done.exit_code == expected
+    assert f"ray head rank 0 on algo-1 exited with code {code}" in done.failure["cause"]
+
+
+def test_a_vital_process_ends_with_the_essential_ones_and_that_is_no_failure(tmp_path: Path) -> None:
+    side = Script(FOREVER, role="ray head", essential=False, vital=True)
+    assert run(tmp_path, Script(""), side).exit_code == 0
+
+
 def test_the_end_of_an_unessential_process_is_no_failure(tmp_path: Path) -> None:
     worker = """
 import os, pathlib, time

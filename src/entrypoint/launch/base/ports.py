@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GROUP, MPI, HOROVOD, MASTER = "DLC_GROUP_PORT", "DLC_MPI_PORT", "DLC_HOROVOD_PORT", "DLC_MASTER_PORT"
+RAY = "DLC_RAY_PORT"
 TF_WORKER, TF_SERVER, TF_MULTI_WORKER = "DLC_TF_WORKER_PORT", "DLC_TF_SERVER_PORT", "DLC_TF_MULTI_WORKER_PORT"
 
 # switch -> default; the last four are the platform's own
@@ -18,6 +19,7 @@ DEFAULTS = {
     GROUP: 7790,
     MPI: 7791,
     HOROVOD: 7778,
+    RAY: 6379,
     MASTER: 7777,
     TF_WORKER: 2222,
     TF_SERVER: 2223,

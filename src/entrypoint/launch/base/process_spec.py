@@ -18,6 +18,7 @@ class ProcessSpec(NamedTuple):
     role: str  # "worker", "ps", "torchrun", "mpirun", ...
     rank: int  # the first global rank it holds
     essential: bool = True  # False: ended when the essential ones have ended, its own end is no failure
+    vital: bool = False  # not essential, but without it the others cannot go on: its end before theirs is a failure
     failure: str = ""  # what has failed when it does, for a process that prepares the job: the user knows no rank of it
 
 

@@ -72,7 +72,7 @@ SWITCHES = (
         "exit code when all state was saved after a stop; 143 for Kubernetes to start again",
     ),
     Switch("DLC_LOGS", "", "1: a log per rank and events as JSON in output/data/launcher"),
-    Switch("DLC_END_GRACE", "10", "the same for what is left after the end or a failure of the job"),
+    Switch("DLC_END_GRACE", "10, 3 with Ray", "the same for what is left after the end or a failure of the job"),
     Switch(
         "DLC_HANG_TIMEOUT", "0", "seconds without output and CPU use after which the job ends with all stacks; 0: never"
     ),
@@ -86,6 +86,7 @@ SWITCHES = (
     ),
     Switch("DLC_MPI_PORT", "7791", "port at which the leader's mpirun starts the other hosts"),
     Switch("DLC_HOROVOD_PORT", "7778", "port of the leader at which Horovod's ranks meet"),
+    Switch("DLC_RAY_PORT", "6379", "port of the leader at which Ray's head listens"),
     Switch("DLC_MASTER_PORT", "7777", "port of the leader at which torchrun's hosts and PyTorch's ranks meet"),
     Switch("DLC_TF_WORKER_PORT", "2222", "port of TensorFlow's workers beside parameter servers"),
     Switch("DLC_TF_SERVER_PORT", "2223", "port of TensorFlow's parameter servers"),

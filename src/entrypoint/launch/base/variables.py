@@ -87,6 +87,11 @@ VARIABLES = (
         "HOROVOD_GLOO_TIMEOUT_SECONDS", "strategy horovod", "600: one rank may save for minutes while the others wait"
     ),
     Variable("HOROVOD_GLOO_IFACE", "strategy horovod", "the interface that the platform names"),
+    Variable("RAY_ADDRESS", "strategy ray, the script", "the cluster that ray.init() joins", False),
+    Variable("RAY_USAGE_STATS_ENABLED", "strategy ray", "0: nothing is told to Ray's makers"),
+    Variable("RAY_AUTH_MODE", "strategy ray, several hosts", "token: a secret of the job closes the cluster"),
+    Variable("RAY_AUTH_TOKEN_PATH", "strategy ray, several hosts", "the file in DLC_RUN_DIR that holds it"),
+    Variable("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "strategy ray, one host", "0: Ray listens on loopback only"),
     Variable("DLC_COMPILER*", "a compiler is asked for", "what dlc_runtime reads: backend, debug mode, report folder"),
     Variable("TF_XLA_FLAGS", "compiler xla, TensorFlow", "--tf_xla_auto_jit=2: XLA without a change to the script"),
     Variable("XLA_FLAGS", "compiler xla, debug mode", "XLA's programs, at most 200, go to output/data/compiler/debug"),

@@ -38,6 +38,7 @@ class Context(NamedTuple):
     run_dir: str  # where this host's launcher keeps private files of the job
     installed: frozenset[str]  # libraries of the image, of those that strategies ask about; empty: unknown
     network: Network = Network()
+    installs: bool = False  # whether the user's code brings packages, which `installed` does not know
 
     @property
     def python(self) -> str:

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py")
+KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py", "ray")
 ON = ("1", "true", "True")  # as TensorFlow reads TF_USE_LEGACY_KERAS
 
 

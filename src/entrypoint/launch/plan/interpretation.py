@@ -49,6 +49,7 @@ READ_FOR_TORCHRUN = frozenset(
 # Of all SM_* these are settings, not what a launcher said to the processes of its job.
 USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE",))
 GROUPS = "sagemaker_distribution_instance_groups"
+LED = ("mpi", "ray")  # strategies in which one process on the first host is the whole job
 
 
 class Request(NamedTuple):
@@ -94,8 +95,9 @@ class Request(NamedTuple):
     def members(self) -> tuple[str, ...]:
         """The hosts whose end this host waits for and, on the leader, those whose end is the job's.
 
-        Below MPI the leader's mpirun is the whole job. With TensorFlow 2's parameter servers the chief is: its workers
-        serve it for ever. The platform's workers (`master` in TF_CONFIG) train by themselves, and each counts.
+        Below MPI the leader's mpirun is the whole job, with Ray the leader's script. With TensorFlow 2's parameter
+        servers the chief is: its workers serve it for ever. The platform's (`master` in TF_CONFIG) train by themselves,
+        and each counts.
         """
         if len(self.group_hosts) < 2:
             return ()
@@ -103,7 +105,7 @@ class Request(NamedTuple):
         if self.strategy:
             leads = self.cluster.current_host == self.hosts[0]
             served = self.strategy.strategy == "tf_parameter_server" and self.environ.get("DLC_TF_CHIEF") == "chief"
-            only_leader = self.strategy.strategy == "mpi" or (leads and served)
+            only_leader = self.strategy.strategy in LED or (leads and served)
             ending = self.hosts[:1] if only_leader else self.hosts
         return tuple(host for host in ending if host not in self.cluster.servers)
 
@@ -161,7 +163,7 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
         devices=devices_module.detect(environ, root),
         job=job,
         strategy=strategy,
-        groups=groups if strategy is None else _groups(job, cluster, distributed=True),
+        groups=_distributed_groups(job, cluster, strategy, groups),
         installed=libraries,
     )
 
@@ -177,7 +179,8 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     entry = programs[0][0]
     job = request.job._replace(program=entry.program)
     env = _environment(request._replace(job=job))
-    if needs_installation(folder):
+    installs = needs_installation(folder)
+    if installs:
         env.update(package_variables(env, venv, request.run_dir))
     context = Context(
         cluster=request.cluster,
@@ -192,6 +195,7 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         run_dir=request.run_dir,
         installed=request.installed,
         network=request.network,
+        installs=installs,
     )
     _require_compiler(request, context)
     launch = strategies.plan(context, request.strategy)
@@ -275,6 +279,17 @@ def python(environ: Mapping[str, str]) -> str:
 
 def _venv(environ: Mapping[str, str]) -> str:
     return stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
+
+
+def _distributed_groups(
+    job: Job, cluster: Cluster, strategy: strategies.Request | None, groups: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Known now that the strategy is. A Ray cluster holds the whole job where no group is stated."""
+    if strategy is None:
+        return groups
+    if strategy.strategy == "ray" and GROUPS not in job.parameters:
+        return tuple(group.name for group in cluster.groups) or (cluster.current_group,)
+    return _groups(job, cluster, distributed=True)
 
 
 def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:

@@ -317,6 +317,8 @@ class _Supervision:
                 self._fail(failure, STOPPED)
             return
         failed = [child for child in ended if child.spec.essential and child.exit_code != 0]
+        if self._is_working() and not self.reasons:
+            failed += [child for child in ended if child.spec.vital]
         if self.serves and not self.running and not self.reasons:
             failed = ended  # the other hosts still needed it, even if it thinks that it ended well
         if failed:
@@ -326,7 +328,8 @@ class _Supervision:
             failure = failure_of(first, self.settings.host, self._cause(first), self.ranks.ends())
             self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
         for child in ended:
-            if not child.spec.essential and child.exit_code != 0 and not self.reasons and not self.serves:
+            ends_alone = not child.spec.essential and not child.spec.vital and not self.serves
+            if ends_alone and child.exit_code != 0 and not self.reasons:
                 self._say(f"{name_of(child.spec)} {child.how_it_ended}; the job goes on without it")
 
     def _cause(self, child: Child) -> str:

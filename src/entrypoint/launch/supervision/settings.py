@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 STOP_GRACE, STOP_MARGIN = 100.0, 20.0  # seconds; the platform sends SIGKILL 120 s after its SIGTERM
 END_GRACE = 10.0  # seconds; for what is left when the job's own processes have ended or one has failed
+RAY_END_GRACE = 3.0  # seconds; the same with Ray, whose tasks nobody waits for when the script has ended
 
 
 class Settings(NamedTuple):

@@ -32,6 +32,7 @@ STRATEGIES = {
     "tf_parameter_server": "launch.plan.strategies.tf_parameter_server",
     "mpi": "launch.plan.strategies.mpi",
     "horovod": "launch.plan.strategies.horovod",
+    "ray": "launch.plan.strategies.ray",
 }
 
 TASK = {"task": "launch.plan.strategies.task"}  # only where the platform starts a launcher for each rank
@@ -57,6 +58,7 @@ REQUESTS = (
     Request("sagemaker_distributed_dataparallel_enabled", "smdistributed"),
     Request("sagemaker_pytorch_xla_multi_worker_enabled", "xla"),
     Request("sagemaker_multi_worker_mirrored_strategy_enabled", "tf_multi_worker"),
+    Request("sagemaker_ray_enabled", "ray"),  # ours: the platform has none
 )
 
 
@@ -137,10 +139,13 @@ def _horovod_controller(environ: Mapping[str, str]) -> str:
 
 
 def plan(context: Context, request: Request | None) -> Launch:
-    """This host's part of the job. Hosts outside the distributed group run the entry point as one plain process."""
+    """This host's part of the job. Hosts outside the distributed group run the entry point as one plain process.
+
+    Ray's cluster has them all: they are where the script on its first host sends work.
+    """
     if request is None:
         return _with(_load("single").plan(context), Decision("one plain process", "no distribution was asked for"))
-    if context.cluster.current_host not in context.hosts:
+    if context.cluster.current_host not in context.hosts and request.strategy != "ray":
         return _with(
             _load("single").plan(context),
             Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}"),

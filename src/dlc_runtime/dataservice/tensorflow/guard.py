@@ -6,7 +6,10 @@ sent to another address of this host before TensorFlow sees it. Connections inhe
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
+import ipaddress
 import os
 import socket
 import stat
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SO_ATTACH_FILTER = 26
+_SIOCGIFADDR = 0x8915
 _NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from the start of the IP header
 _LOAD_BYTE, _LOAD_WORD, _SHIFT_RIGHT, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x74, 0x15, 0x06
 _DESTINATION = {4: 16, 6: 24}  # where an IP header of this version has it
@@ -36,6 +40,23 @@ def keep_to(address: str, port: int) -> int:
         sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
         count += 1
     return count
+
+
+def other_interfaces(address: str) -> list[str]:
+    """Interfaces with an address, but neither this address nor the loopback's: there strangers could reach a server."""
+    found: dict[str, set[str]] = {}
+    for _, name in socket.if_nameindex():
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            reply = fcntl.ioctl(sock, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            found.setdefault(name, set()).add(socket.inet_ntoa(reply[20:24]))
+    with contextlib.suppress(FileNotFoundError), open("/proc/net/if_inet6", encoding="ascii") as file:
+        for digits, *_, name in map(str.split, file):
+            found.setdefault(name, set()).add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return [name for name, own in found.items() if address not in own and not all(map(_is_inner, own))]
+
+
+def _is_inner(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
 
 
 def _program(address: str) -> bytes:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTENS_WITHIN = 180.0  # seconds for a server to import TensorFlow, to read its journal and to listen
+LISTENS_WITHIN = 600.0  # seconds for a server to import TensorFlow, to read its journal and to listen
 MOST_STARTS = 20  # of one server: what ends so often does not end by chance
 PAUSE = 0.5  # seconds before a lost server is started again
 CONFIG, UNAVAILABLE = 78, 69  # exit codes, as in sysexits.h

@@ -80,10 +80,13 @@ def _start(order: Order) -> Any:
 def _close_to_strangers(order: Order) -> None:
     try:
         found = guard.keep_to(order.listen, order.port)
-    except OSError as error:
+    except OSError as error:  # some kernels ask for CAP_NET_ADMIN
+        others = guard.other_interfaces(order.listen)
+        if not others:
+            return
         raise RuntimeError(
-            f"the kernel takes no filter that keeps port {order.port} to {order.listen}: {error}; TensorFlow listens at"
-            f" every address of this host and asks for no password; {OPEN}=1 allows that"
+            f"TensorFlow listens at every address, also on {', '.join(others)}, and asks for no password; the kernel"
+            f" takes no filter that keeps it to {order.listen}: {error}; {OPEN}=1 goes on without"
         ) from error
     if not found:
         raise RuntimeError(f"no socket listens at port {order.port} after the start")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from service_runs import SOURCES, Host, free_port, wait_for
+
+from dlc_runtime.dataservice.tensorflow import guard
 
 COUNT = 400
 
@@ -19,6 +22,15 @@ def tensorflow_python() -> str | None:
     asked = os.environ.get("DLC_TEST_TENSORFLOW_PYTHON", sys.executable)
     code = "import importlib.util as i, sys; sys.exit(not i.find_spec('tensorflow'))"
     return asked if subprocess.run([asked, "-c", code]).returncode == 0 else None
+
+
+def takes_filters() -> bool:
+    """Whether this user may attach a packet filter to a socket of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        try:
+            return guard.keep_to("127.0.0.1", sock.getsockname()[1]) == 1
+        except PermissionError:
+            return False
 
 
 class Consumer(Host):
@@ -60,6 +72,7 @@ class Job:
             "DLC_TF_DATA_GROUP": "cpus",
             "DLC_TF_DATA_PORT": str(self.port),
             "DLC_RUN_DIR": str(folder / "run"),
+            "DLC_TF_DATA_OPEN": "1",  # not every kernel lets a test's user keep strangers out
             "TF_CPP_MIN_LOG_LEVEL": "1",
         }
 

@@ -18,8 +18,8 @@ SAMPLES = 2000
 KILL = """
 import os, pathlib, signal
 for folder in pathlib.Path("/proc").glob("[0-9]*"):
-    words = (folder / "cmdline").read_bytes()
-    if b"tensorflow.server" in words and b'"kind": "KIND"' in words:
+    words = (folder / "cmdline").read_bytes().split(b"\\0")
+    if words[2:3] == [b"dlc_runtime.dataservice.tensorflow.server"] and b'"kind": "KIND"' in words[3]:
         os.kill(int(folder.name), signal.SIGKILL)
         print("killed", folder.name)
 """

@@ -61,6 +61,7 @@ RUNTIME = {
     "dataservice.wire": ("dataservice.errors", "dataservice.plan"),
     "dataservice.server": ("cluster_facts", "dataservice.errors", "dataservice.plan", "dataservice.wire"),
     "dataservice.client": ("cluster_facts", "dataservice.errors", "dataservice.plan", "dataservice.wire"),
+    "dataservice.tensorflow": ("cluster_facts", "dataservice.errors", "dataservice.wire"),
 }
 LINT = {
     "base": (),

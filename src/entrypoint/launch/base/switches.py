@@ -40,6 +40,7 @@ SWITCHES = (
         "",
         'entry points of instance groups, as JSON: {"data_group": "train_data.py"}; other groups run the job\'s',
     ),
+    Switch("DLC_TF_DATA_WORKERS", "data", "`all`: workers of tf.data.service also beside the training"),
     Switch(
         "DLC_ARGV_DIALECT",
         "toolkit",

@@ -60,6 +60,7 @@ VARIABLES = (
     Variable("FI_EFA_USE_DEVICE_RDMA", "the EFA device reads remote memory", "1: it is used"),
     Variable("RDMAV_FORK_SAFE", "there is an EFA device", "1: data loaders fork"),
     Variable("DLC_DATA_TOKEN", "several hosts", "a secret of the job, by which its data service knows its own", False),
+    Variable("DLC_TF_DATA_GROUP", "a group's program is tf.data", "the group that runs tf.data.service", False),
     Variable("DLC_HOST_ADDRESSES", "hosts whose names do not resolve", "JSON: the address of each", False),
     Variable("OMP_NUM_THREADS", "several processes on the host", "each gets its share of the usable CPUs"),
     Variable("PJRT_DEVICE", "strategy or compiler xla", "CUDA, NEURON or CPU, from the devices"),

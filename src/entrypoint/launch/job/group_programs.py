@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 SWITCH = "DLC_GROUP_PROGRAMS"
 PARAMETER = "sagemaker_group_programs"
 EXPECTED = 'an object such as {"data_group": "train_data.py"}'
+TF_DATA = "tf.data"  # instead of an entry point: the group's hosts run tf.data.service
+TF_DATA_PROGRAM = "-m dlc_runtime.dataservice.tensorflow.host"
 
 
 def read(environ: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, str]:
@@ -36,7 +38,12 @@ def read(environ: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str,
                 expected="the name of an entry point",
                 found=shown(program),
             )
-    return programs
+    return _with_services(programs, where)
+
+
+def tf_data_group(programs: Mapping[str, str]) -> str:
+    """The group whose hosts run tf.data.service, "" where none does."""
+    return next((group for group, program in programs.items() if program == TF_DATA_PROGRAM), "")
 
 
 def source(environ: Mapping[str, str]) -> str:
@@ -51,6 +58,17 @@ def check_names(programs: Mapping[str, str], groups: Collection[str], where: str
             raise LaunchError(
                 CONFIG, "no such group", where=where, expected=f"names out of {shown(list(groups))}", found=shown(name)
             )
+
+
+def _with_services(programs: Mapping[str, str], where: str) -> dict[str, str]:
+    found = {group: TF_DATA_PROGRAM if program == TF_DATA else program for group, program in programs.items()}
+    serving = [group for group, program in found.items() if program == TF_DATA_PROGRAM]
+    if len(serving) > 1:
+        raise LaunchError(
+            CONFIG, f"several groups with the program {TF_DATA}", where=where,
+            expected="one: the job has one dispatcher", found=shown(serving),
+        )  # fmt: skip
+    return found
 
 
 def _parsed(text: str) -> object:

@@ -32,6 +32,7 @@ from launch.plan.frameworks import (
 from launch.plan.install import installation, needs_installation
 from launch.plan.network import Network, data_service_variables, network_variables, reached_at
 from launch.plan.own_folders import home_variables, package_variables
+from launch.plan.strategies import tf_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class Request(NamedTuple):
             return ()
         if not self.strategy:
             return self.cluster.hosts
-        return self.cluster.hosts if GROUPS in self.job.parameters else self.hosts
+        together = GROUPS in self.job.parameters or group_programs.tf_data_group(self.job.group_programs)
+        return self.cluster.hosts if together else self.hosts
 
 
 class Interpretation(NamedTuple):
@@ -150,6 +152,7 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
     cluster = cluster_module.discover(environ, paths)
     stated = job_module.read(environ, paths, extra)
     job = _own_job(stated, cluster, environ)
+    cluster = tf_data.serving(cluster, job)
     libraries = installed(_venv(environ))
     distributed = bool(strategies.asked(job) or environ.get("DLC_STRATEGY"))
     groups = _groups(job, cluster, distributed)
@@ -198,7 +201,7 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         installs=installs,
     )
     _require_compiler(request, context)
-    launch = strategies.plan(context, request.strategy)
+    launch = tf_data.with_worker(strategies.plan(context, request.strategy), context)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
     keras = keras_decisions(launch.strategy, request.installed, request.environ)
     decisions = (
@@ -298,9 +301,12 @@ def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
     On the platform each host's own: without stated groups its toolkit takes each group for a job.
     """
     stated = job.parameters.get(GROUPS)
+    serving = group_programs.tf_data_group(job.group_programs)
     if stated is None:
         own = (cluster.current_group,)
-        every = tuple(group.name for group in cluster.groups) or own
+        every = tuple(group.name for group in cluster.groups if group.name != serving) or own
+        if serving:  # a service for one other group or for all: these are one job
+            return every if distributed else ()
         return (own if cluster.each_group_is_a_job else every) if distributed else ()
     known = [group.name for group in cluster.groups] or [cluster.current_group]
     if not isinstance(stated, list) or not all(isinstance(name, str) for name in stated):
@@ -316,6 +322,11 @@ def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
                 expected=f"names out of {shown(known)}",
                 found=shown(name),
             )
+    if serving in stated:
+        raise LaunchError(
+            CONFIG, GROUPS, where=job.hyperparameters_file, expected="groups that train",
+            found=f"{shown(serving)}, whose program is {group_programs.TF_DATA}",
+        )  # fmt: skip
     return tuple(stated)
 
 
@@ -326,6 +337,7 @@ def _environment(request: Request) -> dict[str, str]:
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), programs.SITE]))
     env.update(data_service_variables(request.network))
+    env.update(tf_data.variables(job))
     env["CURRENT_HOST"] = request.cluster.current_host
     env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
     env["SAGEMAKER_REGION"] = _region(request)

@@ -7,10 +7,11 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.named_tuple import NamedTuple
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
+from launch.job import group_programs
 from launch.job.parameters import Job
 from launch.plan import horovod_build
 from launch.plan.context import Context
-from launch.plan.strategies import smdistributed
+from launch.plan.strategies import smdistributed, tf_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ def plan(context: Context, request: Request | None) -> Launch:
 
     Ray's cluster has them all: they are where the script on its first host sends work.
     """
+    if tf_data.serves(context):
+        group = context.cluster.current_group
+        why = Decision("tf.data.service", f"{group_programs.source(context.environ)} for {group}")
+        return _with(tf_data.plan(context), why)
     if request is None:
         return _with(_load("single").plan(context), Decision("one plain process", "no distribution was asked for"))
     if context.cluster.current_host not in context.hosts and request.strategy != "ray":

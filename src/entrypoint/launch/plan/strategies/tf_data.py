@@ -1,0 +1,73 @@
+"""tf.data.service: on the hosts of the group whose program is `tf.data`, and by switch beside the training.
+
+The program itself is dlc_runtime's: it starts the dispatcher on the group's first host, and a worker on each.
+"""
+
+from __future__ import annotations
+
+from launch.base.errors import CONFIG, LaunchError, shown
+from launch.base.process_spec import Decision, Launch
+from launch.discovery.cluster import Cluster
+from launch.job import entry_point, group_programs
+from launch.job.parameters import Job
+from launch.plan.context import Context
+
+ROLE = "tf.data"
+SWITCH, ON_DATA_HOSTS, EVERYWHERE = "DLC_TF_DATA_WORKERS", "data", "all"
+GROUP = "DLC_TF_DATA_GROUP"
+
+
+def serving(cluster: Cluster, job: Job) -> Cluster:
+    """The cluster whose data hosts are known to serve: they never end by themselves.
+
+    Raises LaunchError where no other host is left.
+    """
+    group = group_programs.tf_data_group(job.group_programs)
+    servers = (*cluster.servers, *(cluster.hosts_of((group,)) if group else ()))
+    if group and not set(cluster.hosts) - set(servers):
+        raise LaunchError(
+            CONFIG, "no host trains", where=f"{group_programs.SWITCH}, or {group_programs.PARAMETER}",
+            expected="a group whose program is a script", found=f"{shown(group)} with {group_programs.TF_DATA} alone",
+        )  # fmt: skip
+    return cluster._replace(servers=servers)
+
+
+def variables(job: Job) -> dict[str, str]:
+    """What tells a script who serves."""
+    group = group_programs.tf_data_group(job.group_programs)
+    return {GROUP: group} if group else {}
+
+
+def serves(context: Context) -> bool:
+    """Whether this host is of the group that serves."""
+    return context.cluster.current_group == group_programs.tf_data_group(context.job.group_programs)
+
+
+def plan(context: Context) -> Launch:
+    """The servers of a data host; they end with the group, and an earlier end is a failure of the job."""
+    return Launch("tf_data", (context.process(_command(context), ROLE, 0, essential=False),))
+
+
+def with_worker(launch: Launch, context: Context) -> Launch:
+    """A worker beside what trains here, where the switch asks for one. Raises LaunchError for a wrong switch."""
+    asked = context.environ.get(SWITCH) or ON_DATA_HOSTS
+    if asked not in (ON_DATA_HOSTS, EVERYWHERE):
+        raise LaunchError(
+            CONFIG, "where workers run", where=SWITCH, expected=f"{ON_DATA_HOSTS} or {EVERYWHERE}", found=shown(asked)
+        )
+    if asked == ON_DATA_HOSTS or launch.strategy == "tf_data":
+        return launch
+    if not group_programs.tf_data_group(context.job.group_programs):
+        raise LaunchError(
+            CONFIG, "no data hosts for workers to join", where=SWITCH,
+            expected=f"a group whose program is {group_programs.TF_DATA}", found="none",
+            remedy=f'set {group_programs.SWITCH}={{"NAME": "{group_programs.TF_DATA}"}}',
+        )  # fmt: skip
+    worker = context.process(_command(context), ROLE, 0, essential=False)
+    decisions = (*launch.decisions, Decision("a worker of tf.data.service beside the training", SWITCH))
+    return launch._replace(processes=(*launch.processes, worker), decisions=decisions)
+
+
+def _command(context: Context) -> tuple[str, ...]:
+    entry = entry_point.resolve(group_programs.TF_DATA_PROGRAM, context.paths.code)
+    return entry.command(context.python, ())

@@ -1,0 +1,79 @@
+"""Jobs whose data hosts run tf.data.service: every element arrives, and the data hosts end with the training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.images import Image
+from harness.job import Job
+
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow")]
+
+SCRIPT = Path(__file__).parent / "scripts" / "tf_data_training.py"
+DATA, TRAINING = "algo-1", "algo-2"
+SAMPLES = 2000
+KILL = """
+import os, pathlib, signal
+for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    words = (folder / "cmdline").read_bytes().split(b"\\0")
+    if words[2:3] == [b"dlc_runtime.dataservice.tensorflow.server"] and b'"kind": "KIND"' in words[3]:
+        os.kill(int(folder.name), signal.SIGKILL)
+        print("killed", folder.name)
+"""
+
+
+def job(image: Image, folder: Path, wait: int = 0, **environment: str) -> Job:
+    """A data host, which runs no script, and a training host."""
+    programs = {"DLC_GROUP_PROGRAMS": json.dumps({"data": "tf.data"})}
+    return Job(
+        image, folder, SCRIPT, groups={"data": 1, "dnn": 1}, hyperparameters={"wait": wait},
+        environment={**programs, **environment},
+    )  # fmt: skip
+
+
+def assert_each_sample_once(running: Job) -> None:
+    (rank,) = running.metrics()
+    assert [sorted(epoch) for epoch in rank["epochs"]] == [list(range(SAMPLES))] * 2
+
+
+def test_every_element_of_an_epoch_arrives_and_the_data_host_ends_with_the_training(
+    image: Image, tmp_path: Path
+) -> None:
+    with job(image, tmp_path) as running:
+        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+        assert_each_sample_once(running)
+        assert f"the dispatcher on {DATA} listens at" in running.log(DATA)
+        assert not running.failure(DATA)
+
+
+def test_the_training_host_makes_elements_too_where_the_switch_says_so(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, DLC_TF_DATA_WORKERS="all") as running:
+        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+        assert_each_sample_once(running)
+
+
+@pytest.mark.parametrize("kind", ["dispatcher", "worker"])
+def test_a_server_that_is_killed_is_started_again_and_nothing_comes_twice(
+    image: Image, tmp_path: Path, kind: str
+) -> None:
+    with job(image, tmp_path, wait=1) as running:
+        running.wait_for_line("ten batches are here", TRAINING)
+        assert "killed" in running.ask(DATA, "/opt/venv/bin/python", "-c", KILL.replace("KIND", kind))
+        running.wait_for_line(f"the {kind} on {DATA} ended with -9; a new one starts", DATA)
+        (running.opt_ml(TRAINING) / "output/data/go").touch()
+        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+        (rank,) = running.metrics()
+        broken, whole = rank["epochs"]
+        assert len(broken) == len(set(broken))
+        assert len(broken) > SAMPLES // 2, "the epoch did not go on"
+        assert sorted(whole) == list(range(SAMPLES))
+
+
+def test_a_data_host_that_cannot_serve_ends_the_job_and_says_why(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, DLC_TF_DATA_PORT="7803") as running:
+        codes = running.wait()
+        assert codes[DATA] == codes[TRAINING] == 78, running.report()
+        assert "expected two ports" in running.failure(DATA)

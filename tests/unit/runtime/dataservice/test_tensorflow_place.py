@@ -1,0 +1,95 @@
+"""Where tf.data.service is looked for, and what is said where it cannot be: no data host, no TensorFlow, no answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from service_runs import SOURCES, free_port
+
+from dlc_runtime import cluster_facts
+from dlc_runtime.dataservice.errors import ServersLostError, SettingError
+from dlc_runtime.dataservice.tensorflow import place
+from dlc_runtime.dataservice.tensorflow.consumer import distribute
+
+GROUPS = {"cpus": ["algo-3", "algo-1"], "gpus": ["algo-2"]}
+
+
+def environ(groups: dict[str, list[str]], training: list[str] | None = None, **others: str) -> dict[str, str]:
+    listed = [{"instance_group_name": name, "hosts": hosts} for name, hosts in groups.items()]
+    return {
+        "SM_HOSTS": json.dumps([host for hosts in groups.values() for host in hosts]),
+        "SM_RESOURCE_CONFIG": json.dumps({"instance_groups": listed}),
+        "SM_DISTRIBUTION_INSTANCE_GROUPS": json.dumps(training or []),
+        **others,
+    }
+
+
+def service(variables: dict[str, str]) -> place.Service:
+    return place.of_job(cluster_facts.read(variables), None, variables)
+
+
+def test_the_dispatcher_is_on_the_first_host_of_the_group_that_serves_and_a_worker_on_each() -> None:
+    expected = place.Service("algo-3:7802", ("algo-3:7803", "algo-1:7803"))
+    assert service(environ(GROUPS, DLC_TF_DATA_GROUP="cpus")) == expected
+    assert service(environ(GROUPS, ["gpus"])) == expected
+    assert service(environ({"gpus": ["algo-2"], "data_group": ["algo-3", "algo-1"]})) == expected
+
+
+def test_workers_run_beside_the_training_too_where_the_switch_says_so() -> None:
+    found = service(environ(GROUPS, DLC_TF_DATA_GROUP="cpus", DLC_TF_DATA_WORKERS="all"))
+    assert found.workers == ("algo-3:7803", "algo-1:7803", "algo-2:7803")
+
+
+def test_the_ports_are_those_that_the_variables_name() -> None:
+    ports = {"DLC_TF_DATA_PORT": "1", "DLC_TF_DATA_WORKER_PORT": "2"}
+    assert service(environ(GROUPS, ["gpus"], **ports)) == place.Service("algo-3:1", ("algo-3:2", "algo-1:2"))
+    with pytest.raises(SettingError, match="DLC_TF_DATA_PORT: expected a port from 1 to 65535, found 'x'"):
+        service(environ(GROUPS, ["gpus"], DLC_TF_DATA_PORT="x"))
+
+
+def test_a_job_without_data_hosts_is_told_how_to_get_some() -> None:
+    with pytest.raises(SettingError, match=r"no data hosts: its groups are \['gpus'\].*DLC_GROUP_PROGRAMS="):
+        service(environ({"gpus": ["algo-1"]}))
+
+
+def test_a_dispatcher_that_does_not_answer_is_named_after_the_patience() -> None:
+    where = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ServersLostError, match=rf"the dispatcher cannot be reached within 0.1 s: {where}: .*refused"):
+        place.wait_for_one([where], "the dispatcher", 0.1)
+
+
+def test_one_worker_that_answers_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as open_:
+        where = f"127.0.0.1:{open_.getsockname()[1]}"
+        place.wait_for_one([f"127.0.0.1:{free_port()}", where], "any worker", 60)
+
+
+def test_without_tensorflow_both_sides_say_so() -> None:
+    """In a Python that sees nothing but its own library."""
+    for call in ("distribute(None)", "serve()"):
+        code = f"import sys; sys.path.insert(0, {str(SOURCES)!r})\n" + (
+            "from dlc_runtime.dataservice import tensorflow as t\n"
+            f"try: t.{call}\nexcept ImportError as error: print(type(error).__name__, error)"
+        )
+        said = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+        assert said.stdout.startswith("MissingPackageError tf.data.service is a part of TensorFlow"), said
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "static"}, {"name": ""}])
+def test_arguments_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match=f"distribute: {next(iter(wrong))}"):
+        distribute(None, **wrong)
+
+
+def test_connections_to_the_jobs_hosts_go_past_a_proxy() -> None:
+    variables = {"http_proxy": "http://proxy", "no_proxy": "localhost,a"}
+    place.past_proxies(["a:1", "b:2", "[::1]:3"], variables)
+    assert variables["no_grpc_proxy"] == "localhost,a,b,::1"
+    without: dict[str, str] = {}
+    place.past_proxies(["a:1"], without)
+    assert without == {}

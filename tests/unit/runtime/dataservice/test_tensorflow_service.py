@@ -1,0 +1,125 @@
+"""tf.data.service with real servers: what arrives, what a lost server costs, who is let in, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from service_runs import Host, wait_for
+from tensorflow_runs import COUNT, Consumer, Job, server, takes_filters, tensorflow_python, wait_until_it_listens
+
+ALL = list(range(COUNT))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    python = tensorflow_python()
+    if python is None:
+        pytest.skip("the Python that runs the scripts has no TensorFlow; DLC_TEST_TENSORFLOW_PYTHON names another")
+    found = Job(python, tmp_path)
+    yield found
+    found.close()
+
+
+def both(job: Job) -> tuple[Host, Host]:
+    first, second = job.serve("algo-1"), job.serve("algo-2")
+    wait_until_it_listens(first, "dispatcher", "worker")
+    wait_until_it_listens(second, "worker")
+    return first, second
+
+
+def is_reached(address: str, port: int) -> bool:
+    with contextlib.suppress(TimeoutError):
+        socket.create_connection((address, port), timeout=1).close()
+        return True
+    return False
+
+
+def assert_at_most_once(taken: list[int]) -> None:
+    assert len(taken) == len(set(taken)), "an element came twice"
+    assert set(taken) <= set(ALL)
+
+
+def test_every_element_of_each_epoch_arrives_once_from_two_workers_and_the_hosts_end_when_told(job: Job) -> None:
+    first, second = both(job)
+    consumer = job.consume(first)
+    consumer.wait_until_it_waits()
+    assert [sorted(epoch) for epoch in consumer.go_on()] == [ALL, ALL]
+    assert list((job.folder / "run").iterdir()), "the journal is not in the job's private folder"
+    for host in (first, second):
+        servers = host.children()
+        os.kill(host.process.pid, signal.SIGTERM)
+        assert host.wait() == 0, host.log
+        assert not any(Path(f"/proc/{pid}").exists() for pid in servers)
+    assert list((job.folder / "run").iterdir()) == []
+
+
+def test_two_training_processes_share_an_epochs_elements(job: Job) -> None:
+    first, _ = both(job)
+    consumers: list[Consumer] = [job.consume(first), job.consume(first)]
+    for consumer in consumers:
+        consumer.wait_until_it_waits()
+    one, other = (consumer.go_on() for consumer in consumers)
+    assert sorted(one[0] + other[0]) == ALL
+    assert sorted(one[1] + other[1]) == ALL
+
+
+def test_a_worker_that_is_killed_is_started_again_and_no_element_comes_twice(job: Job) -> None:
+    first, second = both(job)
+    consumer = job.consume(first)
+    consumer.wait_until_it_waits()
+    os.kill(server(second, "worker"), signal.SIGKILL)
+    wait_until_it_listens(second, "worker", times=2)
+    broken, whole = consumer.go_on()
+    assert_at_most_once(broken)
+    assert sorted(whole) == ALL
+
+
+def test_a_dispatcher_that_is_killed_goes_on_from_its_journal(job: Job) -> None:
+    first, _ = both(job)
+    consumer = job.consume(first)
+    consumer.wait_until_it_waits()
+    os.kill(server(first, "dispatcher"), signal.SIGKILL)
+    wait_until_it_listens(first, "dispatcher", times=2)
+    broken, whole = consumer.go_on()
+    assert_at_most_once(broken)
+    assert len(broken) > COUNT // 2, "the epoch did not go on"
+    assert sorted(whole) == ALL
+
+
+@pytest.mark.skipif(not takes_filters(), reason="this kernel wants CAP_NET_ADMIN for a packet filter")
+def test_servers_hear_only_what_is_sent_to_their_hosts_own_address(job: Job) -> None:
+    first = job.serve("algo-1", DLC_TF_DATA_OPEN="")
+    wait_until_it_listens(first, "dispatcher", "worker")
+    for port in (job.port, first.worker_port):  # type: ignore[attr-defined]
+        assert is_reached("127.0.0.1", port)
+        assert not is_reached("127.0.0.9", port)
+
+
+def test_servers_end_with_their_hosts_process_even_if_that_is_killed(job: Job) -> None:
+    first = job.serve("algo-1")
+    wait_until_it_listens(first, "dispatcher", "worker")
+    servers = first.children()
+    os.kill(first.process.pid, signal.SIGKILL)
+    for pid in servers:
+        wait_for(lambda pid=pid: not _runs(pid), lambda: first.log)
+
+
+def test_a_port_that_is_in_use_ends_the_host_and_names_the_variable(job: Job) -> None:
+    with socket.create_server(("127.0.0.1", job.port)):
+        first = job.serve("algo-1")
+        assert first.wait() == 69, first.log
+    assert f"the dispatcher of tf.data.service on algo-1 cannot serve at 127.0.0.1:{job.port}" in first.log
+    assert "Address already in use" in first.log
+    assert "DLC_TF_DATA_PORT on every host" in first.log
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    return False

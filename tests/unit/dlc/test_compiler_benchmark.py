@@ -1,0 +1,196 @@
+"""What benchmarks/compiler.py makes of its measurements, and how it ends where it cannot measure."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def training(eager: float, compiling: float, compiled: float, compile_seconds: float, losses: Any = ()) -> Any:
+    """Five eager steps, one that compiles, six compiled ones."""
+    steps = {"first_compiled_step": 6, "warm_up": {"steps": 1}, "speed_up": eager / compiled}
+    seconds = [eager] * 5 + [compiling] + [compiled] * 6
+    report = {"steps": steps, "compile_seconds": compile_seconds, "eager": []}
+    return module("compiler_figures").Training(seconds, losses=list(losses), report=report)
+
+
+def plain(seconds: float, losses: Any = ()) -> Any:
+    return module("compiler_figures").Training([9.0, 9.0, 9.0] + [seconds] * 9, losses=list(losses))
+
+
+def measured(model: str = "bert", device: str = "cpu", **kinds: list[Any]) -> Any:
+    figures = module("compiler_figures")
+    return figures.Measured(figures.Case("pytorch", "inductor", model, device), **kinds)
+
+
+def test_a_figure_is_the_median_over_the_repetitions_without_steps_that_warm_up() -> None:
+    held = measured(
+        eager=[plain(0.2), plain(0.4), plain(0.2)],
+        cold=[training(0.2, 30.0, 0.1, 20.0), training(0.2, 30.0, 0.1, 22.0), training(0.2, 30.0, 0.05, 24.0)],
+        warm=[training(0.2, 5.0, 0.1, 5.5)] * 3,
+    )
+    figure = module("compiler_figures").figure(held)
+    assert figure.eager_ms == pytest.approx(200)
+    assert figure.compiled_ms == pytest.approx(100)
+    assert figure.ratio == pytest.approx(2)
+    assert (figure.slowest, figure.fastest) == (pytest.approx(2), pytest.approx(4))
+    assert figure.cold_seconds == 22.0
+    assert figure.warm_percent == pytest.approx(25)
+    assert figure.runs == 3
+
+
+def test_break_even_is_the_first_step_at_which_both_trainings_took_the_same_time() -> None:
+    held = measured(
+        eager=[plain(0.2)], cold=[training(0.2, 10.2, 0.1, 9)], warm=[training(0.2, 1.2, 0.1, 1)]
+    )  # 10 s and 1 s are lost, and each later step wins 0.1 s
+    figure = module("compiler_figures").figure(held)
+    assert figure.break_even in (106, 107)  # 0.2 - 0.1 is not quite 0.1
+    assert figure.break_even_warm in (16, 17)
+
+
+def test_a_model_that_loses_never_breaks_even_and_is_in_the_table() -> None:
+    figures = module("compiler_figures")
+    loser = figures.figure(measured(eager=[plain(0.1)], cold=[training(0.1, 9.0, 0.2, 8)], warm=[]))
+    assert loser.break_even is None
+    assert "| 0.50 (0.50 to 0.50) |" in figures.table([loser], {})
+
+
+def test_a_model_that_failed_is_in_the_table_with_the_reason() -> None:
+    assert "| pytorch inductor vit | failed: exit code 1 |" in module("compiler_figures").table(
+        [], {"pytorch inductor vit": "exit code 1"}
+    )
+
+
+def test_a_training_in_which_nothing_was_compiled_is_a_failure_with_the_reports_reason() -> None:
+    stayed = training(0.1, 0.1, 0.1, 0)
+    stayed.report["steps"]["first_compiled_step"] = None
+    stayed.report["eager"] = [{"module": "Net", "reason": "no C++ compiler"}]
+    with pytest.raises(ValueError, match=r"no step was compiled: Net: no C\+\+ compiler"):
+        module("compiler_figures").figure(measured(eager=[plain(0.1)], cold=[stayed]))
+
+
+def test_losses_are_compared_with_the_eager_ones() -> None:
+    held = measured(eager=[plain(0.1, [2.0, 1.0])], cold=[training(0.1, 1, 0.1, 1, [2.0, 1.1])])
+    assert module("compiler_figures").figure(held).loss_difference == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("compiled", "met"), [(0.05, True), (0.1, False)])
+def test_on_a_gpu_the_geometric_mean_is_held_to_its_goal(compiled: float, met: bool) -> None:
+    figures = module("compiler_figures")
+    held = [measured(name, "cuda", eager=[plain(0.1)], cold=[training(0.1, 1, compiled, 1)]) for name in ("a", "b")]
+    row = figures.means([figures.figure(each) for each in held])[0]
+    assert row.met is met
+    assert row.ratio == pytest.approx(compiled / 0.1)
+
+
+@pytest.mark.parametrize(("warm", "met"), [(2.9, True), (3.1, False)])
+def test_a_warm_compilation_is_held_to_its_share_of_a_cold_one(warm: float, met: bool) -> None:
+    figures = module("compiler_figures")
+    held = measured(eager=[plain(0.1)], cold=[training(0.1, 9, 0.1, 10)], warm=[training(0.1, 9, 0.1, warm)])
+    rows = figures.means([figures.figure(held)])
+    assert [row.met for row in rows] == [None, met]
+    assert f"at most 0.30: {'met' if met else 'missed'}" in figures.row_table(rows)
+
+
+def test_the_picture_has_a_pair_of_bars_for_each_model_and_kind() -> None:
+    figures = module("compiler_figures")
+    held = measured("<bert>", eager=[plain(0.2)], cold=[training(0.2, 9, 0.1, 10)], warm=[training(0.2, 9, 0.1, 2)])
+    picture = ElementTree.fromstring(figures.svg([figures.figure(held)]))
+    bars = [each for each in picture.findall(".//{*}rect") if each.get("x")]
+    widths = [float(bar.get("width", 0)) for bar in bars]
+    assert widths == [420.0, 210.0, 420.0, 84.0]
+    assert "pytorch inductor <bert>" in [each.text for each in picture.findall(".//{*}text")]
+
+
+@pytest.mark.parametrize("count", [6, 8, 20, 40])
+def test_the_interval_of_paired_differences_leaves_out_less_than_a_twentieth(count: int) -> None:
+    low, high = module("compiler_off").interval([float(place) for place in range(count)])
+    outside = 2 * sum(math.comb(count, place) for place in range(int(low) + 1)) / 2**count
+    beyond = 2 * sum(math.comb(count, place) for place in range(int(low) + 2)) / 2**count
+    assert high == count - 1 - low
+    assert outside <= 0.05 < beyond
+
+
+def test_a_cost_of_which_all_pairs_are_sure_misses_the_goal() -> None:
+    paired = module("compiler_off").Paired
+    assert paired("a start", [(0.020, 0.010)] * 20).row.met is False
+    assert paired("a start", [(0.020, 0.010), (0.010, 0.020)] * 10).row.met is True
+
+
+def test_the_largest_batch_is_found_to_an_eighth() -> None:
+    batches = module("compiler_batch")
+    tried: list[int] = []
+
+    def trial(_case: object, _runner: object, _kind: str, batch: int) -> bool:
+        tried.append(batch)
+        return batch <= 100
+
+    for first in (8, 512):  # below what fits, and above
+        batches.FIRST, batches.trial = first, trial
+        found = batches.largest(None, None, "eager")
+        assert 100 / 1.125 <= found <= 100
+    assert len(tried) < 20
+    importlib.reload(batches)
+
+
+def test_a_training_that_hangs_ends_with_its_children() -> None:
+    runs = module("compiler_runs")
+    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+    with pytest.raises(runs.FailedTrainingError, match=r"bert: not done after 3 s\n\d+") as caught:
+        runs.run([sys.executable, "-c", code], dict(os.environ), "bert", hangs=3)
+    status = Path(f"/proc/{str(caught.value).splitlines()[1]}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_a_training_that_fails_says_so_with_its_last_lines() -> None:
+    runs = module("compiler_runs")
+    with pytest.raises(runs.FailedTrainingError, match=r"^bert, cold: exit code 3\nthe reason$"):
+        runs.run([sys.executable, "-c", "print('the reason'); exit(3)"], dict(os.environ), "bert, cold")
+
+
+def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(BENCHMARKS / "compiler.py"), *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_a_python_without_the_framework_is_refused_before_anything_runs() -> None:
+    done = benchmark("--torch-python", sys.executable)
+    assert done.returncode == 1
+    assert "lacks torch, transformers, which pytorch's trainings import" in done.stderr
+
+
+def test_an_unknown_model_is_refused() -> None:
+    done = benchmark("--models", "bert,lenet")
+    assert done.returncode == 2
+    assert "--models: lenet: expected some of bert, gpt, resnet, vit, llama" in done.stderr
+
+
+def test_the_environments_differ_by_the_line_of_the_library_alone(tmp_path: Path) -> None:
+    runs = module("compiler_runs")
+    found = runs.pythons(sys.executable, tmp_path)
+    ask = "import sys; print('dlc_runtime.compiler.arm' in sys.modules, any(p.endswith('/runtime') for p in sys.path))"
+    environ = runs.clean({"DLC_COMPILER": "inductor"})
+    assert runs.run([str(found.with_line), "-c", ask], environ, "with").strip() == "True True"
+    assert runs.run([str(found.without), "-c", ask], environ, "without").strip() == "False False"
+    assert runs.run([str(found.with_line), "-c", ask], runs.clean({}), "off").strip() == "False True"

@@ -1,12 +1,14 @@
 """Times trainings eager and compiled, side by side, and what the compiler runtime costs when it is off.
 
 usage: python benchmarks/compiler.py [--torch-python FILE] [--tensorflow-python FILE] [--models bert,gpt] [--quick]
-                                     [--minutes M] [--runs N] [--gpu] [--json FILE] [--svg FILE]
+                                     [--minutes M] [--runs N] [--image ID] [--gpu] [--json FILE] [--svg FILE]
 
 Prints tables, writes JSON and a picture. Without `--torch-python` and `--tensorflow-python` the Python that runs this
 is taken, with what it has. A training is a process: an unchanged script of `compiler_models/`, once eager, once
 compiled with an empty cache, once with the cache of the one before. One repetition of every model comes before the next
 of each, so what the machine does beside it meets all alike; a repetition begins only if it can end in `--minutes`.
+
+`--image` runs all that in a container of a built image, with its Python and this checkout's library.
 
 `--gpu` trains BERT-base, GPT-2, ResNet-50, ViT and two Llama-like layers on CUDA instead, in float32 and bfloat16, with
 the torch of `--torch-python`, in no container; `--largest-batch` also looks for the largest batch of each.
@@ -37,12 +39,16 @@ DTYPES = ("fp32", "bf16")
 CPU_STEPS, GPU_STEPS, QUICK_STEPS = 30, 120, 12
 STARTS, STEP_PAIRS = 20, 8
 WITHOUT_GPU = 3  # exit code
+ROOT = Path(__file__).resolve().parents[1]
+IN_IMAGE = "/opt/benchmark"  # where an image has the checkout
 ASK_GPU = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else '', torch.__version__)"
 
 
 def main() -> None:
     """Measure, print, write."""
     arguments = parsed()
+    if arguments.image:
+        sys.exit(in_image(arguments))
     with tempfile.TemporaryDirectory(prefix="dlc-bench-") as name:
         folder = Path(name)
         environments = usable(arguments, folder)
@@ -66,6 +72,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=12.0, help="for the repetitions together")
     parser.add_argument("--runs", type=int, default=3, help="repetitions at most")
     parser.add_argument("--no-off", action="store_true", help="without the cost of the compiler when it is off")
+    parser.add_argument("--image", metavar="ID", help="such as pytorch-2.13-training-cpu-py311")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--largest-batch", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -74,9 +81,30 @@ def parsed() -> argparse.Namespace:
     unknown = set(arguments.models or ()) - set(ON_GPU)
     if unknown:
         parser.error(f"--models: {', '.join(sorted(unknown))}: expected some of {', '.join(ON_GPU)}")
+    if arguments.image and (arguments.torch_python or arguments.tensorflow_python):
+        parser.error("--image: its own Python is measured; leave out --torch-python and --tensorflow-python")
     if arguments.largest_batch and not arguments.gpu:
         parser.error("--largest-batch: a host's memory has no hard end as a GPU's has; use it with --gpu")
     return arguments
+
+
+def in_image(arguments: argparse.Namespace) -> int:
+    """This script again, in a container without a network; returns its exit code."""
+    ref = f"dlc/{arguments.image.replace('-', ':', 1)}"
+    options = ["--rm", "--network", "none", "--entrypoint", "python", "--volume", f"{ROOT}:{IN_IMAGE}:ro"]
+    options += ["--gpus", "all"] if arguments.gpu else []
+    passed = ["--minutes", str(arguments.minutes), "--runs", str(arguments.runs)]
+    passed += ["--models", ",".join(arguments.models)] if arguments.models else []
+    for name in ("quick", "no_off", "gpu", "largest_batch"):
+        passed += [f"--{name.replace('_', '-')}"] if getattr(arguments, name) else []
+    for name in ("json", "svg"):
+        file = getattr(arguments, name)
+        if file:
+            file.touch()
+            options += ["--volume", f"{file.resolve()}:/tmp/out.{name}"]
+            passed += [f"--{name}", f"/tmp/out.{name}"]
+    script = f"{IN_IMAGE}/{Path(__file__).relative_to(ROOT)}"
+    return subprocess.run(["docker", "run", *options, ref, script, *passed], check=False).returncode
 
 
 def size(arguments: argparse.Namespace) -> str:

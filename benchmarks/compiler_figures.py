@@ -46,16 +46,13 @@ class Training:
         """Steps after everything was compiled; of an eager training, after the first ones."""
         if not self.report:
             return self.seconds[SKIPPED:]
-        steps = self.report["steps"]
-        first = steps["first_compiled_step"]
-        return self.seconds[first - 1 + steps["warm_up"]["steps"] :] if first else []
+        return self.seconds[self.settled_at :] if self.settled_at else []
 
     @property
-    def lost(self) -> float:
-        """Seconds that the steps took in which something was compiled."""
+    def settled_at(self) -> int:
+        """Steps until everything was compiled."""
         steps = self.report["steps"]
-        first = steps["first_compiled_step"]
-        return sum(self.seconds[first - 1 : first - 1 + steps["warm_up"]["steps"]]) if first else 0.0
+        return int(steps["first_compiled_step"] - 1 + steps["warm_up"]["steps"]) if steps["first_compiled_step"] else 0
 
 
 @dataclass
@@ -116,8 +113,8 @@ def figure(measured: Measured) -> Figure:
         median_of([run.report["steps"]["speed_up"] for run in compiled]),
         median(run.report["compile_seconds"] for run in measured.cold),
         median(warm) if warm else None,
-        break_even(measured.cold, eager, step),
-        break_even(measured.warm, eager, step),
+        break_even(measured.cold, measured.eager, eager, step),
+        break_even(measured.warm, measured.eager, eager, step),
         median(run.peak_bytes for run in compiled) / median(peaks) if all(peaks) else None,
         max(loss_difference(run, measured.eager[0]) for run in compiled),
         len(measured.eager),
@@ -136,14 +133,18 @@ def median_of(values: Sequence[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def break_even(trainings: Sequence[Training], eager: float, compiled: float) -> int | None:
-    """The step at which the whole training has taken no longer than an eager one; None where it never does."""
-    if not trainings or compiled >= eager:
+def break_even(compiled: Sequence[Training], eager: Sequence[Training], step: float, fast: float) -> int | None:
+    """The step at which the whole training has taken no longer than an eager one; None where it never does.
+
+    `step` and `fast`: seconds of an eager and a compiled one.
+    """
+    if not compiled or fast >= step:
         return None
-    steps = [run.report["steps"] for run in trainings]
-    extra = median(run.lost - each["warm_up"]["steps"] * eager for run, each in zip(trainings, steps, strict=True))
-    last = max(each["first_compiled_step"] + each["warm_up"]["steps"] - 1 for each in steps)
-    return int(last + math.ceil(max(0.0, extra) / (eager - compiled)))
+    behind = median(
+        sum(run.seconds[: run.settled_at]) - sum(beside.seconds[: run.settled_at])
+        for run, beside in zip(compiled, eager, strict=False)
+    )
+    return max(run.settled_at for run in compiled) + math.ceil(max(0.0, behind) / (step - fast))
 
 
 def loss_difference(run: Training, eager: Training) -> float:

@@ -61,12 +61,11 @@ def test_a_figure_is_the_median_over_the_repetitions_without_steps_that_warm_up(
 
 
 def test_break_even_is_the_first_step_at_which_both_trainings_took_the_same_time() -> None:
-    held = measured(
-        eager=[plain(0.2)], cold=[training(0.2, 10.2, 0.1, 9)], warm=[training(0.2, 1.2, 0.1, 1)]
-    )  # 10 s and 1 s are lost, and each later step wins 0.1 s
+    eager = module("compiler_figures").Training([1.0] * 12)
+    held = measured(eager=[eager], cold=[training(1.0, 11.0, 0.5, 9)], warm=[training(1.0, 2.5, 0.5, 1)])
     figure = module("compiler_figures").figure(held)
-    assert figure.break_even in (106, 107)  # 0.2 - 0.1 is not quite 0.1
-    assert figure.break_even_warm in (16, 17)
+    assert figure.break_even == 6 + 20  # 10 s behind after 6 steps, and each later one wins half a second
+    assert figure.break_even_warm == 6 + 3
 
 
 def test_a_model_that_loses_never_breaks_even_and_is_in_the_table() -> None:

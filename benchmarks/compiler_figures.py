@@ -34,7 +34,6 @@ class Training:
     """One process: by its own clock, and by the report of dlc_runtime where it was compiled."""
 
     seconds: list[float]  # of each step
-    losses: list[float] = field(default_factory=list)
     peak_bytes: int = 0
     batch: int = 0
     framework: str = ""
@@ -81,7 +80,6 @@ class Figure:
     break_even: int | None  # the step, with an empty cache
     break_even_warm: int | None
     peak_ratio: float | None  # compiled over eager memory
-    loss_difference: float  # largest between eager and compiled, over the eager one
     runs: int
 
     @property
@@ -116,7 +114,6 @@ def figure(measured: Measured) -> Figure:
         break_even(measured.cold, measured.eager, eager, step),
         break_even(measured.warm, measured.eager, eager, step),
         median(run.peak_bytes for run in compiled) / median(peaks) if all(peaks) else None,
-        max(loss_difference(run, measured.eager[0]) for run in compiled),
         len(measured.eager),
     )
 
@@ -145,11 +142,6 @@ def break_even(compiled: Sequence[Training], eager: Sequence[Training], step: fl
         for run, beside in zip(compiled, eager, strict=False)
     )
     return max(run.settled_at for run in compiled) + math.ceil(max(0.0, behind) / (step - fast))
-
-
-def loss_difference(run: Training, eager: Training) -> float:
-    pairs = zip(run.losses, eager.losses, strict=False)
-    return max((abs(mine - theirs) / max(abs(theirs), 1e-9) for mine, theirs in pairs), default=0.0)
 
 
 @dataclass(frozen=True)

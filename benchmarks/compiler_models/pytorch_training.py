@@ -103,7 +103,7 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
     model = MODELS[arguments.model](size).to(arguments.device).train()
     batches = [batch_of(arguments.model, size, arguments.device) for _ in range(4)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    seconds, losses = [], []
+    seconds = []
     for step in range(arguments.steps):
         started = time.perf_counter()
         with torch.autocast(arguments.device, dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
@@ -114,10 +114,8 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
         if on_gpu:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started)
-        losses.append(loss.detach())
     return {
         "seconds": seconds,
-        "losses": [float(loss) for loss in losses],
         "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else 0,
         "batch": size.batch,
         "framework": f"torch {torch.__version__}, transformers {transformers.__version__}",

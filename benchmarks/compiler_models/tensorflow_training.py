@@ -88,14 +88,12 @@ class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.seconds: list[float] = []
-        self.losses: list[float] = []
         self._started = 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.losses.append(float(logs["loss"]))
         self.seconds.append(time.perf_counter() - self._started)
 
 
@@ -109,7 +107,6 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
     model.fit(data, epochs=1, steps_per_epoch=arguments.steps, verbose=0, callbacks=[clock])
     return {
         "seconds": clock.seconds,
-        "losses": clock.losses,
         "peak_bytes": 0,
         "batch": size.batch,
         "framework": f"TensorFlow {tf.__version__}, transformers {transformers.__version__}",

@@ -26,11 +26,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import compiler_batch
-import compiler_figures as figures
-import compiler_off as off
-from compiler_figures import Case, Measured
-from compiler_runs import FailedTrainingError, Pythons, Runner, lacks, pythons
+from compiling import batch, figures, off
+from compiling.figures import Case, Measured
+from compiling.runs import FailedTrainingError, Pythons, Runner, lacks, pythons
 
 BACKENDS = {"pytorch": "inductor", "tensorflow": "xla"}
 ON_CPU = {"pytorch": ("bert", "gpt", "resnet", "vit"), "tensorflow": ("bert", "gpt", "resnet", "vit")}
@@ -57,7 +55,7 @@ def main() -> None:
         cases = chosen(arguments, environments)
         rows = [] if arguments.gpu or arguments.no_off else off_rows(environments, arguments.quick)
         measured = measure(cases, arguments, Runner(folder / "t", size(arguments), step_count(arguments), environments))
-        batches = compiler_batch.search(cases, folder / "b", environments) if arguments.largest_batch else []
+        batches = batch.search(cases, folder / "b", environments) if arguments.largest_batch else []
     report(measured, rows, batches, arguments)
     if any(each.failed for each in measured):
         sys.exit(1)

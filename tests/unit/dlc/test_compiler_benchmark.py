@@ -32,15 +32,15 @@ def training(eager: float, compiling: float, compiled: float, compile_seconds: f
     steps = {"first_compiled_step": 6, "warm_up": {"steps": 1}, "speed_up": eager / compiled}
     seconds = [eager] * 5 + [compiling] + [compiled] * 6
     report = {"steps": steps, "compile_seconds": compile_seconds, "eager": []}
-    return module("compiler_figures").Training(seconds, report=report)
+    return module("compiling.figures").Training(seconds, report=report)
 
 
 def plain(seconds: float) -> Any:
-    return module("compiler_figures").Training([9.0, 9.0, 9.0] + [seconds] * 9)
+    return module("compiling.figures").Training([9.0, 9.0, 9.0] + [seconds] * 9)
 
 
 def measured(model: str = "bert", device: str = "cpu", **kinds: list[Any]) -> Any:
-    figures = module("compiler_figures")
+    figures = module("compiling.figures")
     return figures.Measured(figures.Case("pytorch", "inductor", model, device), **kinds)
 
 
@@ -50,7 +50,7 @@ def test_a_figure_is_the_median_over_the_repetitions_without_steps_that_warm_up(
         cold=[training(0.2, 30.0, 0.1, 20.0), training(0.2, 30.0, 0.1, 22.0), training(0.2, 30.0, 0.05, 24.0)],
         warm=[training(0.2, 5.0, 0.1, 5.5)] * 3,
     )
-    figure = module("compiler_figures").figure(held)
+    figure = module("compiling.figures").figure(held)
     assert figure.eager_ms == pytest.approx(200)
     assert figure.compiled_ms == pytest.approx(100)
     assert figure.ratio == pytest.approx(2)
@@ -61,22 +61,22 @@ def test_a_figure_is_the_median_over_the_repetitions_without_steps_that_warm_up(
 
 
 def test_break_even_is_the_first_step_at_which_both_trainings_took_the_same_time() -> None:
-    eager = module("compiler_figures").Training([1.0] * 12)
+    eager = module("compiling.figures").Training([1.0] * 12)
     held = measured(eager=[eager], cold=[training(1.0, 11.0, 0.5, 9)], warm=[training(1.0, 2.5, 0.5, 1)])
-    figure = module("compiler_figures").figure(held)
+    figure = module("compiling.figures").figure(held)
     assert figure.break_even == 6 + 20  # 10 s behind after 6 steps, and each later one wins half a second
     assert figure.break_even_warm == 6 + 3
 
 
 def test_a_model_that_loses_never_breaks_even_and_is_in_the_table() -> None:
-    figures = module("compiler_figures")
+    figures = module("compiling.figures")
     loser = figures.figure(measured(eager=[plain(0.1)], cold=[training(0.1, 9.0, 0.2, 8)], warm=[]))
     assert loser.break_even is None
     assert "| 0.50 (0.50 to 0.50) |" in figures.table([loser], {})
 
 
 def test_a_model_that_failed_is_in_the_table_with_the_reason() -> None:
-    assert "| pytorch inductor vit | failed: exit code 1 |" in module("compiler_figures").table(
+    assert "| pytorch inductor vit | failed: exit code 1 |" in module("compiling.figures").table(
         [], {"pytorch inductor vit": "exit code 1"}
     )
 
@@ -86,12 +86,12 @@ def test_a_training_in_which_nothing_was_compiled_is_a_failure_with_the_reports_
     stayed.report["steps"]["first_compiled_step"] = None
     stayed.report["eager"] = [{"module": "Net", "reason": "no C++ compiler"}]
     with pytest.raises(ValueError, match=r"no step was compiled: Net: no C\+\+ compiler"):
-        module("compiler_figures").figure(measured(eager=[plain(0.1)], cold=[stayed]))
+        module("compiling.figures").figure(measured(eager=[plain(0.1)], cold=[stayed]))
 
 
 @pytest.mark.parametrize(("compiled", "met"), [(0.05, True), (0.1, False)])
 def test_on_a_gpu_the_geometric_mean_is_held_to_its_goal(compiled: float, met: bool) -> None:
-    figures = module("compiler_figures")
+    figures = module("compiling.figures")
     held = [measured(name, "cuda", eager=[plain(0.1)], cold=[training(0.1, 1, compiled, 1)]) for name in ("a", "b")]
     row = figures.means([figures.figure(each) for each in held])[0]
     assert row.met is met
@@ -100,7 +100,7 @@ def test_on_a_gpu_the_geometric_mean_is_held_to_its_goal(compiled: float, met: b
 
 @pytest.mark.parametrize(("warm", "met"), [(2.9, True), (3.1, False)])
 def test_a_warm_compilation_is_held_to_its_share_of_a_cold_one(warm: float, met: bool) -> None:
-    figures = module("compiler_figures")
+    figures = module("compiling.figures")
     held = measured(eager=[plain(0.1)], cold=[training(0.1, 9, 0.1, 10)], warm=[training(0.1, 9, 0.1, warm)])
     rows = figures.means([figures.figure(held)])
     assert [row.met for row in rows] == [None, met]
@@ -108,7 +108,7 @@ def test_a_warm_compilation_is_held_to_its_share_of_a_cold_one(warm: float, met:
 
 
 def test_the_picture_has_a_pair_of_bars_for_each_model_and_kind() -> None:
-    figures = module("compiler_figures")
+    figures = module("compiling.figures")
     held = measured("<bert>", eager=[plain(0.2)], cold=[training(0.2, 9, 0.1, 10)], warm=[training(0.2, 9, 0.1, 2)])
     picture = ElementTree.fromstring(figures.svg([figures.figure(held)]))
     bars = [each for each in picture.findall(".//{*}rect") if each.get("x")]
@@ -119,7 +119,7 @@ def test_the_picture_has_a_pair_of_bars_for_each_model_and_kind() -> None:
 
 @pytest.mark.parametrize("count", [6, 8, 20, 40])
 def test_the_interval_of_paired_differences_leaves_out_less_than_a_twentieth(count: int) -> None:
-    low, high = module("compiler_off").interval([float(place) for place in range(count)])
+    low, high = module("compiling.off").interval([float(place) for place in range(count)])
     outside = 2 * sum(math.comb(count, place) for place in range(int(low) + 1)) / 2**count
     beyond = 2 * sum(math.comb(count, place) for place in range(int(low) + 2)) / 2**count
     assert high == count - 1 - low
@@ -127,13 +127,13 @@ def test_the_interval_of_paired_differences_leaves_out_less_than_a_twentieth(cou
 
 
 def test_a_cost_of_which_all_pairs_are_sure_misses_the_goal() -> None:
-    paired = module("compiler_off").Paired
+    paired = module("compiling.off").Paired
     assert paired("a start", [(0.020, 0.010)] * 20).row.met is False
     assert paired("a start", [(0.020, 0.010), (0.010, 0.020)] * 10).row.met is True
 
 
 def test_the_largest_batch_is_found_to_an_eighth() -> None:
-    batches = module("compiler_batch")
+    batches = module("compiling.batch")
     tried: list[int] = []
 
     def trial(_case: object, _runner: object, _kind: str, batch: int) -> bool:
@@ -149,7 +149,7 @@ def test_the_largest_batch_is_found_to_an_eighth() -> None:
 
 
 def test_a_training_that_hangs_ends_with_its_children() -> None:
-    runs = module("compiler_runs")
+    runs = module("compiling.runs")
     code = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
     with pytest.raises(runs.FailedTrainingError, match=r"bert: not done after 3 s\n\d+") as caught:
         runs.run([sys.executable, "-c", code], dict(os.environ), "bert", hangs=3)
@@ -158,7 +158,7 @@ def test_a_training_that_hangs_ends_with_its_children() -> None:
 
 
 def test_a_training_that_fails_says_so_with_its_last_lines() -> None:
-    runs = module("compiler_runs")
+    runs = module("compiling.runs")
     with pytest.raises(runs.FailedTrainingError, match=r"^bert, cold: exit code 3\nthe reason$"):
         runs.run([sys.executable, "-c", "print('the reason'); exit(3)"], dict(os.environ), "bert, cold")
 
@@ -190,7 +190,7 @@ def test_an_unknown_model_is_refused() -> None:
 
 
 def test_the_environments_differ_by_the_line_of_the_library_alone(tmp_path: Path) -> None:
-    runs = module("compiler_runs")
+    runs = module("compiling.runs")
     found = runs.pythons(sys.executable, tmp_path)
     ask = "import sys; print('dlc_runtime.compiler.arm' in sys.modules, any(p.endswith('/runtime') for p in sys.path))"
     environ = runs.clean({"DLC_COMPILER": "inductor"})

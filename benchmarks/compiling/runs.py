@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from compiler_figures import Case, Training
+from compiling.figures import Case, Training
 
-ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = Path(__file__).parent / "compiler_models"
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "benchmarks/compiler_models"
 PTH = ROOT / "docker/scripts/runtime/dlc_runtime.pth"
 HANGS = 1200.0  # seconds of one training
 LAST_LINES = 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from compiler_figures import Case, Row
-from compiler_runs import FailedTrainingError, Pythons, Runner
+from compiling.figures import Case, Row
+from compiling.runs import FailedTrainingError, Pythons, Runner
 
 STEPS = 8  # five of them eager
 FIRST = 8

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from compiler_figures import Row
-from compiler_runs import Pythons, clean, run
+from compiling.figures import Row
+from compiling.runs import Pythons, clean, run
 
 STEPS = """
 import time, torch

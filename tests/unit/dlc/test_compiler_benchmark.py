@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import os
 import subprocess
@@ -197,3 +198,49 @@ def test_the_environments_differ_by_the_line_of_the_library_alone(tmp_path: Path
     assert runs.run([str(found.with_line), "-c", ask], environ, "with").strip() == "True True"
     assert runs.run([str(found.without), "-c", ask], environ, "without").strip() == "False False"
     assert runs.run([str(found.with_line), "-c", ask], runs.clean({}), "off").strip() == "False True"
+
+
+STAND_IN = """
+import json, os, sys
+asked = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if asked["--model"] == "vit":
+    sys.exit("no such layer")
+cache = os.environ.get("DLC_COMPILE_CACHE", "")
+warm = os.path.isdir(cache)
+seconds = [0.2] * 5 + [3.0] + [0.1 if cache else 0.2] * 6
+out = {"seconds": seconds, "peak_bytes": 0, "batch": 2, "framework": "stand-in 1.0", "device": "CPU"}
+open(asked["--out"], "w").write(json.dumps(out))
+if cache:
+    assert os.environ["DLC_COMPILER"] == "inductor"
+    os.makedirs(cache, exist_ok=True)
+    report = os.environ["DLC_COMPILER_REPORT"]
+    os.makedirs(report)
+    steps = {"first_compiled_step": 6, "warm_up": {"steps": 1}, "speed_up": 1.9}
+    held = {"steps": steps, "compile_seconds": 2.0 if warm else 10.0, "eager": []}
+    open(report + "/report.json", "w").write(json.dumps(held))
+else:
+    assert os.environ["DLC_COMPILER"] == "off"
+"""
+
+
+def test_a_run_compares_eager_cold_and_warm_and_tells_of_a_model_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("torch.py", ""), ("transformers.py", ""), ("pytorch_training.py", STAND_IN)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(module("compiling.runs"), "SCRIPTS", tmp_path)
+    asked = ["--torch-python", sys.executable, "--models", "bert,vit", "--no-off", "--runs", "2"]
+    files = ["--json", str(tmp_path / "out.json"), "--svg", str(tmp_path / "out.svg")]
+    monkeypatch.setattr(sys, "argv", ["compiler.py", *asked, *files])
+    with pytest.raises(SystemExit) as end:
+        module("compiler").main()
+    assert end.value.code == 1  # one failed
+    table = capsys.readouterr().out
+    assert "| pytorch inductor bert | 200.0 | 100.0 | 2.00 (2.00 to 2.00) | 1.90 | 10.0 | 2.0 | 20 |" in table
+    assert "| pytorch inductor vit | failed: pytorch inductor vit, eager: exit code 1 |" in table
+    assert "| 0.200 | at most 0.30: met | 2 |" in table
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert [run["kind"] for run in written["trainings"]] == ["eager", "eager", "cold", "cold", "warm", "warm"]
+    assert written["software"] == "stand-in 1.0"
+    assert "10.0 s, empty cache" in (tmp_path / "out.svg").read_text()

@@ -44,7 +44,7 @@ ASK_GPU = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_ava
 
 def main() -> None:
     """Measure, print, write."""
-    arguments = parsed()
+    arguments, begun = parsed(), time.monotonic()
     if arguments.image:
         sys.exit(in_image(arguments))
     with tempfile.TemporaryDirectory(prefix="dlc-bench-") as name:
@@ -54,7 +54,8 @@ def main() -> None:
             require_gpu(arguments.torch_python or sys.executable)
         cases = chosen(arguments, environments)
         rows = [] if arguments.gpu or arguments.no_off else off_rows(environments, arguments.quick)
-        measured = measure(cases, arguments, Runner(folder / "t", size(arguments), step_count(arguments), environments))
+        runner = Runner(folder / "t", size(arguments), step_count(arguments), environments)
+        measured = measure(cases, arguments, runner, begun)
         batches = batch.search(cases, folder / "b", environments) if arguments.largest_batch else []
     report(measured, rows, batches, arguments)
     if any(each.failed for each in measured):
@@ -67,7 +68,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tensorflow-python", metavar="FILE")
     parser.add_argument("--models", type=lambda text: text.split(","), help=f"of {', '.join(ON_GPU)}")
     parser.add_argument("--quick", action="store_true", help="tiny models, one repetition: whether this works")
-    parser.add_argument("--minutes", type=float, default=12.0, help="for the repetitions together")
+    parser.add_argument(
+        "--minutes", type=float, default=12.0, help="no repetition but the first begins that may end later"
+    )
     parser.add_argument("--runs", type=int, default=3, help="repetitions at most")
     parser.add_argument("--no-off", action="store_true", help="without the cost of the compiler when it is off")
     parser.add_argument("--image", metavar="ID", help="such as pytorch-2.13-training-cpu-py311")
@@ -162,10 +165,10 @@ def off_rows(environments: dict[str, Pythons], quick: bool) -> list[figures.Row]
     return rows
 
 
-def measure(cases: list[Case], arguments: argparse.Namespace, runner: Runner) -> list[Measured]:
+def measure(cases: list[Case], arguments: argparse.Namespace, runner: Runner, begun: float) -> list[Measured]:
     """Repetitions of all, until they are enough or the next one would take too long."""
     measured = [Measured(case) for case in cases]
-    begun, longest = time.monotonic(), 0.0
+    longest = 0.0
     for number in range(1 if arguments.quick else arguments.runs):
         left = arguments.minutes * 60 - (time.monotonic() - begun)
         if number and longest > left:

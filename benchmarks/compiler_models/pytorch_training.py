@@ -26,7 +26,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "tiny": Size(1, 32, 16, 100, 32, 2),
-    "small": Size(4, 256, 128, 2000, 64, 8),
+    "small": Size(2, 256, 128, 2000, 64, 8),
     "base": Size(12, 768, 512, 30522, 224, 32),
 }
 BLOCK = Size(2, 4096, 2048, 32000, 224, 4)  # the Llama-like model at its base size: two layers of one with 7e9 numbers

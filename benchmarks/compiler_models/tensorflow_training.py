@@ -25,7 +25,7 @@ class Size(NamedTuple):
     batch: int
 
 
-SIZES = {"tiny": Size(1, 32, 16, 100, 32, 2), "small": Size(4, 256, 128, 2000, 64, 8)}
+SIZES = {"tiny": Size(1, 32, 16, 100, 32, 2), "small": Size(2, 256, 128, 2000, 64, 8)}
 HEAD = 64  # numbers of an attention head
 LABELS = 10
 BATCHES = 4

@@ -1,0 +1,140 @@
+"""A training of transformers' models as people write it, in PyTorch: knows nothing of the compiler; writes its times.
+
+usage: python pytorch_training.py --model bert --size small --steps 30 --out FILE [--device cuda] [--dtype bf16]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+
+
+class Size(NamedTuple):
+    layers: int
+    hidden: int
+    words: int  # of a text
+    vocabulary: int
+    pixels: int  # of an image's side
+    batch: int
+
+
+SIZES = {
+    "tiny": Size(1, 32, 16, 100, 32, 2),
+    "small": Size(2, 256, 128, 2000, 64, 8),
+    "base": Size(12, 768, 512, 30522, 224, 32),
+}
+BLOCK = Size(2, 4096, 2048, 32000, 224, 4)  # the Llama-like model at its base size: two layers of one with 7e9 numbers
+HEAD = 64  # numbers of an attention head
+LABELS = 10
+
+
+def text_parts(size: Size) -> dict[str, int]:
+    return {
+        "hidden_size": size.hidden,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": max(1, size.hidden // HEAD),
+        "intermediate_size": 4 * size.hidden,
+    }
+
+
+def bert(size: Size) -> torch.nn.Module:
+    config = transformers.BertConfig(vocab_size=size.vocabulary, num_labels=LABELS, **text_parts(size))
+    return transformers.BertForSequenceClassification(config)
+
+
+def gpt(size: Size) -> torch.nn.Module:
+    heads = max(1, size.hidden // HEAD)
+    config = transformers.GPT2Config(
+        vocab_size=size.vocabulary, n_positions=size.words, n_embd=size.hidden, n_layer=size.layers, n_head=heads,
+        bos_token_id=0, eos_token_id=0, use_cache=False,
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config)
+
+
+def llama(size: Size) -> torch.nn.Module:
+    config = transformers.LlamaConfig(
+        vocab_size=size.vocabulary, max_position_embeddings=size.words, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+        use_cache=False, **text_parts(size),
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
+
+
+def resnet(size: Size) -> torch.nn.Module:
+    """ResNet-50 at the base size; smaller ones have a block of each width."""
+    widths = [max(8, size.hidden // 8) * 2**stage for stage in range(4)]
+    depths = [1, 1, 1, 1]
+    if size == SIZES["base"]:
+        widths, depths = [256, 512, 1024, 2048], [3, 4, 6, 3]
+    config = transformers.ResNetConfig(
+        embedding_size=widths[0] if depths[0] == 1 else 64, hidden_sizes=widths, depths=depths, num_labels=LABELS
+    )
+    return transformers.ResNetForImageClassification(config)
+
+
+def vit(size: Size) -> torch.nn.Module:
+    config = transformers.ViTConfig(image_size=size.pixels, patch_size=16, num_labels=LABELS, **text_parts(size))
+    return transformers.ViTForImageClassification(config)
+
+
+MODELS = {"bert": bert, "gpt": gpt, "llama": llama, "resnet": resnet, "vit": vit}
+
+
+def batch_of(model: str, size: Size, device: str) -> dict[str, torch.Tensor]:
+    if model in ("resnet", "vit"):
+        shape = (size.batch, 3, size.pixels, size.pixels)
+        batch = {"pixel_values": torch.randn(shape), "labels": torch.randint(LABELS, (size.batch,))}
+    else:
+        words = torch.randint(size.vocabulary, (size.batch, size.words))
+        batch = {"input_ids": words, "labels": torch.randint(LABELS, (size.batch,)) if model == "bert" else words}
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+def train(arguments: argparse.Namespace) -> dict[str, Any]:
+    torch.manual_seed(0)
+    size = BLOCK if (arguments.model, arguments.size) == ("llama", "base") else SIZES[arguments.size]
+    size = size._replace(batch=arguments.batch or size.batch)
+    on_gpu = arguments.device == "cuda"
+    model = MODELS[arguments.model](size).to(arguments.device).train()
+    batches = [batch_of(arguments.model, size, arguments.device) for _ in range(4)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    seconds = []
+    for step in range(arguments.steps):
+        started = time.perf_counter()
+        with torch.autocast(arguments.device, dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
+            loss = model(**batches[step % len(batches)]).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return {
+        "seconds": seconds,
+        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else 0,
+        "batch": size.batch,
+        "framework": f"torch {torch.__version__}, transformers {transformers.__version__}",
+        "device": torch.cuda.get_device_name() if on_gpu else "CPU",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, required=True)
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--batch", type=int, default=0, help="0: as the size has it")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.out.write_text(json.dumps(train(arguments)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The parts of benchmarks/compiler.py; may import the standard library. What they measure they do not import."""

@@ -1,0 +1,295 @@
+"""What benchmarks/compiler.py makes of its measurements: a figure for each model, means, tables, a picture. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from statistics import geometric_mean, median
+from typing import Any
+
+WARM_GOAL = 30.0  # percent of the cold compilation
+GPU_GOAL = 1.5  # times eager, geometric mean
+SKIPPED = 3  # steps of an eager training: the first ones warm the allocator and trace
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training that is compared with itself, compiled."""
+
+    framework: str  # pytorch or tensorflow
+    backend: str  # what compiles it
+    model: str
+    device: str = "cpu"
+    dtype: str = "fp32"
+
+    @property
+    def name(self) -> str:
+        return " ".join((self.framework, self.backend, self.model, *([self.dtype] if self.device != "cpu" else [])))
+
+
+@dataclass(frozen=True)
+class Training:
+    """One process: by its own clock, and by the report of dlc_runtime where it was compiled."""
+
+    seconds: list[float]  # of each step
+    peak_bytes: int = 0
+    batch: int = 0
+    framework: str = ""
+    device: str = ""
+    report: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> list[float]:
+        """Steps after everything was compiled; of an eager training, after the first ones."""
+        if not self.report:
+            return self.seconds[SKIPPED:]
+        return self.seconds[self.settled_at :] if self.settled_at else []
+
+    @property
+    def settled_at(self) -> int:
+        """Steps until everything was compiled."""
+        steps = self.report["steps"]
+        return int(steps["first_compiled_step"] - 1 + steps["warm_up"]["steps"]) if steps["first_compiled_step"] else 0
+
+
+@dataclass
+class Measured:
+    """The trainings of one case, one of each kind for each repetition; `failed` says why there are none."""
+
+    case: Case
+    eager: list[Training] = field(default_factory=list)
+    cold: list[Training] = field(default_factory=list)
+    warm: list[Training] = field(default_factory=list)
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Of one case: medians over the repetitions, in milliseconds and seconds."""
+
+    case: Case
+    eager_ms: float
+    compiled_ms: float
+    slowest: float  # speed-up of the repetitions
+    fastest: float
+    reported: float | None  # speed-up that dlc_runtime's report tells
+    cold_seconds: float  # of compiling
+    warm_seconds: float | None
+    break_even: int | None  # the step, with an empty cache
+    break_even_warm: int | None
+    peak_ratio: float | None  # compiled over eager memory
+    runs: int
+
+    @property
+    def ratio(self) -> float:
+        """Speed-up."""
+        return self.eager_ms / self.compiled_ms
+
+    @property
+    def warm_percent(self) -> float | None:
+        return None if self.warm_seconds is None else 100 * self.warm_seconds / max(self.cold_seconds, 1e-9)
+
+
+def figure(measured: Measured) -> Figure:
+    """`measured` has no failure."""
+    eager = median(median(run.settled) for run in measured.eager)
+    compiled = [run for run in (*measured.cold, *measured.warm) if run.settled]
+    if not compiled:
+        raise ValueError(f"{measured.case.name}: no step was compiled: {reasons(measured)}")
+    ratios = [eager / median(run.settled) for run in compiled]
+    warm = [run.report["compile_seconds"] for run in measured.warm]
+    step = median(median(run.settled) for run in compiled)
+    peaks = [run.peak_bytes for run in measured.eager]
+    return Figure(
+        measured.case,
+        eager * 1000,
+        step * 1000,
+        min(ratios),
+        max(ratios),
+        median_of([run.report["steps"]["speed_up"] for run in compiled]),
+        median(run.report["compile_seconds"] for run in measured.cold),
+        median(warm) if warm else None,
+        break_even(measured.cold, measured.eager, eager, step),
+        break_even(measured.warm, measured.eager, eager, step),
+        median(run.peak_bytes for run in compiled) / median(peaks) if all(peaks) else None,
+        len(measured.eager),
+    )
+
+
+def reasons(measured: Measured) -> str:
+    entries = [entry for run in measured.cold for entry in run.report.get("eager", [])]
+    return (
+        "; ".join(dict.fromkeys(f"{entry['module']}: {entry['reason']}" for entry in entries)) or "the report is empty"
+    )
+
+
+def median_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def break_even(compiled: Sequence[Training], eager: Sequence[Training], step: float, fast: float) -> int | None:
+    """The step at which the whole training has taken no longer than an eager one; None where it never does.
+
+    `step` and `fast`: seconds of an eager and a compiled one.
+    """
+    if not compiled or fast >= step:
+        return None
+    behind = median(
+        sum(run.seconds[: run.settled_at]) - sum(beside.seconds[: run.settled_at])
+        for run, beside in zip(compiled, eager, strict=False)
+    )
+    return max(run.settled_at for run in compiled) + math.ceil(max(0.0, behind) / (step - fast))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure against what it is compared with, and the goal for their ratio."""
+
+    name: str
+    value: float
+    peer: str
+    peer_value: float
+    unit: str
+    goal: str
+    met: bool | None
+    runs: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times the peer."""
+        return self.value / self.peer_value
+
+
+def means(figures: Sequence[Figure]) -> list[Row]:
+    """Of each backend: geometric means of steps and of compilations."""
+    rows = []
+    for group in dict.fromkeys(group_of(each.case) for each in figures):
+        own = [each for each in figures if group_of(each.case) == group]
+        runs = min(each.runs for each in own)
+        eager, compiled = (geometric_mean([getattr(each, key) for each in own]) for key in ("eager_ms", "compiled_ms"))
+        on_gpu = own[0].case.device != "cpu"
+        goal, met = (f"eager at least {GPU_GOAL:g}", eager / compiled >= GPU_GOAL) if on_gpu else ("", None)
+        rows.append(Row(f"{group}: a compiled step", compiled, "an eager step", eager, "ms", goal, met, runs))
+        again = [each for each in own if each.warm_seconds]
+        if again:
+            warm = geometric_mean([each.warm_seconds or 0.0 for each in again])
+            cold = geometric_mean([each.cold_seconds for each in again])
+            met = 100 * warm / cold <= WARM_GOAL
+            goal = f"at most {WARM_GOAL / 100:.2f}"
+            rows.append(Row(f"{group}: compiling, warm cache", warm, "empty cache", cold, "s", goal, met, runs))
+    return rows
+
+
+def group_of(case: Case) -> str:
+    return " ".join((case.framework, case.backend, *([case.dtype] if case.device != "cpu" else [])))
+
+
+def as_json(figures: Sequence[Figure], rows: Sequence[Row], measured: Sequence[Measured]) -> dict[str, Any]:
+    return {
+        "models": [
+            asdict(each) | {"name": each.case.name, "ratio": each.ratio, "warm_percent": each.warm_percent}
+            for each in figures
+        ],
+        "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
+        "failed": {each.case.name: each.failed for each in measured if each.failed},
+        "trainings": [
+            {"case": each.case.name, "kind": kind, "seconds": run.seconds, "compile_seconds": seconds_of(run)}
+            for each in measured
+            for kind in ("eager", "cold", "warm")
+            for run in getattr(each, kind)
+        ],
+    }
+
+
+def seconds_of(run: Training) -> float | None:
+    return run.report.get("compile_seconds")
+
+
+# -- tables ---------------------------------------------------------------------------------------------------------
+
+HEADS = (
+    "model", "eager ms", "compiled ms", "speed-up", "by the report", "compile s, cold", "warm", "warm %",
+    "break-even step", "warm cache", "memory", "runs",
+)  # fmt: skip
+
+
+def table(figures: Sequence[Figure], failed: dict[str, str]) -> str:
+    lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
+    for each in figures:
+        cells = (
+            each.case.name, f"{each.eager_ms:.1f}", f"{each.compiled_ms:.1f}",
+            f"{each.ratio:.2f} ({each.slowest:.2f} to {each.fastest:.2f})", said(each.reported, ".2f"),
+            f"{each.cold_seconds:.1f}", said(each.warm_seconds, ".1f"), said(each.warm_percent, ".0f"),
+            said(each.break_even, "d"), said(each.break_even_warm, "d"), said(each.peak_ratio, ".2f"), str(each.runs),
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"| {name} | failed: {why} |" + " |" * (len(HEADS) - 2) for name, why in failed.items()]
+    return "\n".join(lines)
+
+
+def said(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def row_table(rows: Sequence[Row]) -> str:
+    lines = ["| what | | beside | | ratio | goal | runs |", "|---" * 7 + "|"]
+    for row in rows:
+        goal = f"{row.goal}: {'met' if row.met else 'missed'}" if row.met is not None else row.goal
+        lines.append(
+            f"| {row.name} | {row.value:.4g} {row.unit} | {row.peer} | {row.peer_value:.4g} {row.unit} "
+            f"| {row.ratio:.3f} | {goal} | {row.runs} |"
+        )
+    return "\n".join(lines)
+
+
+# -- the picture ----------------------------------------------------------------------------------------------------
+
+WIDTH, LINE, TOP, LEFT, BARS = 860, 20, 40, 220, 420
+COLORS = ("#8a94a0", "#3572b0", "#d98a29")
+STYLE = "text{font:13px sans-serif;fill:#222}.t{font-weight:bold}"
+
+
+def svg(figures: Sequence[Figure]) -> str:
+    """A pair of bars for each model: a step eager and compiled, and compiling without and with a cache."""
+    steps = [
+        (each.case.name, [(each.eager_ms, f"{each.eager_ms:.1f} ms eager"),
+                          (each.compiled_ms, f"{each.compiled_ms:.1f} ms compiled, {each.ratio:.2f} times as fast")])
+        for each in figures
+    ]  # fmt: skip
+    compiling = [
+        (each.case.name, [(each.cold_seconds, f"{each.cold_seconds:.1f} s, empty cache"),
+                          (each.warm_seconds, f"{each.warm_seconds:.1f} s, {each.warm_percent:.0f}%")])
+        for each in figures if each.warm_seconds is not None
+    ]  # fmt: skip
+    parts, top = bars("A step", steps, COLORS[:2], 0, each_alone=True)
+    more, top = bars("Compiling", compiling, COLORS[1:], top) if compiling else ([], top)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top}" viewBox="0 0 {WIDTH} {top}">'
+    ground = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([head, f"<style>{STYLE}</style>", ground, *parts, *more, "</svg>", ""])
+
+
+Bars = Sequence[tuple[str, Sequence[tuple[float, str]]]]
+
+
+def bars(title: str, groups: Bars, colors: Sequence[str], top: int, each_alone: bool = False) -> tuple[list[str], int]:
+    """`each_alone`: the longest bar of each group has the full length, as models of different size are beside it."""
+    parts = [text(10, top + 24, title, ' class="t"')]
+    y = top + TOP
+    most = max((value for _, group in groups for value, _ in group), default=0.0) or 1.0
+    for name, group in groups:
+        parts.append(text(10, y + 13, name))
+        longest = max((value for value, _ in group), default=0.0) or 1.0
+        for (value, label), color in zip(group, colors, strict=False):
+            length = BARS * value / (longest if each_alone else most)
+            parts.append(f'<rect fill="{color}" x="{LEFT}" y="{y}" width="{length:.1f}" height="{LINE - 4}"/>')
+            parts.append(text(LEFT + length + 8, y + 13, label))
+            y += LINE
+        y += LINE // 2
+    return parts, y + 10
+
+
+def text(x: float, y: float, words: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{escape(words)}</text>'

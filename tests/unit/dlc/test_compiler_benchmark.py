@@ -1,0 +1,246 @@
+"""What benchmarks/compiler.py makes of its measurements, and how it ends where it cannot measure."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def training(eager: float, compiling: float, compiled: float, compile_seconds: float) -> Any:
+    """Five eager steps, one that compiles, six compiled ones."""
+    steps = {"first_compiled_step": 6, "warm_up": {"steps": 1}, "speed_up": eager / compiled}
+    seconds = [eager] * 5 + [compiling] + [compiled] * 6
+    report = {"steps": steps, "compile_seconds": compile_seconds, "eager": []}
+    return module("compiling.figures").Training(seconds, report=report)
+
+
+def plain(seconds: float) -> Any:
+    return module("compiling.figures").Training([9.0, 9.0, 9.0] + [seconds] * 9)
+
+
+def measured(model: str = "bert", device: str = "cpu", **kinds: list[Any]) -> Any:
+    figures = module("compiling.figures")
+    return figures.Measured(figures.Case("pytorch", "inductor", model, device), **kinds)
+
+
+def test_a_figure_is_the_median_over_the_repetitions_without_steps_that_warm_up() -> None:
+    held = measured(
+        eager=[plain(0.2), plain(0.4), plain(0.2)],
+        cold=[training(0.2, 30.0, 0.1, 20.0), training(0.2, 30.0, 0.1, 22.0), training(0.2, 30.0, 0.05, 24.0)],
+        warm=[training(0.2, 5.0, 0.1, 5.5)] * 3,
+    )
+    figure = module("compiling.figures").figure(held)
+    assert figure.eager_ms == pytest.approx(200)
+    assert figure.compiled_ms == pytest.approx(100)
+    assert figure.ratio == pytest.approx(2)
+    assert (figure.slowest, figure.fastest) == (pytest.approx(2), pytest.approx(4))
+    assert figure.cold_seconds == 22.0
+    assert figure.warm_percent == pytest.approx(25)
+    assert figure.runs == 3
+
+
+def test_break_even_is_the_first_step_at_which_both_trainings_took_the_same_time() -> None:
+    eager = module("compiling.figures").Training([1.0] * 12)
+    held = measured(eager=[eager], cold=[training(1.0, 11.0, 0.5, 9)], warm=[training(1.0, 2.5, 0.5, 1)])
+    figure = module("compiling.figures").figure(held)
+    assert figure.break_even == 6 + 20  # 10 s behind after 6 steps, and each later one wins half a second
+    assert figure.break_even_warm == 6 + 3
+
+
+def test_a_model_that_loses_never_breaks_even_and_is_in_the_table() -> None:
+    figures = module("compiling.figures")
+    loser = figures.figure(measured(eager=[plain(0.1)], cold=[training(0.1, 9.0, 0.2, 8)], warm=[]))
+    assert loser.break_even is None
+    assert "| 0.50 (0.50 to 0.50) |" in figures.table([loser], {})
+
+
+def test_a_model_that_failed_is_in_the_table_with_the_reason() -> None:
+    assert "| pytorch inductor vit | failed: exit code 1 |" in module("compiling.figures").table(
+        [], {"pytorch inductor vit": "exit code 1"}
+    )
+
+
+def test_a_training_in_which_nothing_was_compiled_is_a_failure_with_the_reports_reason() -> None:
+    stayed = training(0.1, 0.1, 0.1, 0)
+    stayed.report["steps"]["first_compiled_step"] = None
+    stayed.report["eager"] = [{"module": "Net", "reason": "no C++ compiler"}]
+    with pytest.raises(ValueError, match=r"no step was compiled: Net: no C\+\+ compiler"):
+        module("compiling.figures").figure(measured(eager=[plain(0.1)], cold=[stayed]))
+
+
+@pytest.mark.parametrize(("compiled", "met"), [(0.05, True), (0.1, False)])
+def test_on_a_gpu_the_geometric_mean_is_held_to_its_goal(compiled: float, met: bool) -> None:
+    figures = module("compiling.figures")
+    held = [measured(name, "cuda", eager=[plain(0.1)], cold=[training(0.1, 1, compiled, 1)]) for name in ("a", "b")]
+    row = figures.means([figures.figure(each) for each in held])[0]
+    assert row.met is met
+    assert row.ratio == pytest.approx(compiled / 0.1)
+
+
+@pytest.mark.parametrize(("warm", "met"), [(2.9, True), (3.1, False)])
+def test_a_warm_compilation_is_held_to_its_share_of_a_cold_one(warm: float, met: bool) -> None:
+    figures = module("compiling.figures")
+    held = measured(eager=[plain(0.1)], cold=[training(0.1, 9, 0.1, 10)], warm=[training(0.1, 9, 0.1, warm)])
+    rows = figures.means([figures.figure(held)])
+    assert [row.met for row in rows] == [None, met]
+    assert f"at most 0.30: {'met' if met else 'missed'}" in figures.row_table(rows)
+
+
+def test_the_picture_has_a_pair_of_bars_for_each_model_and_kind() -> None:
+    figures = module("compiling.figures")
+    held = measured("<bert>", eager=[plain(0.2)], cold=[training(0.2, 9, 0.1, 10)], warm=[training(0.2, 9, 0.1, 2)])
+    picture = ElementTree.fromstring(figures.svg([figures.figure(held)]))
+    bars = [each for each in picture.findall(".//{*}rect") if each.get("x")]
+    widths = [float(bar.get("width", 0)) for bar in bars]
+    assert widths == [420.0, 210.0, 420.0, 84.0]
+    assert "pytorch inductor <bert>" in [each.text for each in picture.findall(".//{*}text")]
+
+
+@pytest.mark.parametrize("count", [6, 8, 20, 40])
+def test_the_interval_of_paired_differences_leaves_out_less_than_a_twentieth(count: int) -> None:
+    low, high = module("compiling.off").interval([float(place) for place in range(count)])
+    outside = 2 * sum(math.comb(count, place) for place in range(int(low) + 1)) / 2**count
+    beyond = 2 * sum(math.comb(count, place) for place in range(int(low) + 2)) / 2**count
+    assert high == count - 1 - low
+    assert outside <= 0.05 < beyond
+
+
+def test_a_cost_of_which_all_pairs_are_sure_misses_the_goal() -> None:
+    paired = module("compiling.off").Paired
+    assert paired("a start", [(0.020, 0.010)] * 20).row.met is False
+    assert paired("a start", [(0.020, 0.010), (0.010, 0.020)] * 10).row.met is True
+
+
+def test_the_largest_batch_is_found_to_an_eighth() -> None:
+    batches = module("compiling.batch")
+    tried: list[int] = []
+
+    def trial(_case: object, _runner: object, _kind: str, batch: int) -> bool:
+        tried.append(batch)
+        return batch <= 100
+
+    for first in (8, 512):  # below what fits, and above
+        batches.FIRST, batches.trial = first, trial
+        found = batches.largest(None, None, "eager")
+        assert 100 / 1.125 <= found <= 100
+    assert len(tried) < 20
+    importlib.reload(batches)
+
+
+def test_a_training_that_hangs_ends_with_its_children() -> None:
+    runs = module("compiling.runs")
+    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+    with pytest.raises(runs.FailedTrainingError, match=r"bert: not done after 3 s\n\d+") as caught:
+        runs.run([sys.executable, "-c", code], dict(os.environ), "bert", hangs=3)
+    status = Path(f"/proc/{str(caught.value).splitlines()[1]}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_a_training_that_fails_says_so_with_its_last_lines() -> None:
+    runs = module("compiling.runs")
+    with pytest.raises(runs.FailedTrainingError, match=r"^bert, cold: exit code 3\nthe reason$"):
+        runs.run([sys.executable, "-c", "print('the reason'); exit(3)"], dict(os.environ), "bert, cold")
+
+
+def benchmark(*arguments: str, packages: str = "") -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(BENCHMARKS / "compiler.py"), *arguments]
+    environ = {**os.environ, "PYTHONPATH": packages}
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, env=environ)
+
+
+def test_a_python_without_the_framework_is_refused_before_anything_runs() -> None:
+    done = benchmark("--torch-python", sys.executable)
+    assert done.returncode == 1
+    assert "lacks torch, transformers, which pytorch's trainings import" in done.stderr
+
+
+def test_without_a_gpu_its_figures_are_refused_with_an_exit_code_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("__version__ = '2.13.0+cpu'\nclass cuda: is_available = staticmethod(bool)\n")
+    (tmp_path / "transformers.py").write_text("")
+    done = benchmark("--gpu", packages=str(tmp_path))
+    assert done.returncode == 3
+    assert f"--gpu: torch 2.13.0+cpu of {sys.executable} finds no GPU. Run it on a host with" in done.stderr
+
+
+def test_an_unknown_model_is_refused() -> None:
+    done = benchmark("--models", "bert,lenet")
+    assert done.returncode == 2
+    assert "--models: lenet: expected some of bert, gpt, resnet, vit, llama" in done.stderr
+
+
+def test_the_environments_differ_by_the_line_of_the_library_alone(tmp_path: Path) -> None:
+    runs = module("compiling.runs")
+    found = runs.pythons(sys.executable, tmp_path)
+    ask = "import sys; print('dlc_runtime.compiler.arm' in sys.modules, any(p.endswith('/runtime') for p in sys.path))"
+    environ = runs.clean({"DLC_COMPILER": "inductor"})
+    assert runs.run([str(found.with_line), "-c", ask], environ, "with").strip() == "True True"
+    assert runs.run([str(found.without), "-c", ask], environ, "without").strip() == "False False"
+    assert runs.run([str(found.with_line), "-c", ask], runs.clean({}), "off").strip() == "False True"
+
+
+STAND_IN = """
+import json, os, sys
+asked = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if asked["--model"] == "vit":
+    sys.exit("no such layer")
+cache = os.environ.get("DLC_COMPILE_CACHE", "")
+warm = os.path.isdir(cache)
+seconds = [0.2] * 5 + [3.0] + [0.1 if cache else 0.2] * 6
+out = {"seconds": seconds, "peak_bytes": 0, "batch": 2, "framework": "stand-in 1.0", "device": "CPU"}
+open(asked["--out"], "w").write(json.dumps(out))
+if cache:
+    assert os.environ["DLC_COMPILER"] == "inductor"
+    os.makedirs(cache, exist_ok=True)
+    report = os.environ["DLC_COMPILER_REPORT"]
+    os.makedirs(report)
+    steps = {"first_compiled_step": 6, "warm_up": {"steps": 1}, "speed_up": 1.9}
+    held = {"steps": steps, "compile_seconds": 2.0 if warm else 10.0, "eager": []}
+    open(report + "/report.json", "w").write(json.dumps(held))
+else:
+    assert os.environ["DLC_COMPILER"] == "off"
+"""
+
+
+def test_a_run_compares_eager_cold_and_warm_and_tells_of_a_model_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("torch.py", ""), ("transformers.py", ""), ("pytorch_training.py", STAND_IN)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(module("compiling.runs"), "SCRIPTS", tmp_path)
+    asked = ["--torch-python", sys.executable, "--models", "bert,vit", "--no-off", "--runs", "2"]
+    files = ["--json", str(tmp_path / "out.json"), "--svg", str(tmp_path / "out.svg")]
+    monkeypatch.setattr(sys, "argv", ["compiler.py", *asked, *files])
+    with pytest.raises(SystemExit) as end:
+        module("compiler").main()
+    assert end.value.code == 1  # one failed
+    table = capsys.readouterr().out
+    assert "| pytorch inductor bert | 200.0 | 100.0 | 2.00 (2.00 to 2.00) | 1.90 | 10.0 | 2.0 | 20 |" in table
+    assert "| pytorch inductor vit | failed: pytorch inductor vit, eager: exit code 1 |" in table
+    assert "| 0.200 | at most 0.30: met | 2 |" in table
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert [run["kind"] for run in written["trainings"]] == ["eager", "eager", "cold", "cold", "warm", "warm"]
+    assert written["software"] == "stand-in 1.0"
+    assert "10.0 s, empty cache" in (tmp_path / "out.svg").read_text()

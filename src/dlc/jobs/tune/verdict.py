@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dlc.jobs.run.hosts import State
+from dlc_runtime.scaling.said import says_memory
 
 FITS, TIGHT, MEMORY, TIME, DATA, FAILED = "fits", "tight", "memory", "time", "data", "failed"
 KILLED = 137
 MEASURED = "measured"  # the state of a report whose rank took all steps
 SAME_BATCH = 0.6  # of the bytes that the batch should have: less is another batch than the one asked for
-# What the frameworks, the C++ runtime and the kernel say where memory ends.
-SAYS_MEMORY = re.compile(
-    r"out of memory|OutOfMemoryError|\bOOM\b|can't allocate memory|not enough memory|Cannot allocate memory"
-    r"|MemoryError|std::bad_alloc|RESOURCE_EXHAUSTED|ResourceExhaustedError|ALLOC_FAILED|Unable to allocate",
-)
-
 Report = Mapping[str, Any]  # a rank's, as dlc_runtime.profile writes it
 
 
@@ -68,6 +62,8 @@ class Room:
 def judge(mode: str, batch: int, ended: Ended, margin: float, sample_bytes: float = 0.0) -> Trial:
     """`sample_bytes` are those of a sample in a batch that was as asked; 0 where none was seen."""
     reports = [report for reports in ended.reports.values() for report in reports]
+    if any("memory" not in report for report in reports):
+        return Trial(mode, batch, FAILED, reason="the image's dlc_runtime does not measure memory: build it again")
     if not _whole(ended, reports) or any(state.out_of_memory for state in ended.states.values()):
         outcome, reason = _why_not(ended, reports)
         return Trial(mode, batch, outcome, reason=reason)
@@ -101,8 +97,8 @@ def _why_not(ended: Ended, reports: Sequence[Report]) -> tuple[str, str]:
         return MEMORY, "killed by the kernel"
     if ended.expired:
         return TIME, "not done within the time of a trial"
-    if said := SAYS_MEMORY.search(ended.said):
-        return MEMORY, said[0]
+    if said := says_memory(ended.said):
+        return MEMORY, said
     if KILLED in codes:
         return MEMORY, "killed"
     if codes == {0}:

@@ -20,16 +20,18 @@ LIMIT = 2 << 30
 BOUND_SECONDS = 1800.0  # only a hang takes that long
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param("wide_torch.py", marks=pytest.mark.when(framework="pytorch", version=">=2.2")),
-        pytest.param("wide_keras.py", marks=pytest.mark.when(framework="tensorflow")),
-    ],
-)
-def test_the_largest_batch_fits_under_the_limit_and_the_rate_is_scaled_to_it(
-    image: Image, tmp_path: Path, script: str
-) -> None:
+@pytest.mark.when(framework="pytorch", version=">=2.2")
+def test_the_largest_batch_of_a_torch_script_fits_under_the_limit(image: Image, tmp_path: Path) -> None:
+    the_largest_batch_fits(image, tmp_path, "wide_torch.py")
+
+
+@pytest.mark.when(framework="tensorflow")
+def test_the_largest_batch_of_a_keras_script_fits_under_the_limit(image: Image, tmp_path: Path) -> None:
+    the_largest_batch_fits(image, tmp_path, "wide_keras.py")
+
+
+def the_largest_batch_fits(image: Image, tmp_path: Path, script: str) -> None:
+    """And the learning rate is scaled to it."""
     words = ("--hp-name", "batch-size", "--hp", "batch-size=128", "--hp", "learning-rate=0.1")
     limits = ("--lr-name", "learning-rate", "--memory", str(LIMIT), "--steps", "2", "--output", str(tmp_path / "out"))
     settings = environment(DLC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=str(find_root() / "src"))

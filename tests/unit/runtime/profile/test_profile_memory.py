@@ -1,4 +1,4 @@
-"""The memory of a profile: the process at its highest, its children, and no pages of files; the limit of the container."""
+"""The memory of a profile: the process at its highest, its children, no pages of files; the limit of the container."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ VERBS = {
     "verify-reproducible": "dlc.cli.verify_reproducible",
     "advise": "dlc.cli.advise",
     "profile": "dlc.cli.profile",
+    "tune-batch": "dlc.cli.tune_batch",
 }
 # For developers of dlc; not in the help.
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}

@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
     parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
-    _add_job(parser)
-    _add_limits(parser)
+    add_job(parser)
+    add_limits(parser)
     parser.add_argument("--output", metavar="DIR", help=f"where the results go (default: {RESULTS}/JOB)")
     parser.add_argument(
         "--explain", action="store_true", help="show the containers and their config files; start nothing"
@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)  # of --explain
 
 
-def _add_job(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--hosts", type=_count, default=1, metavar="N", help="hosts of the job, or of each group")
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """What the job is."""
+    parser.add_argument("--hosts", type=count, default=1, metavar="N", help="hosts of the job, or of each group")
     _add_each(parser, "--group", "NAME=N", "an instance group of N hosts")
     _add_each(parser, "--program", "GROUP=FILE", "the entry point of one group")
     parser.add_argument("--source", default="", metavar="DIR", help="a folder of code; SCRIPT and FILE are paths in it")
@@ -60,7 +61,8 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     _add_each(parser, "--env", "NAME[=VALUE]", "a variable; without a value this shell's")
 
 
-def _add_limits(parser: argparse.ArgumentParser) -> None:
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """What each host gets."""
     _add_each(parser, "--cpus", "[GROUP=]N", "CPUs of a host, such as 0.5")
     _add_each(parser, "--memory", "[GROUP=]SIZE", "memory of a host, such as 4g")
     _add_each(parser, "--gpus", "[GROUP=]N", "GPUs of a host, or `all`")
@@ -68,7 +70,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shm-size", default=SHARED_MEMORY, metavar="SIZE", help=f"(default: {SHARED_MEMORY})")
     parser.add_argument("--user", default="", metavar="USER", help="who runs in the containers; as for `docker run`")
     parser.add_argument(
-        "--grace", type=_count, default=STOP_SECONDS, metavar="SECONDS",
+        "--grace", type=count, default=STOP_SECONDS, metavar="SECONDS",
         help=f"from a stop to SIGKILL (default: {STOP_SECONDS})",
     )  # fmt: skip
 
@@ -77,7 +79,8 @@ def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: 
     parser.add_argument(option, action="append", default=[], metavar=form, help=f"{meaning}; may be repeated")
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A whole number above 0."""
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
     return int(text)
@@ -96,20 +99,21 @@ def run(args: argparse.Namespace) -> int:
     identifier = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     job = job_of(
-        _options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
+        options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
     )  # fmt: skip
     if args.explain:
         print_json(explain.as_dict(job)) if args.json else print(explain.as_text(job))
         return 0
-    return run_job(job, _engine(), cache_folder() / CLAIMS)
+    return run_job(job, engine(), cache_folder() / CLAIMS)
 
 
-def _engine() -> Engine:
+def engine() -> Engine:
     """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
     return find(PATIENT_SECONDS) or connect()
 
 
-def _options(args: argparse.Namespace) -> Options:
+def options(args: argparse.Namespace) -> Options:
+    """The words of `add_job` and `add_limits`."""
     return Options(
         script=args.script,
         hosts=args.hosts,

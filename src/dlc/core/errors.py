@@ -2,7 +2,7 @@
 
 A message says what happened and where; `remedy` says what to do about it. The codes are our own, in groups:
 10 to 19 for the buildspec and its locks, 20 to 29 for the host and the network, 30 to 39 for an image,
-50 for a training script.
+50 to 59 for a training script.
 `dlc help exit-codes` prints the first line of each class below as its meaning.
 """
 
@@ -123,6 +123,12 @@ class ScriptError(DlcError):
     """A training script cannot be read: it does not exist, is no UTF-8 text, or has a syntax error."""
 
     exit_code = 51
+
+
+class TuneError(DlcError):
+    """No batch size of a training script fits, or its trials cannot be measured."""
+
+    exit_code = 52
 
 
 class InternalError(DlcError):

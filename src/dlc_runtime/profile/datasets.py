@@ -38,6 +38,24 @@ class TensorFlow(Framework):
         if hasattr(experimental, "sync_devices"):
             experimental.sync_devices()
 
+    def device_memory(self) -> tuple[int, int | None] | None:
+        """TensorFlow does not say how much a device has."""
+        experimental = self._gpus()
+        return (int(experimental.get_memory_info("GPU:0")["peak"]), None) if experimental else None
+
+    def forget_device_peak(self) -> None:
+        experimental = self._gpus()
+        if experimental:
+            experimental.reset_memory_stats("GPU:0")
+
+    def _gpus(self) -> Any:
+        """What knows of their memory, where there are some; TensorFlow before 2.5 has nothing."""
+        tensorflow: Any = sys.modules.get("tensorflow")
+        if tensorflow is None or not tensorflow.config.list_logical_devices("GPU"):
+            return None
+        experimental: Any = tensorflow.config.experimental
+        return experimental if hasattr(experimental, "reset_memory_stats") else None
+
 
 TENSORFLOW = TensorFlow()
 

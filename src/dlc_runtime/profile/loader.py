@@ -65,6 +65,20 @@ class Torch(Framework):
             return int(distributed.get_rank())
         return None
 
+    def device_memory(self) -> tuple[int, int | None] | None:
+        torch: Any = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+            return None
+        total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        return int(torch.cuda.max_memory_reserved()), int(total)
+
+    def forget_device_peak(self) -> None:
+        """The cache is emptied too: eager steps may have left blocks in it that compiled ones do not use."""
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
 
 TORCH = Torch()
 

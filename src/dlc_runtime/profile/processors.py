@@ -45,13 +45,25 @@ def container_seconds(groups: str = GROUPS) -> float | None:
 
 def tree_seconds(root: int) -> float:
     """CPU seconds of a process and all its descendants so far, also of those that ended and were waited for."""
+    parents, seconds = _processes()
+    return sum(value for pid, value in seconds.items() if _descends(pid, root, parents))
+
+
+def descendants(root: int) -> list[int]:
+    """The processes below one that run now."""
+    parents, _ = _processes()
+    return [pid for pid in parents if pid != root and _descends(pid, root, parents)]
+
+
+def _processes() -> tuple[dict[int, int], dict[int, float]]:
+    """Of every process its parent, and its CPU seconds."""
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
                 parents[int(name)], seconds[int(name)] = _process(int(name))
-    return sum(value for pid, value in seconds.items() if _descends(pid, root, parents))
+    return parents, seconds
 
 
 def _process(pid: int) -> tuple[int, float]:

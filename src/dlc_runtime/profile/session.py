@@ -14,6 +14,7 @@ import threading
 from dlc_runtime.profile import fetches
 from dlc_runtime.profile.fetches import Fetches
 from dlc_runtime.profile.gpus import Gpus
+from dlc_runtime.profile.memory import Memory
 from dlc_runtime.profile.meter import Clock, Meter
 from dlc_runtime.profile.processors import Processors
 from dlc_runtime.profile.settings import SWITCH, Settings, read
@@ -44,6 +45,13 @@ class Framework:
         """This process's rank, where the script gave itself one."""
         return None
 
+    def device_memory(self) -> tuple[int, int | None] | None:
+        """Bytes of this process's accelerator: the most that was taken, and all that it has. None: it uses none."""
+        return None
+
+    def forget_device_peak(self) -> None:
+        """Begin to look for the peak again."""
+
 
 def current(framework: Framework) -> Session:
     """This process's session. A forked process begins one of its own."""
@@ -67,6 +75,8 @@ class Session:
         self._meters: dict[int, tuple[Any, Meter]] = {}  # with what they measure, so that no other gets its number
         self._next = 8
         self._failed = False
+        self._memory = Memory(framework)
+        self._marked = False
         self._processors = Processors()
         self._gpus = Gpus() if settings.local_rank == 0 else None
         atexit.register(self._end)
@@ -87,8 +97,13 @@ class Session:
         given = self.framework.rank()
         if given is not None:  # at the end its group may be gone
             self._rank = given
+        if steps and self.settings.ends and not self._marked:
+            self._marked = True
+            self._memory.mark()
         if steps >= self.settings.steps:
             self.finish(MEASURED)
+            if self.settings.ends:
+                _end_process()
         elif steps >= self._next:
             self._next = 2 * steps
             self.write(RUNNING)
@@ -141,6 +156,7 @@ class Session:
             "framework": self.framework.name,
             "host": socket.gethostname(),
             "rank": self._rank,
+            "ranks": self.settings.ranks,
             "steps": meter.steps,
             "step_seconds": meter.step,
             "waiting_seconds": meter.waiting,
@@ -148,6 +164,7 @@ class Session:
             "starting_seconds": meter.starting,
             "batch_bytes": meter.batch_bytes,
             "preprocessing": self._preprocessing(meter, work),
+            "memory": self._memory.as_json(),
             "cpu": self._processors.as_json(),
             "gpu": self._gpus.as_json() if self._gpus else None,
         }
@@ -159,3 +176,10 @@ class Session:
             "seconds": work.seconds,
             "workers": meter.most_workers,
         }
+
+
+def _end_process() -> None:
+    """At once: no handler of the script's runs, so nothing is saved and no rank waits for another one."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

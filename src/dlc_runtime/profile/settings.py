@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 SWITCH = "DLC_PROFILE"
+ENDS = "DLC_PROFILE_ENDS_JOB"
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 REPORT = "/opt/ml/output/data/profile"
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
+WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
 
 
@@ -19,21 +21,29 @@ class Settings(NamedTuple):
     skip: int = 3  # first steps, which also prepare and compile
     rank: int = 0
     local_rank: int = 0
+    ranks: int = 1
+    ends: bool = False  # the script too, once enough is measured: with exit code 0, and nothing is saved
 
 
 def read(environ: Mapping[str, str]) -> Settings:
     """Raises ValueError with the variable, what was expected and what was found."""
-    value = environ.get(SWITCH, "").strip().lower()
-    if value not in TRUE + FALSE:
-        raise ValueError(f"{SWITCH}={environ[SWITCH]}: expected 1 or 0")
     return Settings(
-        on=value in TRUE,
+        on=_switch(environ, SWITCH),
         report=environ.get("DLC_PROFILE_REPORT") or REPORT,
         steps=_number(environ, "DLC_PROFILE_STEPS", 200, least=1),
         skip=_number(environ, "DLC_PROFILE_SKIP", 3, least=0),
         rank=_first(environ, RANKS),
         local_rank=_first(environ, LOCAL_RANKS),
+        ranks=max(_first(environ, WORLD_SIZES), 1),
+        ends=_switch(environ, ENDS),
     )
+
+
+def _switch(environ: Mapping[str, str], name: str) -> bool:
+    value = environ.get(name, "").strip().lower()
+    if value not in TRUE + FALSE:
+        raise ValueError(f"{name}={environ[name]}: expected 1 or 0")
+    return value in TRUE
 
 
 def _number(environ: Mapping[str, str], name: str, default: int, least: int) -> int:

@@ -235,7 +235,7 @@ NEEDS_A_CHECKOUT = {
     "test": ["*"], "size": [TORCH], "sbom": [TORCH], "diff": [TORCH, TORCH], "docs": [], "scan": [TORCH], "schema": [],
     "push": [TORCH, "--to", "localhost:1"], "verify-reproducible": [TORCH],
     "advise": ["--measured", "p4d.24xlarge=192"],
-    "run": [TORCH, "train.py"],
+    "run": [TORCH, "train.py"], "tune-batch": [TORCH, "train.py", "--hp-name", "batch"],
 }  # fmt: skip
 
 

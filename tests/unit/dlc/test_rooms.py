@@ -27,9 +27,10 @@ DLC = {
     "images.push": ("core", "engine", "buildspec", "plan", "build", "images.inspection"),
     "jobs.advice": ("core", "buildspec"),
     "jobs.run": ("core", "engine"),
+    "jobs.tune": ("core", "engine", "jobs.run"),
     "cli": (
         *("core", "debian", "engine", "buildspec", "locks", "plan", "build", "images.inspection", "images.push"),
-        *("jobs.advice", "jobs.run"),
+        *("jobs.advice", "jobs.run", "jobs.tune"),
     ),
     "__main__": ("core", "cli"),
 }
@@ -55,6 +56,7 @@ RUNTIME = {
     "compiler.tensorflow_xla": ("compiler.base", "compiler.cache", "compiler.report"),
     "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.xla", "compiler.tensorflow_xla"),
     "profile": (),
+    "scaling": ("profile",),
     "cluster_facts": (),
     "dataservice.errors": (),
     "dataservice.plan": ("dataservice.errors",),

@@ -10,11 +10,12 @@ from typing import TextIO
 
 
 class Log:
-    """Prints what hosts say to `out`, and what dlc says of them to stderr."""
+    """Prints what hosts say to `out`, and what dlc says of them to `said`, which is stderr where none is named."""
 
-    def __init__(self, hosts: int, out: TextIO) -> None:
+    def __init__(self, hosts: int, out: TextIO, said: TextIO | None = None) -> None:
         self._named = hosts > 1
         self._out = out
+        self._said = said
         self._lock = Lock()
 
     def taker(self, host: str) -> Callable[[str], None]:
@@ -32,4 +33,4 @@ class Log:
     def say(self, text: str) -> None:
         """A line of dlc's own. It waits for nobody who does not read the hosts' lines."""
         with suppress(OSError):  # a closed terminal: the job is stopped all the same
-            print(f"dlc: {text}", file=sys.stderr, flush=True)
+            print(f"dlc: {text}", file=self._said or sys.stderr, flush=True)

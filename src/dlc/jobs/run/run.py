@@ -28,7 +28,7 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
     log = Log(len(job.hosts), sys.stdout)
     if left := claims.remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
-    _require_image(job, engine)
+    require_image(job, engine)
     lay_out(job)
     log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
     states: dict[str, State] = {}
@@ -38,7 +38,7 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
             stopped = _follow(job, engine, log, states)
         finally:
             remove(engine, job.id)
-    _take_back(job, engine)
+    take_back(job, engine)
     for line in collect(job):
         log.say(line)
     log.say(_summary(job, states, ended_by_itself=stopped is None))
@@ -67,12 +67,13 @@ def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> Bas
     return stopped or (removed(gone) if gone else None)
 
 
-def _require_image(job: Job, engine: Engine) -> None:
+def require_image(job: Job, engine: Engine) -> None:
+    """Raise ImageError where the engine lacks the job's image."""
     if engine.docker("image", "inspect", "--format", "{{.Id}}", job.image, check=False, timeout=60.0).returncode:
         raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
 
 
-def _take_back(job: Job, engine: Engine) -> None:
+def take_back(job: Job, engine: Engine) -> None:
     """Give files that a container's root made to the user who runs dlc, who could not move or delete them."""
     mine = os.getuid()
     folders = [folder for folder in (job.folder, job.checkpoints) if folder and mine]
@@ -87,7 +88,7 @@ def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> st
     """How each host has ended, why the first one failed, and where the results are."""
     codes = ", ".join(f"{host} {_ending(state)}" for host, state in states.items()) or "no host has started"
     failed = first_failure(states) if ended_by_itself else ""
-    why = [f"  {_reason(job, failed)}"] if failed else []
+    why = [f"  {reason(job, failed)}"] if failed else []
     return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
 
@@ -95,7 +96,7 @@ def _ending(state: State) -> str:
     return f"{state.exit_code} (out of memory)" if state.out_of_memory else str(state.exit_code)
 
 
-def _reason(job: Job, host: str) -> str:
+def reason(job: Job, host: str) -> str:
     """The first line of a host's failure file, which names the host whose failure ended the others."""
     path = job.opt_ml(host) / FAILURE
     text = path.read_text(errors="replace") if path.is_file() else ""

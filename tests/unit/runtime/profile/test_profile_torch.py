@@ -111,3 +111,14 @@ def test_ranks_that_a_script_forks_itself_have_a_file_each(runner: Runner, tmp_p
         (0, 0, "ended"),
         (1, 1, "ended"),
     }
+
+
+def test_a_trial_ends_the_script_once_enough_is_measured_and_says_its_memory(runner: Runner) -> None:
+    ended = runner.run(*MODULE, "--workers", "1", DLC_PROFILE_STEPS="5", DLC_PROFILE_ENDS_JOB="1")
+    assert ended.code == 0, ended.log
+    assert "worker_init_fn is None" not in ended.log  # the script's last line
+    found = ended.report()
+    assert (found["state"], found["steps"], found["ranks"]) == ("measured", 5, 1)
+    host = found["memory"]["host"]
+    assert 20e6 < host["steady"] <= host["peak"] < 8e9
+    assert found["memory"]["device"] is None

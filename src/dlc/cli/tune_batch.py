@@ -1,0 +1,102 @@
+"""`dlc tune-batch`: the largest batch of a training script that fits, and the learning rate that goes with it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from dlc.buildspec import image_name
+from dlc.buildspec.matrix import load_variants
+from dlc.cli import run_job
+from dlc.cli.arguments import add_json, print_json
+from dlc.core.checkout import find_root, read_tree
+from dlc.core.environment import cache_folder, user_path
+from dlc.core.errors import UsageError
+from dlc.jobs.run.layout import RESULTS
+from dlc.jobs.run.options import job_of
+from dlc.jobs.tune import output
+from dlc.jobs.tune.request import Request, batch_of, check, modes, number_of
+from dlc.jobs.tune.tune import tune
+
+HELP = "find the largest batch of a training script that fits, by short jobs on this machine"
+EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name batch-size --hp batch-size=64 --memory 4g"
+INTERMIXED = True  # ID and SCRIPT may have options between them
+COMPILERS = ("inductor", "xla")
+TIMES = 1024  # the job's own batch: no larger one is tried without --most
+LEAST_SECONDS = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """ID, SCRIPT, which hyperparameter is tried, the bounds of the search, and the job as `dlc run` has it."""
+    parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
+    parser.add_argument("script", metavar="SCRIPT", help="the entry point, a file")
+    add = parser.add_argument
+    add(
+        "--hp-name", required=True, metavar="KEY", help="the hyperparameter that is the batch size; --hp says its value"
+    )
+    add("--lr-name", default="", metavar="KEY", help="the one that is the learning rate; --hp says its value")
+    add("--compiler", choices=COMPILERS, default="", help="try the job eager and compiled, side by side")
+    add("--margin", type=_share, default=0.1, metavar="SHARE", help="of the memory that stays free (default: 0.1)")
+    add("--most", type=run_job.count, metavar="N", help=f"largest batch to try (default: {TIMES} times the job's)")
+    add("--steps", type=run_job.count, default=5, metavar="N", help="that a trial measures (default: 5)")
+    add("--trial-seconds", type=_seconds, default=900.0, metavar="S", help="bound of one trial (default: 900)")
+    run_job.add_job(parser)
+    run_job.add_limits(parser)
+    add("--output", metavar="DIR", help=f"where the trials' folders go (default: {RESULTS}/tune-TIME)")
+    add_json(parser)
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to below 1, found {text!r}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not LEAST_SECONDS <= value < 1e6:
+        raise argparse.ArgumentTypeError(f"expected {LEAST_SECONDS:g} seconds or more, found {text!r}")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Try, and print what was found. Raises TuneError where no batch fits or nothing can be measured."""
+    request = _request(args)
+    found = tune(request, run_job.engine(), cache_folder() / run_job.CLAIMS, _say)
+    print_json(output.as_dict(request, found)) if args.json else print(output.as_text(request, found))
+    return 0
+
+
+def _request(args: argparse.Namespace) -> Request:
+    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
+    identifier = f"tune-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
+    job = job_of(
+        run_job.options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
+    )  # fmt: skip
+    check(job, args.compiler)
+    batch = batch_of(job, args.hp_name)
+    most = args.most or TIMES * batch
+    if most < batch:
+        raise UsageError(f"--most {most}: expected no less than the job's own batch, {batch}", "dlc tune-batch --help")
+    return Request(
+        job=job,
+        batch_name=args.hp_name,
+        batch=batch,
+        rate=number_of(job, args.lr_name, "--lr-name") if args.lr_name else None,
+        rate_name=args.lr_name,
+        modes=modes(args.compiler),
+        margin=args.margin,
+        most=most,
+        steps=args.steps,
+        seconds=args.trial_seconds,
+    )
+
+
+def _say(text: str) -> None:
+    print(f"dlc: {text}", file=sys.stderr, flush=True)

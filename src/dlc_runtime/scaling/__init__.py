@@ -1,0 +1,17 @@
+"""Learning rates for other batch sizes, warm-up, and the largest batch that fits; may import the profile's memory.
+
+    from dlc_runtime.scaling import Warmup, scale_learning_rate
+
+Nothing here imports a framework before it is used.
+"""
+
+from __future__ import annotations
+
+from dlc_runtime.scaling.largest import LargestBatch, TrialError, largest_batch
+from dlc_runtime.scaling.rates import LINEAR, RULES, SQUARE_ROOT, scale_learning_rate, scale_steps
+from dlc_runtime.scaling.warmup import Warmup, keras_warmup
+
+__all__ = [
+    "LINEAR", "RULES", "SQUARE_ROOT", "LargestBatch", "TrialError", "Warmup", "keras_warmup", "largest_batch",
+    "scale_learning_rate", "scale_steps",
+]  # fmt: skip

@@ -1,0 +1,52 @@
+"""The process of one trial: calls the user's function a few times and writes what memory that took."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from importlib import import_module
+
+from dlc_runtime.profile.memory import Memory
+from dlc_runtime.profile.session import Framework
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def main() -> None:
+    """`python -m dlc_runtime.scaling.child MODULE:FUNCTION BATCH STEPS LIMIT REPORT`; a LIMIT of 0 is none."""
+    function, batch, steps, limit, report = sys.argv[1:]
+    if int(limit):  # what the process may write to; address space that is only reserved does not count
+        resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
+    module, _, name = function.partition(":")
+    step: Any = getattr(import_module(module), name)
+    step(int(batch))  # prepares and compiles
+    framework = _framework()
+    memory, took = Memory(framework), []
+    for _ in range(int(steps)):
+        began = time.perf_counter()
+        step(int(batch))
+        framework.settle()
+        took.append(time.perf_counter() - began)
+    with open(report, "w") as file:
+        json.dump({**memory.as_json(), "step_seconds": sorted(took)[len(took) // 2]}, file)
+
+
+def _framework() -> Framework:
+    """The one that the function uses."""
+    if "torch" in sys.modules:
+        from dlc_runtime.profile.loader import TORCH
+
+        return TORCH
+    if "tensorflow" in sys.modules:
+        from dlc_runtime.profile.datasets import TENSORFLOW
+
+        return TENSORFLOW
+    return Framework()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The largest batch for which a function of yours fits into memory: a child process for each trial."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from dlc_runtime.profile.memory import container_limit
+from dlc_runtime.scaling.said import says_memory
+from dlc_runtime.scaling.search import largest_that_fits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+STEPS = 5
+LAST = 2000  # characters of a trial's output that an error shows
+KILLED = -9
+
+
+class TrialError(RuntimeError):
+    """A trial failed for a reason that is not memory."""
+
+
+class LargestBatch:
+    """What was found. `batch` is 0 where not one sample fits; `trials` has bytes and seconds for each batch tried."""
+
+    def __init__(self, batch: int, trials: dict[int, dict[str, Any]]) -> None:
+        self.batch, self.trials = batch, trials
+
+    def __repr__(self) -> str:
+        return f"LargestBatch(batch={self.batch}, trials={self.trials})"
+
+
+def largest_batch(
+    function: str,
+    *,
+    first: int = 1,
+    most: int = 1 << 20,
+    steps: int = STEPS,
+    margin: float = 0.1,
+    memory: int | None = None,
+    seconds: float = 600.0,
+    environment: Mapping[str, str] | None = None,
+) -> LargestBatch:
+    """`function` is "module:function" of what takes a batch size and trains one step; it is called `steps` times.
+
+    `memory` are the bytes that it may take of the host; without it the container's limit counts, or the GPU's memory.
+    `margin` is the share that stays free. `seconds` bounds one trial: what takes longer does not fit. `environment`
+    adds variables: with {"DLC_COMPILER": "inductor"} the same is found for the compiled function.
+    Raises TrialError where a trial fails for another reason than memory.
+    """
+    if not 0 <= margin < 1:
+        raise ValueError(f"margin: expected a share from 0 to below 1, found {margin!r}")
+    trials: dict[int, dict[str, Any]] = {}
+
+    def fits(batch: int) -> bool:
+        trials[batch] = _trial(function, batch, steps, memory, seconds, environment or {})
+        trials[batch]["fits"] = trials[batch]["fits"] and _leaves(trials[batch], margin, memory)
+        return bool(trials[batch]["fits"])
+
+    return LargestBatch(largest_that_fits(first, most, fits), trials)
+
+
+def _leaves(trial: dict[str, Any], margin: float, memory: int | None) -> bool:
+    """Whether enough stays free of what has a limit."""
+    limits = {"host": memory or container_limit(), "device": (trial["device"] or {}).get("limit")}
+    return all(trial[place]["peak"] <= (1 - margin) * limit for place, limit in limits.items() if limit)
+
+
+def _trial(
+    function: str, batch: int, steps: int, memory: int | None, seconds: float, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="dlc-batch-") as folder:
+        report = os.path.join(folder, "report.json")
+        words = [function, str(batch), str(steps), str(memory or 0), report]
+        command = [sys.executable, "-m", "dlc_runtime.scaling.child", *words]
+        environ = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        try:
+            done = subprocess.run(
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, errors="replace", timeout=seconds, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"fits": False, "why": f"not done within {seconds:g} s"}
+        if done.returncode == 0:
+            with open(report) as file:
+                return {"fits": True, **json.load(file)}
+    if done.returncode == KILLED or says_memory(done.stdout):
+        return {"fits": False, "why": says_memory(done.stdout) or "killed"}
+    raise TrialError(f"{function}, batch {batch}: exit code {done.returncode}: {done.stdout.strip()[-LAST:]}")

@@ -1,0 +1,77 @@
+"""Warm-up: the learning rate of the first steps, as a factor, for PyTorch's LambdaLR and as a schedule of Keras."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PACKAGE = "dlc_runtime"
+
+
+class Warmup:
+    """A factor of the full learning rate for each optimizer step: from `start` in a line to 1 at step `steps`.
+
+    After a batch grew, `start = base_lr / new_lr` begins with the rate of the old batch, and `steps` are those of about
+    five epochs (Goyal et al., 2017, section 2.2); `start = 0` is the warm-up of most transformers.
+
+        torch.optim.lr_scheduler.LambdaLR(optimizer, Warmup(500, start=0.125))   # one scheduler.step() a step
+
+    LambdaLR saves it in its state. The factor of a schedule of your own is `then`: it is asked for each later step.
+    """
+
+    def __init__(self, steps: int, start: float = 0.0, then: Any = None) -> None:
+        if steps < 0 or int(steps) != steps:
+            raise ValueError(f"steps: expected a whole number from 0 on, found {steps!r}")
+        if not 0 <= start <= 1:
+            raise ValueError(
+                f"start: expected a factor from 0 to 1, found {start!r}; for a batch that shrank there is no warm-up"
+            )
+        self.steps, self.start, self.then = int(steps), float(start), then
+
+    def __call__(self, step: int) -> float:
+        """The factor of the step with this number; the first is 0."""
+        if step < self.steps:
+            return self.start + (1.0 - self.start) * step / self.steps
+        return float(self.then(step)) if self.then is not None else 1.0
+
+
+def keras_warmup(learning_rate: float, steps: int, start: float = 0.0) -> Any:
+    """The same as a LearningRateSchedule: `optimizer = SGD(keras_warmup(0.8, 500, start=0.125))`.
+
+    `learning_rate` is the full one. A model that was saved with it loads where this module is imported and
+    `keras_warmup` was called once, since Keras is not imported before.
+    """
+    return _schedule()(float(learning_rate), Warmup(steps, start).steps, float(start))
+
+
+_classes: dict[int, Any] = {}
+
+
+def _schedule() -> Any:
+    """The class, for the Keras that `tf.keras` is."""
+    import tensorflow
+
+    keras: Any = tensorflow.keras
+    base = keras.optimizers.schedules.LearningRateSchedule
+    if id(base) not in _classes:
+        _classes[id(base)] = keras.utils.register_keras_serializable(PACKAGE)(_derived(base, tensorflow))
+    return _classes[id(base)]
+
+
+def _derived(base: Any, tensorflow: Any) -> Any:
+    class WarmupSchedule(base):  # type: ignore[misc]
+        """From `start` times the rate in a line to the rate."""
+
+        def __init__(self, learning_rate: float, steps: int, start: float = 0.0) -> None:
+            self.learning_rate, self.steps, self.start = learning_rate, steps, start
+
+        def __call__(self, step: Any) -> Any:
+            done = tensorflow.minimum(tensorflow.cast(step, "float32") / max(self.steps, 1), 1.0)
+            done = done if self.steps else tensorflow.ones_like(done)
+            return self.learning_rate * (self.start + (1.0 - self.start) * done)
+
+        def get_config(self) -> dict[str, Any]:
+            return {"learning_rate": self.learning_rate, "steps": self.steps, "start": self.start}
+
+    return WarmupSchedule

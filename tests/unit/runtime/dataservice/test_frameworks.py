@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,17 +84,28 @@ def test_lightning_saves_the_loaders_place_and_resumes_there(service: Service, s
     assert first.batches + second.batches == batches(0) + batches(1) + batches(2)
 
 
-@pytest.mark.parametrize("script", ["with_accelerate.py"])
-def test_accelerate_takes_the_optimizers_step_at_the_end_of_an_epoch_that_does_not_divide(
-    service: Service, script: str
-) -> None:
+def test_accelerate_saves_the_loaders_place_and_resumes_there(service: Service) -> None:
     needs("torch", "accelerate")
-    (taken,) = finish(service, script, serve(service, batch_size=10), epochs=2, accumulate=2)
+    port, folder = serve(service), str(service.folder / "place")
+    (first,) = finish(service, "with_accelerate.py", port, stop_at=5, save=folder)
+    (second,) = finish(service, "with_accelerate.py", port, resume=folder)
+    assert first.batches + second.batches == batches(0)
+
+
+def test_accelerate_leaves_out_the_first_batches_of_an_epoch(service: Service) -> None:
+    needs("torch", "accelerate")
+    (taken,) = finish(service, "with_accelerate.py", serve(service), epochs=2, skip=5)
+    assert taken.batches == batches(0)[5:] + batches(1)[5:]
+
+
+def test_accelerate_takes_the_optimizers_step_at_the_end_of_an_epoch_that_does_not_divide(service: Service) -> None:
+    needs("torch", "accelerate")
+    (taken,) = finish(service, "with_accelerate.py", serve(service, batch_size=10), epochs=2, accumulate=2)
     assert taken.end["steps"] == [[epoch, number] for epoch in range(2) for number in (1, 3, 4)]
     assert taken.end["ours"]
 
 
-def test_trainer_accumulates_over_the_end_of_an_epoch_that_does_not_divide(service: Service, tmp_path: Path) -> None:
+def test_trainer_accumulates_over_the_end_of_an_epoch_that_does_not_divide(service: Service) -> None:
     needs("torch", "transformers")
     (taken,) = finish(service, "with_trainer.py", serve(service, batch_size=10), epochs=2, accumulate=2)
     assert len(taken.batches) == 10

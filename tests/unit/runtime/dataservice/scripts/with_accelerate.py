@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, skip_first_batches
 from recorded import TOLD, Recorded, loader
 
 from dlc_runtime.dataservice import RemoteLoader
@@ -12,16 +12,23 @@ accelerator = Accelerator(cpu=True, gradient_accumulation_steps=TOLD.get("accumu
 model = Recorded()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 wrapped, optimizer, batches = accelerator.prepare(model, optimizer, loader(tail="drop", device=accelerator.device))
+accelerator.register_for_checkpointing(batches)
+if "resume" in TOLD:
+    accelerator.load_state(TOLD["resume"])
 steps = []
 for epoch in range(TOLD.get("epochs", 1)):
     batches.set_epoch(epoch)
-    for number, batch in enumerate(batches):
+    left = skip_first_batches(batches, TOLD["skip"]) if "skip" in TOLD else batches
+    for number, batch in enumerate(left):
         with accelerator.accumulate(wrapped):
             accelerator.backward(wrapped(**batch)["loss"])
             optimizer.step()
             optimizer.zero_grad()
         if accelerator.sync_gradients:
             steps.append([epoch, number])
+        if number + 1 == TOLD.get("stop_at"):
+            accelerator.save_state(TOLD["save"])
+            break
 rows = accelerator.gather_for_metrics(torch.tensor([len(steps)]))
 model.write(
     {"steps": steps, "length": len(batches), "ours": isinstance(batches, RemoteLoader), "gathered": rows.tolist()}

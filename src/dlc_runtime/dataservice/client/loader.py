@@ -21,7 +21,7 @@ from dlc_runtime.dataservice.plan.leases import WHEN_LOST
 from dlc_runtime.dataservice.plan.progress import Progress
 from dlc_runtime.dataservice.training import gradient_sync, stand_in
 from dlc_runtime.dataservice.training.device import Mover
-from dlc_runtime.dataservice.wire import address, control, frames, grpc_package
+from dlc_runtime.dataservice.wire import address, control, frames, grpc_package, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class RemoteLoader:
         patience: float = 300.0,
     ) -> None:
         grpc_package.require()
+        tls.check(os.environ, token)
         if tail not in TAILS:
             raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
         self.settings = Settings(

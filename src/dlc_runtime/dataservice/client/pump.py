@@ -215,6 +215,9 @@ class Pump:
                 was_open = link.is_open
                 for arrived in link.receive():
                     self._arrived(fd, arrived)
+                while link.has_more:
+                    for arrived in link.receive():
+                        self._arrived(fd, arrived)
                 if link.is_open and not was_open:
                     with self._lock:
                         self.asks.joined(fd)

@@ -46,6 +46,7 @@ class RemoteLoader:
     """
 
     collate_fn = staticmethod(stand_in.as_it_is)
+    prefetch_factor = None  # of a DataLoader that a framework builds over this one: it has no workers
 
     def __init__(
         self,

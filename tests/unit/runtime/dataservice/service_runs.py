@@ -142,7 +142,13 @@ class Service:
         master, ranks = free_port(), []
         for rank in range(world):
             out = self.folder / f"trained-{len(self.hosts)}.jsonl"
-            told = {"servers": [f"127.0.0.1:{port}"], "out": str(out), "folder": str(self.folder), **options}
+            told = {
+                "servers": [f"127.0.0.1:{port}"],
+                "out": str(out),
+                "folder": str(self.folder),
+                "world": world,
+                **options,
+            }
             torchrun = {
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),

@@ -41,8 +41,6 @@ def batches(epoch: int) -> list[list[int]]:
 
 
 def finish(service: Service, script: str, port: int, world: int = 1, **options: Any) -> list[Taken]:
-    if world > 1:
-        options["world"] = world
     return [rank.finish() for rank in service.train(script, port, world, **options)]
 
 
@@ -78,9 +76,9 @@ def test_trainer_resumes_in_the_middle_of_an_epoch_and_asks_for_no_batch_again(s
 @pytest.mark.parametrize("stop", [5, 12, 14])
 def test_lightning_saves_the_loaders_place_and_resumes_there(service: Service, stop: int) -> None:
     needs("torch", "lightning")
-    port, checkpoint = serve(service), str(service.folder / "place.ckpt")
-    (first,) = finish(service, "with_lightning.py", port, epochs=3, stop_at=stop, save=checkpoint)
-    (second,) = finish(service, "with_lightning.py", port, epochs=3, resume=checkpoint)
+    port = serve(service)
+    (first,) = finish(service, "with_lightning.py", port, epochs=3, stop_at=stop)
+    (second,) = finish(service, "with_lightning.py", port, epochs=3, resume=str(service.folder / "place.ckpt"))
     assert first.batches + second.batches == batches(0) + batches(1) + batches(2)
 
 

@@ -25,19 +25,19 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
 
 module = Module()
-world = TOLD.get("world", 1)
+world, stop = TOLD["world"], TOLD.get("stop_at")
+saves = lightning.pytorch.callbacks.ModelCheckpoint(TOLD["folder"], "place", every_n_train_steps=stop)
 trainer = lightning.Trainer(
     max_epochs=TOLD.get("epochs", 1),
-    max_steps=TOLD.get("stop_at", -1),
+    max_steps=stop or -1,
+    callbacks=[saves] if stop else [],
     accelerator="cpu",
     devices=world,
     strategy="ddp" if world > 1 else "auto",
     logger=False,
-    enable_checkpointing=False,
+    enable_checkpointing=stop is not None,
     enable_progress_bar=False,
     enable_model_summary=False,
 )
 trainer.fit(module, ckpt_path=TOLD.get("resume"))
-if "save" in TOLD:
-    trainer.save_checkpoint(TOLD["save"])
 module.inner.write({"steps": trainer.global_step, "length": trainer.num_training_batches})

@@ -2,7 +2,7 @@
 
 `serve(...)` on data hosts, `RemoteLoader(...)` on training hosts in the DataLoader's place. What is promised, and how
 it is kept: docs/heterogeneous.md. Rooms: `plan` (pure) <- `wire` <- `server` and `client`, which do not import each
-other.
+other; `training` <- `client`.
 """
 
 from __future__ import annotations

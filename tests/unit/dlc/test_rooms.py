@@ -62,7 +62,14 @@ RUNTIME = {
     "dataservice.plan": ("dataservice.errors",),
     "dataservice.wire": ("dataservice.errors", "dataservice.plan"),
     "dataservice.server": ("cluster_facts", "dataservice.errors", "dataservice.plan", "dataservice.wire"),
-    "dataservice.client": ("cluster_facts", "dataservice.errors", "dataservice.plan", "dataservice.wire"),
+    "dataservice.training": ("dataservice.errors",),
+    "dataservice.client": (
+        "cluster_facts",
+        "dataservice.errors",
+        "dataservice.plan",
+        "dataservice.wire",
+        "dataservice.training",
+    ),
     "dataservice.tensorflow": ("cluster_facts", "dataservice.errors", "dataservice.wire"),
 }
 LINT = {

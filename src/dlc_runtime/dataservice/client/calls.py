@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
-from dlc_runtime.dataservice.wire import control, grpc_package
+from dlc_runtime.dataservice.wire import control, grpc_package, tls
 
 if TYPE_CHECKING:
     from typing import Any
@@ -25,7 +25,13 @@ def call(target: str, token: bytes, method: str, body: Any = None, within: float
         ("grpc.enable_http_proxy", 0),  # the job's own network
         ("grpc.use_local_subchannel_pool", 1),  # a server that was restarted is not kept waiting by an old backoff
     ]
-    with grpc.insecure_channel(target, options) as channel:
+    own = tls.of(token)
+    if own is None:
+        opened = grpc.insecure_channel(target, options)
+    else:
+        known = grpc.ssl_channel_credentials(own.authority, own.key, own.certificate)
+        opened = grpc.secure_channel(target, known, [*options, ("grpc.ssl_target_name_override", tls.NAME)])
+    with opened as channel:
         try:
             nonce = channel.unary_unary(f"/{control.SERVICE}/{control.CHALLENGE}")(b"", timeout=within)
             sealed = control.seal(token, nonce, method, body)

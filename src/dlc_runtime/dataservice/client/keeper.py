@@ -92,13 +92,14 @@ class Keeper:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            lines = Lines(sock, self.token, is_server=True)
+        except (OSError, ProtocolError):
             return
         if len(self._strangers) >= MOST_STRANGERS:
             self._drop(next(iter(self._strangers)))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        fd = sock.fileno()
-        self._lines[fd] = Lines(sock, self.token, is_server=True)
+        fd = lines.sock.fileno()
+        self._lines[fd] = lines
         self._strangers[fd] = time.monotonic() + HANDSHAKE
         self._selector.register(fd, selectors.EVENT_READ | selectors.EVENT_WRITE)
 

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import ProtocolError
-from dlc_runtime.dataservice.wire import frames, leaves, structure
+from dlc_runtime.dataservice.wire import frames, leaves, structure, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -49,9 +49,11 @@ class Link:
     def __init__(self, address: str, port: int, token: bytes, pool: Pool, most_batch: int) -> None:
         self.address, self.port, self.token, self.pool, self.most_batch = address, port, token, pool, most_batch
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self.sock = socket.socket(family, socket.SOCK_STREAM)
-        self.sock.setblocking(False)
-        keep_alive(self.sock)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        keep_alive(sock)
+        self._plain = sock
+        self.sock: tls.Socket = sock
         self.is_open = False
         self._is_connected = False
         self._said = b""
@@ -65,13 +67,18 @@ class Link:
         self._views: list[memoryview] = []
         self._text = bytearray()
         self._buffer: Buffer | None = None
-        code = self.sock.connect_ex((address, port))
+        code = sock.connect_ex((address, port))
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, "connect")
 
     @property
     def wants_to_write(self) -> bool:
         return not self._is_connected or bool(self._out)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something came of which no selector tells."""
+        return bool(tls.pending(self.sock))
 
     def ask(self, questions: bytes | bytearray) -> None:
         self._out += questions
@@ -80,10 +87,11 @@ class Link:
     def flush(self) -> None:
         """Send what waits; the first time, see whether the connection was made."""
         if not self._is_connected:
-            code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            code = self._plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 raise OSError(code, "connect")
             self._is_connected = True
+            self.sock = tls.secured(self._plain, self.token, is_server=False)
         if self._out:
             try:
                 sent = self.sock.send(self._out)

@@ -19,24 +19,16 @@ from dlc_runtime.dataservice.plan import progress
 from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
 from dlc_runtime.dataservice.plan.leases import WHEN_LOST
 from dlc_runtime.dataservice.plan.progress import Progress
-from dlc_runtime.dataservice.wire import address, control, frames, grpc_package
+from dlc_runtime.dataservice.training import gradient_sync, stand_in
+from dlc_runtime.dataservice.training.device import Mover
+from dlc_runtime.dataservice.wire import address, control, frames, grpc_package, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-
-
-class RemoteDataset:
-    """What is known here of the dataset on the data hosts: its length."""
-
-    def __init__(self, samples: int) -> None:
-        self._samples = samples
-
-    def __len__(self) -> int:
-        return self._samples
 
 
 class RemoteLoader:
@@ -46,9 +38,15 @@ class RemoteLoader:
     or "first_come", the next batch to the rank that asks first.
     `tail`: what happens to the batches that do not divide among the ranks: "keep" gives some ranks one more, "drop"
     none. `servers`: addresses, where the job's data group (`group`) is not to be used. `rank`, `world`: this process
-    among the training ranks, where torch.distributed or the launcher's variables do not say. Other arguments: see
+    among the training ranks, where torch.distributed or the launcher's variables do not say. `device`: where the
+    tensors go; without it they stay in the CPU's memory, with `pin_memory` page-locked. Other arguments: see
     `client/settings.py`. Raises SettingError, and while it iterates the errors of `errors.py`.
+
+    It is no DataLoader, so no framework shards it a second time. But it has what they ask one for.
     """
+
+    collate_fn = staticmethod(stand_in.as_it_is)
+    prefetch_factor = None  # of a DataLoader that a framework builds over this one: it has no workers
 
     def __init__(
         self,
@@ -65,6 +63,7 @@ class RemoteLoader:
         when_lost: str = "fail",
         lost_after: float = 15.0,
         pin_memory: bool = False,
+        device: Any = None,
         prefetch: int | None = None,
         prefetch_bytes: int = 256 << 20,
         most_batch_bytes: int = frames.MOST_BATCH,
@@ -73,6 +72,7 @@ class RemoteLoader:
         patience: float = 300.0,
     ) -> None:
         grpc_package.require()
+        tls.check(os.environ, token)
         if tail not in TAILS:
             raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
         self.settings = Settings(
@@ -86,10 +86,12 @@ class RemoteLoader:
                 " batches, so the loss of a rank has to fail the job"
             )
         self.when_lost, self.lost_after = when_lost, lost_after
+        self._asked_share = (rank, world)
         self.tail, self.share = tail, place.share(rank, world)
         self.servers = place.servers(servers, group, port)
         self._token = tokens.derive(os.environ, token)
-        self._pool = Pool(prefetch_bytes, pinned=pin_memory and _has_cuda())
+        self._mover = Mover(device)
+        self._pool = Pool(prefetch_bytes, pinned=self._mover.is_cuda or (pin_memory and _has_cuda()))
         self._pump: Pump | None = None
         self._sampling: Sampling | None = None
         self._saved: Mapping[str, Any] | None = None
@@ -98,16 +100,18 @@ class RemoteLoader:
         self._done: set[int] = set()  # ids of this epoch, where order does not tell them
         self._keeper: Keeper | None = None
         self._lessee: Lessee | None = None
-        self._lease_place = place.leases(leases) if order == "first_come" and self.share.world > 1 else ("", "", 0)
+        self._leases = leases
+        self._lease_place = self._find_lease_place()
         self._round = 0  # which iteration is the current one
+        self.sampler = self.batch_sampler = stand_in.BatchNumbers(self)
 
     def __len__(self) -> int:
         """Batches of this rank in a whole epoch. Waits for the first data server."""
         return len(self.share.ids(self._known().batches, tail=self.tail))
 
     @property
-    def dataset(self) -> RemoteDataset:
-        return RemoteDataset(self._known().samples)
+    def dataset(self) -> stand_in.RemoteDataset:
+        return stand_in.RemoteDataset(self._known().samples, self)
 
     @property
     def batch_size(self) -> int:
@@ -126,6 +130,20 @@ class RemoteLoader:
         """The epoch of the next iteration; without it each iteration is the next epoch."""
         if epoch != self._progress.epoch or self._is_begun:
             self._begin(Progress(epoch=epoch, world=self.share.world))
+
+    def skip(self, batches: int) -> None:
+        """Let the next iteration leave out this rank's first batches: for a job that counts its steps itself.
+
+        Raises SettingError with order="first_come", where a count does not say which batches were done.
+        """
+        if not self.settings.ordered:
+            raise errors.SettingError(
+                "RemoteLoader: with order='first_come' the number of steps does not say which batches were done; save"
+                " and load state_dict() instead"
+            )
+        self._known()
+        epoch = self._progress.epoch + self._is_begun
+        self._begin(Progress(epoch, batches * self.share.world, world=self.share.world))
 
     def state_dict(self) -> dict[str, Any]:
         """How far this rank is: the batches that the loop was given. For `load_state_dict`.
@@ -159,15 +177,25 @@ class RemoteLoader:
             self._begin(Progress(self._progress.epoch + 1, world=self.share.world))
         at, self._is_begun = self._progress, True
         self._ask_for(at)
-        try:
-            while (taken := pump.take()) is not None:
+
+        def current(take: Callable[[], Any]) -> Callable[[], Any]:
+            def taken() -> Any:
                 if own != self._round:
                     raise errors.DataServiceError("another iteration over this RemoteLoader began; this one has ended")
-                id_, batch = taken
-                if isinstance(batch, Failure):
-                    raise error_of(batch.told)
-                self._took(id_)
-                yield batch
+                return take()
+
+            return taken
+
+        last = len(self.share.ids(self._known().batches, at.start, self.tail)) if self.settings.ordered else -1
+        try:
+            with gradient_sync.iteration() as told:
+                for id_, batch in self._mover.batches(current(pump.take), current(pump.take_ready)):
+                    if isinstance(batch, Failure):
+                        raise error_of(batch.told)
+                    self._took(id_)
+                    if told is not None:
+                        told.end_of_dataloader = self._progress.taken == last
+                    yield batch
         finally:
             if self._lessee is not None and own == self._round:
                 self._lessee.leave()
@@ -253,8 +281,23 @@ class RemoteLoader:
             self._pump = Pump(self.settings, self.servers, self._token, self._pool)
         return self._pump
 
+    def _settle_share(self) -> None:
+        """The process group may have begun after this loader was made: then it says which rank this is."""
+        found = place.share(*self._asked_share)
+        if found != self.share:
+            self.share = found
+            self._progress = self._progress._replace(world=found.world)
+            self._lease_place = self._find_lease_place()
+
+    def _find_lease_place(self) -> tuple[str, str, int]:
+        if self.settings.ordered or self.share.world == 1:
+            return "", "", 0
+        return place.leases(self._leases)
+
     def _known(self) -> Sampling:
         """What the first data server describes. Raises ServersLostError where none does in time."""
+        if not self._progress.taken and not self._is_begun:
+            self._settle_share()
         if self._sampling is None:
             pump = self._started()
             data = pump.scout.wait_for_data(self.settings.patience)

@@ -96,18 +96,26 @@ class Pump:
     def take(self) -> tuple[int, Any] | None:
         """The next batch with its id; None when there is none left. Raises what went wrong."""
         while True:
+            taken = self.take_ready()
+            if taken is not None:
+                return taken
             with self._lock:
-                self.check()
-                asks = self.asks
-                id_ = asks.next()
-                if id_ is not None:
-                    batch = asks.take(id_)
-                    if len(asks.open) + len(asks.held) <= asks.most // 2:  # several questions are one packet
-                        self._ask()
-                    return id_, batch
-                if asks.is_over:
+                if self.asks.is_over:
                     return None
             self._drive_here()
+
+    def take_ready(self) -> tuple[int, Any] | None:
+        """The next batch if it is here."""
+        with self._lock:
+            self.check()
+            asks = self.asks
+            id_ = asks.next()
+            if id_ is None:
+                return None
+            batch = asks.take(id_)
+            if len(asks.open) + len(asks.held) <= asks.most // 2:  # several questions are one packet
+                self._ask()
+            return id_, batch
 
     def check(self) -> None:
         """Raises what went wrong."""
@@ -207,6 +215,9 @@ class Pump:
                 was_open = link.is_open
                 for arrived in link.receive():
                     self._arrived(fd, arrived)
+                while link.has_more:
+                    for arrived in link.receive():
+                        self._arrived(fd, arrived)
                 if link.is_open and not was_open:
                     with self._lock:
                         self.asks.joined(fd)

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import ProtocolError
-from dlc_runtime.dataservice.wire import frames
+from dlc_runtime.dataservice.wire import frames, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ class Connection:
     """Raises ConnectionError from its methods when the consumer is gone, ProtocolError when it breaks the rules."""
 
     def __init__(self, sock: socket.socket, token: bytes) -> None:
-        sock.setblocking(False)
-        self.sock, self.token = sock, token
+        self.sock, self.token = tls.secured(sock, token, is_server=True), token
         self.nonce = tokens.nonce()
         self.is_known = False
         self.deadline = time.monotonic() + HANDSHAKE
@@ -43,6 +42,10 @@ class Connection:
     def is_full(self) -> bool:
         """Whether a batch for it waits: it gets no other one until that has left."""
         return bool(self._out)
+
+    @property
+    def wants_to_write(self) -> bool:
+        return bool(self._out) and tls.is_ready(self.sock)
 
     def receive(self) -> None:
         """Read what has come."""
@@ -106,7 +109,7 @@ class Connection:
             try:
                 sent = self.sock.sendmsg(some)
             except (BlockingIOError, InterruptedError):
-                if not patience or not _is_writable(self.sock, patience):
+                if not patience or not tls.is_ready(self.sock) or not _is_writable(self.sock, patience):
                     return
                 continue
             self._drop(sent)
@@ -123,7 +126,7 @@ class Connection:
             out.popleft()
 
 
-def _is_writable(sock: socket.socket, seconds: float) -> bool:
+def _is_writable(sock: tls.Socket, seconds: float) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
     return bool(poll.poll(seconds * 1000))

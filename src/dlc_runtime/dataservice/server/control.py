@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
 from dlc_runtime.dataservice.server import worker
-from dlc_runtime.dataservice.wire import control, grpc_package
+from dlc_runtime.dataservice.wire import control, grpc_package, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
     checks = health.HealthServicer(experimental_non_blocking=False)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     try:
-        if not server.add_insecure_port(address):
+        if not _listens(grpc, server, address, control_.token):
             raise RuntimeError("the port is in use, or the address is not this host's")
     except RuntimeError as error:
         bound.send(str(error) or "cannot listen")
@@ -152,3 +152,13 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
         checks.set(service, health_pb2.HealthCheckResponse.SERVING)
     bound.send("")
     server.wait_for_termination()
+
+
+def _listens(grpc: Any, server: Any, address: str, token: bytes) -> bool:
+    own = tls.of(token)
+    if own is None:
+        return bool(server.add_insecure_port(address))
+    known = grpc.ssl_server_credentials(
+        [(own.key, own.certificate)], root_certificates=own.authority, require_client_auth=True
+    )
+    return bool(server.add_secure_port(address, known))

@@ -17,7 +17,7 @@ from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import control, source, worker
 from dlc_runtime.dataservice.server.board import Board
 from dlc_runtime.dataservice.wire import address as addresses
-from dlc_runtime.dataservice.wire import frames, grpc_package
+from dlc_runtime.dataservice.wire import frames, grpc_package, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def serve(
     Raises SettingError, MissingPackageError, and DataServiceError where it cannot listen or the workers do not start.
     """
     grpc_package.require()
+    tls.check(os.environ, token)
     made = source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
     if workers is None:
         workers = getattr(data, "num_workers", 0) or len(os.sched_getaffinity(0))
@@ -95,6 +96,7 @@ class Server:
     def run(self) -> None:
         """Until the end. Raises DataServiceError where this host cannot serve."""
         with self._until_signalled():
+            tls.of(self.token)  # made once, before the processes are forked
             self.control = self._start_control()
             for slot in range(self.board.slots):
                 self._start(slot)

@@ -127,11 +127,13 @@ class Worker:
         keep_alive(sock)
         try:
             conn = Connection(sock, self.token)
-        except OSError:
+        except (OSError, ProtocolError) as error:
             sock.close()
+            self.board.count(self.place.slot, malformed=int(isinstance(error, ProtocolError)))
             return
-        self.connections[sock.fileno()] = conn
-        self.selector.register(sock, selectors.EVENT_READ)
+        fd = conn.sock.fileno()
+        self.connections[fd] = conn
+        self.selector.register(fd, selectors.EVENT_READ)
 
     def guarded(self, fd: int, conn: Connection, step: object, *arguments: object) -> None:
         """Do a step of a connection; what goes wrong there ends that connection and nothing else."""
@@ -144,7 +146,7 @@ class Worker:
         except OSError:
             self.drop(fd)
         else:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if conn.is_full else 0)
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if conn.wants_to_write else 0)
             if self.selector.get_key(fd).events != events:
                 self.selector.modify(fd, events)
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import ProtocolError
-from dlc_runtime.dataservice.wire import frames
+from dlc_runtime.dataservice.wire import frames, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ class Lines:
     """Never blocks. Its methods raise OSError when the other side is gone, ProtocolError when it breaks the rules."""
 
     def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:
-        sock.setblocking(False)
-        self.sock, self.token, self.is_server = sock, token, is_server
+        self.sock, self.token, self.is_server = tls.secured(sock, token, is_server), token, is_server
         self.is_open = False
         self._own = tokens.nonce()
         self._said = b""
@@ -32,7 +31,7 @@ class Lines:
 
     @property
     def wants_to_write(self) -> bool:
-        return bool(self._out)
+        return bool(self._out) and tls.is_ready(self.sock)
 
     def send(self, value: Any) -> None:
         if not self.is_open:

@@ -121,9 +121,9 @@ class Service:
 
     def serve(self, dataset: str, count: int, port: int | None = None, **options: Any) -> tuple[Host, int]:
         """A data host and its port."""
-        port = port or free_port()
+        script, port = options.pop("script", "serve_samples.py"), port or free_port()
         arguments = [dataset, str(count), json.dumps({"port": port, "workers": 2, **options})]
-        host = Host([self.python, "serve_samples.py", *arguments], self._log("serve"), self.environ)
+        host = Host([self.python, script, *arguments], self._log("serve"), self.environ)
         self.hosts.append(host)
         return host, port
 
@@ -136,6 +136,33 @@ class Service:
         rank = Rank(command, self._log("take"), {**self.environ, "DLC_DATA_TOKEN": token}, out)
         self.hosts.append(rank)
         return rank
+
+    def train(self, script: str, port: int, world: int = 1, **options: Any) -> list[Rank]:
+        """A training job: its ranks, as torchrun starts them. Each writes lines as `take_samples.py` does."""
+        master, ranks = free_port(), []
+        for rank in range(world):
+            out = self.folder / f"trained-{len(self.hosts)}.jsonl"
+            told = {
+                "servers": [f"127.0.0.1:{port}"],
+                "out": str(out),
+                "folder": str(self.folder),
+                "world": world,
+                **options,
+            }
+            torchrun = {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(world),
+                "LOCAL_WORLD_SIZE": str(world),
+                "GROUP_RANK": "0",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(master),
+                "TORCHELASTIC_RUN_ID": "of this test",
+            }
+            environ = {**self.environ, **torchrun, "GLOO_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1"}
+            ranks.append(Rank([self.python, script, json.dumps(told)], self._log("train"), environ, out))
+            self.hosts.append(ranks[-1])
+        return ranks
 
     def _log(self, what: str) -> Path:
         return self.folder / f"{what}-{len(self.hosts)}.log"

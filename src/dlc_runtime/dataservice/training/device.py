@@ -1,0 +1,115 @@
+"""Moves batches to the device that trains: on CUDA in a stream of its own, a batch ahead. Imports torch lazily."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Item = tuple[int, Any]  # a batch with its id
+
+AHEAD = 2  # batches on the device that the loop has not had, the next one among them
+
+
+class Mover:
+    """`device` None: batches stay as they came. Raises SettingError for a device that is not here."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = None if device is None else checked(device)
+        self.is_cuda = self.device is not None and self.device.type == "cuda"
+        self._stream: Any = None
+
+    def batches(self, take: Callable[[], Item | None], take_ready: Callable[[], Item | None]) -> Iterator[Item]:
+        """What `take` gives until that is None. `take_ready` gives only what is here already, and never waits."""
+        if self.is_cuda:
+            for id_, (batch, event) in staged(take, take_ready, self._begin_copy):
+                yield id_, self._handed_over(batch, event)
+            return
+        while (taken := take()) is not None:
+            id_, batch = taken
+            yield id_, batch if self.device is None else moved(batch, self.device)
+
+    def _begin_copy(self, batch: Any) -> Any:
+        import torch
+
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self.device)
+        with torch.cuda.stream(self._stream):
+            batch = moved(batch, self.device)
+            return batch, self._stream.record_event()
+
+    def _handed_over(self, batch: Any, event: Any) -> Any:
+        """The loop's stream waits for the copy, and its use of the memory counts for torch's allocator."""
+        import torch
+
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(event)
+        for tensor in tensors(batch):
+            tensor.record_stream(current)
+        return batch
+
+
+def staged(
+    take: Callable[[], Item | None], take_ready: Callable[[], Item | None], begin: Callable[[Any], Any]
+) -> Iterator[Item]:
+    """The items in order, with `begin` done for up to AHEAD of them; never waits for one while another is there."""
+    begun: deque[Item] = deque()
+    while True:
+        if not begun:
+            first = take()
+            if first is None:
+                return
+            begun.append((first[0], begin(first[1])))
+        while len(begun) < AHEAD:
+            more = take_ready()
+            if more is None:
+                break
+            begun.append((more[0], begin(more[1])))
+        yield begun.popleft()
+
+
+def checked(device: Any) -> Any:
+    """The torch.device. Raises SettingError."""
+    import torch
+
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise SettingError(f"RemoteLoader: device: expected a device of torch, found {device!r} ({error})") from None
+    if found.type == "cuda" and not (found.index or 0) < torch.cuda.device_count():
+        raise SettingError(
+            f"RemoteLoader: device: {device!r} is not on this host, torch sees {torch.cuda.device_count()} CUDA"
+            " devices; leave device= out where the loop moves the batches itself"
+        )
+    return found
+
+
+def moved(node: Any, device: Any) -> Any:
+    """The same structure with each tensor on the device; everything else as it was."""
+    import torch
+
+    if isinstance(node, torch.Tensor):
+        return node.to(device, non_blocking=True)
+    if isinstance(node, tuple):
+        items = [moved(item, device) for item in node]
+        return type(node)(*items) if hasattr(node, "_fields") else tuple(items)
+    if isinstance(node, list):
+        return [moved(item, device) for item in node]
+    if isinstance(node, dict):
+        return {key: moved(item, device) for key, item in node.items()}
+    return node
+
+
+def tensors(node: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(node, torch.Tensor):
+        yield node
+    elif isinstance(node, (tuple, list, dict)):
+        for item in node.values() if isinstance(node, dict) else node:
+            yield from tensors(item)

@@ -1,0 +1,242 @@
+"""Mutual TLS between the hosts of a job, by DLC_DATA_TLS=1: no certificate is handed out, and no file is written.
+
+Every host makes the key of the same certificate authority from the job's token, then a key and a certificate of its
+own, which live as long as the process. So who is let in is who holds the token, as without TLS, and the proofs of the
+token go on inside. What is new: nobody on the network reads or changes what travels, nor later with the token (TLS 1.3
+agrees on a key for each connection). May import `cryptography`, lazily.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import hmac
+import importlib.util
+import os
+import ssl
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlc_runtime.dataservice.errors import MissingPackageError, ProtocolError, RefusedError, SettingError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, Union
+
+    Socket = Union[socket.socket, "Secure"]
+
+SWITCH = "DLC_DATA_TLS"
+NAME = "dlc-data-service"  # who every certificate is for; which host it is, the address says
+YEARS = (2000, 2100)  # the authority ends with the job's processes, whatever the hosts' clocks say
+_ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+class Identity(NamedTuple):
+    """This process among the job's: PEM texts."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+
+def check(environ: Mapping[str, str], own: str | None) -> None:
+    """Raises SettingError where the switch is wrong or the token is no secret, MissingPackageError."""
+    asked = environ.get(SWITCH, "0")
+    if asked not in ("", "0", "1"):
+        raise SettingError(f"{SWITCH}: expected 0 or 1, found {asked!r}; set it equally on every host")
+    if asked != "1":
+        return
+    if not own and not environ.get("DLC_DATA_TOKEN"):
+        raise SettingError(
+            f"{SWITCH}=1 needs a secret of the job, and DLC_DATA_TOKEN is not set: the launcher sets it where a job has"
+            " several hosts; else set it on every host, or state token="
+        )
+    if importlib.util.find_spec("cryptography") is None:
+        raise MissingPackageError(
+            f"{SWITCH}=1 needs cryptography, which this image does not have; add cryptography to the requirements.txt"
+            " beside the script"
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def identity(token: bytes) -> Identity:
+    """Made once in a process, for those that are forked from it too."""
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    def certificate(name: str, public: Any, is_authority: bool) -> Any:
+        builder = x509.CertificateBuilder(
+            issuer_name=authority_name,
+            subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+            public_key=public,
+            serial_number=1 if is_authority else x509.random_serial_number(),
+            not_valid_before=datetime.datetime(YEARS[0], 1, 1, tzinfo=datetime.timezone.utc),
+            not_valid_after=datetime.datetime(YEARS[1], 1, 1, tzinfo=datetime.timezone.utc),
+        ).add_extension(x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True)
+        if not is_authority:
+            usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+            builder = builder.add_extension(usage, critical=False)
+            builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        signed = builder.sign(authority, hashes.SHA256())
+        return signed.public_bytes(serialization.Encoding.PEM)
+
+    authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{NAME} authority")])
+    authority = ec.derive_private_key(_number(token), ec.SECP256R1())
+    own = ec.generate_private_key(ec.SECP256R1())
+    return Identity(
+        certificate(f"{NAME} authority", authority.public_key(), is_authority=True),
+        certificate(NAME, own.public_key(), is_authority=False),
+        own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def _number(token: bytes) -> int:
+    """A private key of P-256; 64 bytes are so many that none of its values is likelier than another."""
+    digest = hmac.new(token, b"the certificate authority of the data service 1", hashlib.sha512).digest()
+    return int.from_bytes(digest, "big") % (_ORDER_P256 - 1) + 1
+
+
+def of(token: bytes) -> Identity | None:
+    """None without the switch."""
+    return identity(token) if os.environ.get(SWITCH) == "1" else None
+
+
+@functools.lru_cache(maxsize=8)
+def _context(token: bytes, is_server: bool) -> ssl.SSLContext:
+    own = identity(token)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=own.authority.decode())
+    if is_server:
+        context.num_tickets = 0  # nobody resumes
+    with _in_memory(own.certificate + own.key) as path:
+        context.load_cert_chain(path)
+    return context
+
+
+@contextlib.contextmanager
+def _in_memory(text: bytes) -> Iterator[str]:
+    """A path of text that no disk has: the module ssl reads keys from files only."""
+    fd = os.memfd_create("dlc-data-key")
+    try:
+        os.write(fd, text)
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def secured(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
+    """The connected socket inside TLS, or as it is without the switch. Never blocks afterwards."""
+    sock.setblocking(False)
+    if of(token) is None:
+        return sock
+    return Secure(sock, token, is_server)
+
+
+def is_ready(sock: Socket) -> bool:
+    """Whether it can be written to: not within the handshake, which waits for the other side."""
+    return not isinstance(sock, Secure) or sock.is_ready
+
+
+def pending(sock: Socket) -> int:
+    """Bytes that have come and were not read: no selector tells of them."""
+    return sock.pending() if isinstance(sock, Secure) else 0
+
+
+class Secure:
+    """A socket's methods over TLS. BlockingIOError: later; a plain OSError: the other side is gone."""
+
+    def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:
+        self._is_server = is_server
+        self._tls = _context(token, is_server).wrap_socket(
+            sock,
+            server_side=is_server,
+            do_handshake_on_connect=False,
+            server_hostname=None if is_server else NAME,
+        )
+        self.is_ready = False
+        with contextlib.suppress(BlockingIOError):
+            self._greet()
+
+    def _greet(self) -> None:
+        if not self.is_ready:
+            with self._translated():
+                self._tls.do_handshake()
+            self.is_ready = True
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Errors of TLS as those of a socket, or as what the other side did."""
+        try:
+            yield
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise ConnectionError("closed") from error
+        except ssl.SSLCertVerificationError as error:
+            raise RefusedError(f"the other side is not of this job: {error.verify_message}") from None
+        except ssl.SSLError as error:
+            if self._is_server:
+                raise ProtocolError(f"expected TLS of this job ({error.reason})") from None
+            raise RefusedError(
+                f"no TLS with the data server ({error.reason}); every host needs the same token and {SWITCH}"
+            ) from None
+
+    def pending(self) -> int:
+        return self._tls.pending()
+
+    def fileno(self) -> int:
+        return self._tls.fileno()
+
+    def close(self) -> None:
+        self._tls.close()
+
+    def recv(self, size: int) -> bytes:
+        self._greet()
+        with self._translated():
+            return self._tls.recv(size)
+
+    def recv_into(self, view: memoryview) -> int:
+        self._greet()
+        with self._translated():
+            return self._tls.recv_into(view)
+
+    def recvmsg_into(self, views: Sequence[memoryview]) -> tuple[int, None]:
+        """As a socket's, but it goes on until there is nothing more, or no room."""
+        total = 0
+        try:
+            for view in views:
+                while view.nbytes:
+                    size = self.recv_into(view)
+                    if not size:
+                        return total, None
+                    total += size
+                    view = view[size:]
+        except BlockingIOError:
+            if not total:
+                raise
+        return total, None
+
+    def send(self, data: bytes | bytearray | memoryview) -> int:
+        self._greet()
+        with self._translated():
+            return self._tls.send(data)
+
+    def sendmsg(self, parts: Sequence[memoryview]) -> int:
+        total = 0
+        try:
+            for part in parts:
+                while part.nbytes:
+                    size = self.send(part)
+                    total += size
+                    part = part[size:]
+        except BlockingIOError:
+            if not total:
+                raise
+        return total

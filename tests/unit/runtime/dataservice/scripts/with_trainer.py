@@ -1,0 +1,34 @@
+"""Hugging Face's Trainer over a RemoteLoader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recorded import TOLD, Recorded, loader
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+
+class RemoteTrainer(Trainer):  # type: ignore[misc]
+    def get_train_dataloader(self) -> Any:
+        return loader(tail="drop")
+
+
+class StopAt(TrainerCallback):  # type: ignore[misc]
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_save = control.should_training_stop = state.global_step == TOLD.get("stop_at")
+
+
+arguments = TrainingArguments(
+    output_dir=f"{TOLD['folder']}/checkpoints",
+    num_train_epochs=TOLD.get("epochs", 1),
+    gradient_accumulation_steps=TOLD.get("accumulate", 1),
+    use_cpu=True,
+    report_to=[],
+    save_strategy="no",
+    disable_tqdm=True,
+    remove_unused_columns=False,
+)
+model = Recorded()
+trainer = RemoteTrainer(model=model, args=arguments, callbacks=[StopAt()])
+trainer.train(resume_from_checkpoint=TOLD.get("resume"))
+model.write({"steps": trainer.state.global_step, "length": len(trainer.callback_handler.train_dataloader)})

@@ -1,0 +1,79 @@
+"""Batches on the device that trains. CUDA's part needs a GPU: here its order of things, and other devices for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import deque
+from typing import Any
+
+import pytest
+from service_runs import HANGS, SCRIPTS, SOURCES, free_port, python_with
+
+from dlc_runtime.dataservice.training.device import AHEAD, staged
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    python = python_with("grpc", "grpc_health", "torch", "numpy")
+    if python is None:
+        pytest.skip("the Python that runs the scripts has no torch or grpcio; DLC_TEST_TORCH_PYTHON names another")
+    environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
+    command = [python, str(SCRIPTS / "to_a_device.py"), str(free_port())]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=HANGS)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_tensor_of_a_nested_batch_is_on_the_device_and_the_structure_stays(found: Any) -> None:
+    for number, batch in enumerate(found["meta"]):
+        tensors = {"pair": ["Pair", ["meta", [2, 2]], "n"], "list": ["list", ["meta", [1]], ["tuple", ["meta", [0]]]]}
+        assert batch == {**tensors, "n": number}
+    assert len(found["meta"]) == 6
+
+
+def test_on_the_cpu_batches_stay_as_they_came(found: Any) -> None:
+    assert found["cpu"] == found["None"]
+    assert found["cpu"][0]["pair"][1] == ["cpu", [2, 2]]
+
+
+@pytest.mark.parametrize(("device", "words"), [("cuda:99", "is not on this host"), ("nonsense", "expected a device")])
+def test_a_device_that_is_not_here_is_refused_by_name(found: Any, device: str, words: str) -> None:
+    assert words in found["refused"][device]
+    assert device in found["refused"][device]
+
+
+class Source:
+    """Batches of which some are here and the others come when they are waited for."""
+
+    def __init__(self, count: int, here: int) -> None:
+        self.ids, self.here, self.waited = deque(range(count)), here, 0
+
+    def take(self) -> Any:
+        self.waited += 1
+        return (self.ids[0], f"batch {self.ids.popleft()}") if self.ids else None
+
+    def take_ready(self) -> Any:
+        if not self.here or not self.ids:
+            return None
+        self.here -= 1
+        return self.ids[0], f"batch {self.ids.popleft()}"
+
+
+@pytest.mark.parametrize("here", [0, 1, 3, 7])
+def test_copies_begin_ahead_of_the_loop_in_order_and_within_the_bound(here: int) -> None:
+    source, begun, given = Source(7, here), [], []
+    for id_, batch in staged(source.take, source.take_ready, lambda batch: begun.append(batch) or batch):
+        given.append(id_)
+        assert batch == f"batch {id_}"
+        assert len(begun) - len(given) <= AHEAD - 1
+    assert given == list(range(7))
+    assert begun == [f"batch {id_}" for id_ in range(7)]
+
+
+def test_the_loop_is_not_kept_waiting_for_the_batch_after_the_one_that_is_here() -> None:
+    source = Source(3, 0)
+    items = staged(source.take, source.take_ready, lambda batch: batch)
+    assert next(items) == (0, "batch 0")
+    assert source.waited == 1

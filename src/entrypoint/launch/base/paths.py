@@ -7,6 +7,7 @@ from launch.base.named_tuple import NamedTuple
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_VENV = "/opt/venv"  # the image's Python environment
 LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
+TAKEOVER_FILE = "takeover"  # in the run directory, by process: what a data host's program tells the launcher
 RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
 
 

@@ -183,6 +183,8 @@ class Hub(threading.Thread):
             self.ledger.stopping(host)
         elif kind == "stop ended":
             self.ledger.stop_ended(message["what"])
+        elif kind == "replaceable":
+            self.ledger.losses.replaceable(host)
         elif kind == "bye":
             del self._hosts[channel]  # it knows how the group ended, or needs to know no more
             self.ledger.left.add(host)
@@ -225,6 +227,7 @@ class Hub(threading.Thread):
             "restart": cause.as_message() if cause else None,
             "stopped": ledger.stopped_host,
             "ended by stop": ledger.ended_by_stop,
+            "borne": list(ledger.losses.gone),
             "end": ledger.end.as_message() if ledger.end else None,
         }
 
@@ -236,10 +239,13 @@ class Hub(threading.Thread):
             self._facts_sent = True
             self._tell(self._facts())
         ledger = self.ledger
-        news = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.ended_by_stop} {ledger.end}"
+        state = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.ended_by_stop} {ledger.end}"
+        news = f"{state} {list(ledger.losses.gone)}"
         if news != self._told:
             self._told = news
             self._tell(self._state())
+        while ledger.losses.news:
+            print(f"dlc: warning: {ledger.losses.news.pop(0)}", file=sys.stderr, flush=True)
 
     def _tell(self, message: dict[str, Any]) -> None:
         for channel in list(self._hosts):

@@ -58,6 +58,29 @@ def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Ima
         assert_each_sample_once(running)
 
 
+def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, pause=0.01) as running:
+        running.wait_for_line("ten batches are here", TRAINING[0])
+        running.kill(DATA[1])
+        codes = running.wait()
+        assert [codes[host] for host in (DATA[0], *TRAINING)] == [0, 0, 0], running.report()
+        assert_each_sample_once(running)
+        assert f"the job goes on without {DATA[1]}, a data host: {DATA[1]} vanished" in running.log(TRAINING[0])
+        assert not any(running.failure(host) for host in running.hosts)
+
+
+def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_well(
+    image: Image, tmp_path: Path
+) -> None:
+    with job(image, tmp_path, pause=0.01) as running:
+        running.wait_for_line("ten batches are here", TRAINING[0])
+        running.ask(DATA[1], "pkill", "--signal", "KILL", "--oldest", "--full", "data_hosts.py")
+        assert set(running.wait().values()) == {0}, running.report()
+        assert_each_sample_once(running)
+        assert "was ended by SIGKILL" in running.log(TRAINING[0])
+        assert not any(running.failure(host) for host in running.hosts)
+
+
 def test_an_error_in_the_preprocessing_ends_the_job_and_names_host_and_cause(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, broken=1234) as running:
         codes = running.wait()

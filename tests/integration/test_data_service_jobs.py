@@ -18,7 +18,7 @@ SAMPLES = 4000
 CUT_SECONDS = 15.0
 
 
-def job(image: Image, folder: Path, **arguments: object) -> Job:
+def job(image: Image, folder: Path, pods: bool = False, **arguments: object) -> Job:
     """Two data hosts and two training hosts, and arguments of the script."""
     parameters = {
         **arguments,
@@ -26,7 +26,8 @@ def job(image: Image, folder: Path, **arguments: object) -> Job:
         "sagemaker_distribution_instance_groups": ["dnn"],
     }
     environment = {"DLC_HEARTBEAT_TIMEOUT": "60", "DLC_STOP_GRACE": "5"}
-    return Job(image, folder, SCRIPT, groups={"data": 2, "dnn": 2}, hyperparameters=parameters, environment=environment)
+    groups = {"data": 2, "dnn": 2}
+    return Job(image, folder, SCRIPT, groups=groups, hyperparameters=parameters, environment=environment, pods=pods)
 
 
 def assert_each_sample_once(running: Job) -> None:
@@ -59,7 +60,7 @@ def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Ima
 
 
 def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path, pause=0.01) as running:
+    with job(image, tmp_path, pods=True, pause=0.02) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         running.kill(DATA[1])
         codes = running.wait()

@@ -143,6 +143,17 @@ def test_a_data_host_whose_launcher_is_killed_does_not_end_the_job(job: DataJob)
     assert (results[TRAINING], results[SECOND]) == ((0, ""), (0, ""))
 
 
+def test_a_job_that_ends_well_does_not_wait_for_a_data_host_that_is_dead(job: DataJob) -> None:
+    job.begin()
+    job.processes[FIRST].kill()
+    job.end(TRAINING, 0)
+    _, said = job.processes[TRAINING].communicate(timeout=BOUND)
+    _, failed = job.processes[SECOND].communicate(timeout=BOUND)
+    assert [job.processes[host].returncode for host in (TRAINING, SECOND)] == [0, 0], said + failed
+    assert "the group of hosts has ended well" in said
+    assert "127.0.0.2 vanished" not in said  # that it is gone is known only later
+
+
 def test_a_data_host_whose_container_is_started_again_takes_part_again(job: DataJob) -> None:
     job.begin()
     job.processes[FIRST].kill()
@@ -204,4 +215,4 @@ def test_a_switch_that_is_neither_1_nor_0_is_refused_before_anything_starts(job:
     for process in job.processes:
         _, stderr = process.communicate(timeout=BOUND)
         assert process.returncode == 78
-        assert f"{MAY_FAIL}: a choice: expected 1 or 0, found" in stderr
+        assert f"{MAY_FAIL}: a choice; expected 1 or 0; found" in stderr

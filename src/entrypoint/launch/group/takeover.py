@@ -33,11 +33,15 @@ class Losses:
         """The program of this data host says that others of its group can take over from it."""
         self._replaceable.add(host)
 
+    def can_be_borne(self, host: str) -> bool:
+        """Whether this is a data host, and what runs there keeps nothing that others lack."""
+        return bool(self._group(host)) and (self._any_program or host in self._replaceable)
+
     def bears(self, host: str, end: End, done: Collection[str], has_vanished: bool = False) -> bool:
         """Whether the job goes on without a host that failed: another one of its group, not `done`, serves."""
         if host not in self.gone:
             others = self._others(host, done)
-            if not others or not (self._any_program or host in self._replaceable):
+            if not others or not self.can_be_borne(host):
                 return False
             self.gone[host] = end
             lines = [f"the job goes on without {host}, a data host: {end.cause}", *end.last_lines]

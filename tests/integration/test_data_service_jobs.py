@@ -18,7 +18,7 @@ SAMPLES = 4000
 CUT_SECONDS = 15.0
 
 
-def job(image: Image, folder: Path, **arguments: object) -> Job:
+def job(image: Image, folder: Path, pods: bool = False, **arguments: object) -> Job:
     """Two data hosts and two training hosts, and arguments of the script."""
     parameters = {
         **arguments,
@@ -26,7 +26,8 @@ def job(image: Image, folder: Path, **arguments: object) -> Job:
         "sagemaker_distribution_instance_groups": ["dnn"],
     }
     environment = {"DLC_HEARTBEAT_TIMEOUT": "60", "DLC_STOP_GRACE": "5"}
-    return Job(image, folder, SCRIPT, groups={"data": 2, "dnn": 2}, hyperparameters=parameters, environment=environment)
+    groups = {"data": 2, "dnn": 2}
+    return Job(image, folder, SCRIPT, groups=groups, hyperparameters=parameters, environment=environment, pods=pods)
 
 
 def assert_each_sample_once(running: Job) -> None:
@@ -56,6 +57,29 @@ def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Ima
             running.firewall(DATA[1], "-F", chain)
         assert set(running.wait().values()) == {0}, running.report()
         assert_each_sample_once(running)
+
+
+def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, pods=True, pause=0.02) as running:
+        running.wait_for_line("ten batches are here", TRAINING[0])
+        running.kill(DATA[1])
+        codes = running.wait()
+        assert [codes[host] for host in (DATA[0], *TRAINING)] == [0, 0, 0], running.report()
+        assert_each_sample_once(running)
+        assert f"the job goes on without {DATA[1]}, a data host: {DATA[1]} vanished" in running.log(TRAINING[0])
+        assert not any(running.failure(host) for host in running.hosts)
+
+
+def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_well(
+    image: Image, tmp_path: Path
+) -> None:
+    with job(image, tmp_path, pause=0.02) as running:
+        running.wait_for_line("ten batches are here", TRAINING[0])
+        running.ask(DATA[1], "pkill", "--signal", "KILL", "--oldest", "--full", "data_hosts.py")
+        assert set(running.wait().values()) == {0}, running.report()
+        assert_each_sample_once(running)
+        assert "was ended by SIGKILL" in running.log(TRAINING[0])
+        assert not any(running.failure(host) for host in running.hosts)
 
 
 def test_an_error_in_the_preprocessing_ends_the_job_and_names_host_and_cause(image: Image, tmp_path: Path) -> None:

@@ -142,13 +142,26 @@ def _run_processes(request: Request, launch: Launch, settings: Settings, group: 
     """The job's own processes, on all hosts at once, and again after a failure while DLC_MAX_RESTARTS allows it."""
     restarts = _restarts(request)
     for number in itertools.count(1):
-        outcome = (_wait_until_ready(group) if group else None) or _attempt(launch, settings)
+        outcome = (_wait_until_ready(group) if group else None) or _attempt_in(request, group, launch, settings)
         again = group.begins_again() if group else number <= restarts and outcome.exit_code and not signals.received()
         if not again:
             return outcome
         _remove(request.paths.failure)  # what the processes of this attempt may have written
         _say([f"starting again, {number} of {restarts} (DLC_MAX_RESTARTS): {outcome.cause}"])
     raise AssertionError("the loop has no other end")
+
+
+def _attempt_in(request: Request, group: Group | None, launch: Launch, settings: Settings) -> Outcome:
+    """An attempt to its end; where it fails on a data host that others take over from, to the job's end."""
+    outcome = _attempt(launch, settings)
+    if not group or not outcome.failure:
+        return outcome
+    from launch.group import meeting
+
+    at_last = meeting.outlast(group, outcome)
+    if not at_last.failure:
+        _remove(request.paths.failure)  # which the processes may have written
+    return at_last
 
 
 def _attempt(launch: Launch, settings: Settings) -> Outcome:

@@ -23,7 +23,7 @@ from launch import signals
 signals.arm()
 from launch.group import meeting, token
 from launch.group.ledger import Rules
-from launch.group.member import Place
+from launch.group.place import Place
 from launch.supervision import run as supervise
 from launch.supervision.settings import Settings
 from launch.base.errors import LaunchError

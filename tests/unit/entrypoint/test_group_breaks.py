@@ -19,7 +19,8 @@ from launch.base.errors import UNAVAILABLE
 from launch.base.outcome import STOPPED, Outcome
 from launch.group import token
 from launch.group.ledger import Rules
-from launch.group.member import Group, Place
+from launch.group.member import Group
+from launch.group.place import Place
 from launch.group.strangers import FEWEST_SEATS
 
 HOSTS = (LEADER, "algo-2")

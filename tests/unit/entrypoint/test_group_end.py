@@ -17,7 +17,8 @@ from launch import signals
 from launch.base.errors import UNAVAILABLE, LaunchError
 from launch.group import meeting, token
 from launch.group.ledger import Rules
-from launch.group.member import Group, Place
+from launch.group.member import Group
+from launch.group.place import Place
 
 FOREVER = "import os, pathlib, time; pathlib.Path(f'running-{os.getpid()}').touch(); time.sleep(600)"
 HOSTS = (LEADER, "algo-2", "algo-3")

@@ -222,3 +222,101 @@ def test_a_long_report_is_cut_to_its_last_lines() -> None:
 def test_a_thousand_hosts_are_named_in_one_line() -> None:
     assert named(["a", "b"]) == "a, b"
     assert named([f"algo-{n}" for n in range(1000)]).endswith(" and 980 more")
+
+
+# --- data hosts
+
+DATA = ("data-1", "data-2", "data-3")
+GONE = End(False, 137, "data-1", "worker rank 0 on data-1 was ended by SIGKILL")
+
+
+def served(any_program: bool = False, **rules: int) -> Ledger:
+    """A job of one training host and three data hosts, two of which say that others can take over."""
+    hosts = ("dnn-1", *DATA)
+    ledger = Ledger(Rules(hosts, hosts[:1], data_groups=(DATA,), any_data_program=any_program, **rules))
+    for host in hosts:
+        ledger.join(host, f"launcher on {host}", {})
+        ledger.is_ready(host, 0)
+    for host in DATA[:2]:
+        ledger.losses.replaceable(host)
+    return ledger
+
+
+def test_a_data_host_that_can_be_replaced_is_lost_and_the_job_goes_on() -> None:
+    ledger = served(restarts=3)
+    ledger.failed("data-1", GONE, 0)
+    ledger.failed("data-1", GONE, 0)  # said again after a break of its connection
+    assert (ledger.end, ledger.generation, list(ledger.losses.gone)) == (None, 0, ["data-1"])
+    assert len(ledger.losses.news) == 1
+    ledger.finished("dnn-1", 0)
+    assert ledger.end == End(True)
+
+
+@pytest.mark.parametrize("any_program", [False, True])
+def test_a_data_host_that_has_not_said_that_others_take_over_counts_unless_the_user_says_it(any_program: bool) -> None:
+    ledger = served(any_program)
+    ledger.failed("data-3", GONE._replace(host="data-3"), 0)
+    assert (ledger.end is None) == any_program
+
+
+def test_a_training_host_is_replaced_by_nobody() -> None:
+    ledger = served(any_program=True)
+    ledger.losses.replaceable("dnn-1")
+    ledger.failed("dnn-1", BROKEN, 0)
+    assert ledger.end == BROKEN
+
+
+def test_the_last_data_hosts_failure_names_the_first_and_has_its_exit_code() -> None:
+    ledger = served(any_program=True)
+    ledger.failed("data-1", GONE, 0)
+    ledger.lost("data-2", "closed")
+    assert ledger.end is None
+    ledger.failed("data-3", End(False, 9, "data-3", "no disk"), 0)
+    assert ledger.end is not None
+    assert (ledger.end.host, ledger.end.exit_code) == ("data-1", 137)
+    assert ledger.end.cause == f"{GONE.cause}; no data host of its group is left, the last one: no disk"
+
+
+def test_a_data_host_whose_part_is_over_takes_over_from_nobody() -> None:
+    ledger = served()
+    ledger.finished("data-2", 0)
+    ledger.finished("data-3", 0)
+    ledger.failed("data-1", GONE, 0)
+    assert ledger.end == GONE
+
+
+def test_a_data_host_that_fails_before_the_processes_run_fails_the_job() -> None:
+    hosts = ("dnn-1", *DATA)
+    ledger = Ledger(Rules(hosts, hosts[:1], data_groups=(DATA,), any_data_program=True))
+    for host in hosts:
+        ledger.join(host, host, {})
+    ledger.failed("data-1", GONE, 0)
+    assert ledger.end == GONE
+
+
+def test_a_data_host_that_vanished_is_waited_for_by_nobody_and_serves_again_when_it_is_back() -> None:
+    ledger = served(restarts=1)
+    ledger.lost("data-1", "nothing heard for 60 s")
+    ledger.failed("dnn-1", BROKEN, 0)
+    for host in ("dnn-1", *DATA[1:]):
+        ledger.is_ready(host, 1)
+    assert (ledger.generation, ledger.all_ready) == (1, True)
+    assert ledger.join("data-1", "launcher on data-1", {}) == ""
+    assert (ledger.all_ready, ledger.losses.gone) == (False, {})
+
+
+def test_a_data_host_whose_container_was_started_again_is_welcome_unless_it_is_the_only_one() -> None:
+    ledger = served()
+    assert ledger.join("data-1", "another launcher", {}) == ""
+    assert (ledger.end, ledger.losses.gone) == (None, {})
+    for host in DATA[1:]:
+        ledger.finished(host, 0)
+    assert "joined already" in ledger.join("data-1", "one more launcher", {})
+
+
+def test_a_restart_of_all_counts_on_a_data_host_that_failed_again() -> None:
+    ledger = served(restarts=1)
+    ledger.failed("data-1", GONE, 0)
+    ledger.failed("dnn-1", BROKEN, 0)
+    assert (ledger.generation, ledger.losses.gone) == (1, {})
+    assert "data-1" in ledger.missing

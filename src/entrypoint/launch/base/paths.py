@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 DEFAULT_BASE = "/opt/ml"
 DEFAULT_VENV = "/opt/venv"  # the image's Python environment
 LOG_FOLDER = "launcher"  # in the output data: what the launcher itself adds to the results
+TAKEOVER_FILE = "takeover"  # in the run directory, by process: what a data host's program tells the launcher
 RANK_FOLDER = "ranks"  # in the run directory: what the parents of ranks and the launcher tell each other
 
 

@@ -83,6 +83,12 @@ SWITCHES = (
     Switch("DLC_HEARTBEAT_TIMEOUT", "60", "seconds of silence after which another host counts as vanished"),
     Switch("DLC_MAX_RESTARTS", "0", "how often all hosts start their processes again after a failure"),
     Switch(
+        "DLC_DATA_HOSTS_MAY_FAIL",
+        "by program",
+        "1: the job goes on without a data host that failed while another of its group runs, 0: it never does; without "
+        "it where the data hosts' program says that others can take over, as `dlc_runtime.dataservice` does",
+    ),
+    Switch(
         "DLC_GROUP_PORT", "7790", "port of the leader at which hosts meet; under Slurm all ports follow the job's id"
     ),
     Switch("DLC_MPI_PORT", "7791", "port at which the leader's mpirun starts the other hosts"),
@@ -126,6 +132,12 @@ def port(environ: Mapping[str, str], name: str, default: int) -> int:
     """A TCP port. Raises LaunchError for anything else."""
     ports = range(1, 65536)
     return int(_number(environ, name, "a port", "a number from 1 to 65535", r"[0-9]{1,5}", ports) or default)
+
+
+def choice(environ: Mapping[str, str], name: str) -> bool | None:
+    """1 or 0, None where it is not set. Raises LaunchError for anything else."""
+    text = _number(environ, name, "a choice", "1 or 0", r"[01]")
+    return bool(int(text)) if text else None
 
 
 def _number(

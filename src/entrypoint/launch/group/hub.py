@@ -55,6 +55,7 @@ class Hub(threading.Thread):
         self._facts_sent = False
         self._told = ""  # the state that the hosts know
         self._closing_at = float("inf")
+        self._linger_until = float("inf")  # and then no longer for data hosts that are away
         self._wake_read, self._wake_write = os.pipe()
         self._epoll = select.epoll()
         for fd in (*self._listeners, self._wake_read):
@@ -64,9 +65,10 @@ class Hub(threading.Thread):
         """Stop serving when all hosts heard the end; comes back when it did.
 
         At the latest in `linger` seconds; where the group has ended well and nobody asked for a stop, in a heartbeat's
-        time: a host to which the way was cut for a while must not take its leader's leaving for a failure.
+        time: a host to which the way was cut for a while must not take its leader's leaving for a failure. But a data
+        host that others take over from is most likely dead, and holds up nobody.
         """
-        say_at = time.monotonic() + LINGER
+        say_at = self._linger_until = time.monotonic() + LINGER
         self._closing_at = time.monotonic() + (max(linger, self._heartbeat) if self._has_ended_well else linger)
         os.write(self._wake_write, b"x")
         while self.is_alive() and time.monotonic() < self._closing_at + 1:
@@ -124,7 +126,9 @@ class Hub(threading.Thread):
         """Closing, and every host has heard the end and left, or had its time to."""
         if self._closing_at == float("inf"):
             return False
-        return not (self._hosts or self._away) or time.monotonic() >= self._closing_at
+        now = time.monotonic()
+        is_lost = now >= self._linger_until and all(map(self.ledger.losses.can_be_borne, self._away))
+        return (not self._hosts and (not self._away or is_lost)) or now >= self._closing_at
 
     @property
     def _has_ended_well(self) -> bool:
@@ -183,6 +187,8 @@ class Hub(threading.Thread):
             self.ledger.stopping(host)
         elif kind == "stop ended":
             self.ledger.stop_ended(message["what"])
+        elif kind == "replaceable":
+            self.ledger.losses.replaceable(host)
         elif kind == "bye":
             del self._hosts[channel]  # it knows how the group ended, or needs to know no more
             self.ledger.left.add(host)
@@ -225,6 +231,7 @@ class Hub(threading.Thread):
             "restart": cause.as_message() if cause else None,
             "stopped": ledger.stopped_host,
             "ended by stop": ledger.ended_by_stop,
+            "borne": list(ledger.losses.gone),
             "end": ledger.end.as_message() if ledger.end else None,
         }
 
@@ -236,10 +243,13 @@ class Hub(threading.Thread):
             self._facts_sent = True
             self._tell(self._facts())
         ledger = self.ledger
-        news = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.ended_by_stop} {ledger.end}"
+        state = f"{ledger.generation} {ledger.all_ready} {ledger.stopped_host} {ledger.ended_by_stop} {ledger.end}"
+        news = f"{state} {list(ledger.losses.gone)}"
         if news != self._told:
             self._told = news
             self._tell(self._state())
+        while ledger.losses.news:
+            print(f"dlc: warning: {ledger.losses.news.pop(0)}", file=sys.stderr, flush=True)
 
     def _tell(self, message: dict[str, Any]) -> None:
         for channel in list(self._hosts):

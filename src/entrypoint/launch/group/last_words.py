@@ -12,7 +12,8 @@ from launch.base.outcome import FAILED, STOPPED, Failure
 from launch.discovery import cluster as cluster_module
 from launch.group import token
 from launch.group.ledger import Rules
-from launch.group.member import Group, Place
+from launch.group.member import Group
+from launch.group.place import Place
 from launch.group.session import rules_of
 from launch.plan import interpretation
 

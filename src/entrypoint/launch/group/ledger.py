@@ -5,6 +5,7 @@ from __future__ import annotations
 from launch.base.errors import UNAVAILABLE
 from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, STOPPED, Failure, Outcome, Verdict
+from launch.group.takeover import Losses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class Rules(NamedTuple):
     members: tuple[str, ...]  # those whose ends are the job's; the first one is the leader and the hub
     least: int = 0  # of an elastic job: so many hosts are enough, and they may change; 0: all hosts, always
     restarts: int = 0  # how often the hosts start their processes again after a failure (DLC_MAX_RESTARTS)
+    data_groups: tuple[tuple[str, ...], ...] = ()  # hosts that are no members, of which one can take over from another
+    any_data_program: bool = False  # whatever runs there (DLC_DATA_HOSTS_MAY_FAIL); else what says so of itself
+
+    def serves(self, host: str) -> bool:
+        """Whether this is a data host that others may take over from."""
+        return any(host in group for group in self.data_groups)
 
     @property
     def leader(self) -> str:
@@ -59,9 +66,9 @@ class Ledger:
     """Kept by the hub.
 
     The group has ended well when every member is done, and badly with the first host that failed or vanished, for a job
-    needs all its hosts. Three things change that: while restarts are left, a failure begins a new generation instead;
+    needs all its hosts. Four things change that: while restarts are left, a failure begins a new generation instead;
     after a stop nobody is hurried, and the group ends when every member's part has; an elastic job goes on without a
-    host that vanished or was stopped, unless it is the leader.
+    host that vanished or was stopped, unless it is the leader; one data host may take over from another (takeover.py).
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -72,6 +79,7 @@ class Ledger:
         self.left: set[str] = set()  # hosts that need not stay and have gone
         self.stopped_host = ""  # the first that was asked to stop: the job is stopping
         self.ended_by_stop = ""  # the first process that this stop ended, as its host said it
+        self.losses = Losses(rules)
         self.generation = 0
         self.end: End | None = None
         self._instances: dict[str, str] = {}  # host -> which of its launchers is here
@@ -104,10 +112,12 @@ class Ledger:
         if host not in self.rules.hosts:
             return f"{host} is none of this job's hosts"
         if self._instances.get(host, instance) != instance:
-            if not self.rules.least:
+            if not self.rules.least and not self._is_replaced(host):
                 return f"{host} has joined already: two hosts use one name, or its container was started again"
             self._forget(host)
         self._instances[host] = instance
+        if self.losses.came_back(host):
+            self.left.discard(host)
         if facts is not None:
             self.facts[host] = facts
         return ""
@@ -131,13 +141,8 @@ class Ledger:
             self._first_failure = self._first_failure or end
             self.done.add(host)
             self._look_for_the_end()
-        elif self._may_restart(end):
-            self.generation += 1
-            self.done.clear()
-            self.ready.clear()
-            self._first_failure = end
-        else:
-            self.end = self.end or end
+        elif not self._bears(host, end):
+            self._fail(self.losses.with_first(host, end, self.done))
 
     def stopping(self, host: str) -> None:
         """A host was asked to stop: so is the job. From an elastic job only this host goes."""
@@ -161,12 +166,32 @@ class Ledger:
             end = End(False, UNAVAILABLE, host, f"{host} vanished: {how}")
             if self.stopped_host:
                 self.failed(host, end, self.generation)
-            else:
-                self.end = self.end or end  # its container is gone: there is nothing to start again
+            elif self._bears(host, end, has_vanished=True):
+                self.left.add(host)
+            else:  # its container is gone: there is nothing to start again
+                self.end = self.end or self.losses.with_first(host, end, self.done)
 
     def restart_cause(self) -> End | None:
         """The failure that began this generation."""
         return self._first_failure if self.generation and not self.stopped_host else None
+
+    def _fail(self, end: End) -> None:
+        if self._may_restart(end):
+            self.generation += 1
+            self.done.clear()
+            self.ready.clear()
+            self.losses.begin_again()
+            self._first_failure = end
+        else:
+            self.end = self.end or end
+
+    def _bears(self, host: str, end: End, has_vanished: bool = False) -> bool:
+        """Whether the job goes on without a data host. A failure before the processes run is no loss."""
+        return self.end is None and self.all_ready and self.losses.bears(host, end, self.done, has_vanished)
+
+    def _is_replaced(self, host: str) -> bool:
+        """Whether another launcher of this name is that of a data host whose container was started again."""
+        return self._bears(host, End(False, UNAVAILABLE, host, f"{host} was started again"), has_vanished=True)
 
     def _may_restart(self, end: End) -> bool:
         """Only what went wrong in the processes themselves can go better the next time."""

@@ -7,16 +7,18 @@ import time
 
 from launch import signals
 from launch.base.errors import UNAVAILABLE, LaunchError
-from launch.base.outcome import STOPPED, Failure, Outcome
+from launch.base.outcome import STOPPED, Failure, Outcome, Verdict
 from launch.discovery import names
 from launch.group.ledger import named, verdict_of
-from launch.group.member import Group, Place
+from launch.group.member import NEWS_BOUND, Group
+from launch.group.place import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 LOOK = 0.02  # seconds
+STAY = 0.2  # seconds between looks of a host whose part is over
 FIRST_REPORT, REPORT = 1.0, 15.0  # seconds until the first line that says who is missing, and between two of them
 RESOLVE_BOUND = 2.0  # seconds
 STOP_CODE = 143  # 128 + SIGTERM: another host got the signal
@@ -90,6 +92,39 @@ def wait_until_ready(group: Group) -> Outcome | None:
         signals.sleep(LOOK)
     group.shut_door()
     return None
+
+
+def outlast(group: Group, own: Outcome) -> Outcome:
+    """How the job ends after its data host here has failed, where another one takes over; `own` where none does."""
+    told = own.failure is not None and own.failure.host == group.place.host and not own.stopped
+    if not (told and group.place.rules.serves(group.place.host)):
+        return own
+    deadline = time.monotonic() + NEWS_BOUND
+    try:
+        while not (group.end or group.has_to_restart or group.remote_stop() or group.is_borne):
+            if time.monotonic() >= deadline:
+                return own
+            signals.sleep(LOOK)
+        if not group.is_borne:
+            return own
+        _say("the job goes on: other data hosts take over from this one, which waits for the end")
+        while not (group.end or group.has_to_restart or group.remote_stop()):
+            signals.sleep(STAY)
+    except signals.StopRequested as stop:
+        group.stopping(stop.signum)
+    if group.remote_stop():
+        return Outcome(0, stopped=True)  # there is nothing to save here
+    return _ended_later(verdict_of(group.end), own) if group.end else own
+
+
+def _ended_later(verdict: Verdict, own: Outcome) -> Outcome:
+    """The job's end, of which this host's failure is not the reason, unless all that could take over failed too."""
+    first = verdict.outcome.failure
+    if first is None:
+        return verdict.outcome
+    if own.failure is None or own.failure.host == first.host:
+        return own
+    return verdict.outcome._replace(failure=first._replace(cause=f"{first.cause}; before that {own.cause}"))
 
 
 def _wait_for_all(group: Group, timeout: float) -> None:

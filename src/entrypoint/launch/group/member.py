@@ -12,16 +12,17 @@ import time
 
 from launch import signals
 from launch.base.errors import SOFTWARE, UNAVAILABLE
-from launch.base.named_tuple import NamedTuple
 from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
 from launch.discovery import names
 from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, beat_interval, quiet_bound, silence
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.door import Door, open_door
 from launch.group.hub import Hub
-from launch.group.ledger import End, Ledger, Rules, end_of, verdict_of
+from launch.group.ledger import End, Ledger, end_of, verdict_of
 from launch.group.listeners import listen
+from launch.group.place import Place
 from launch.group.reach import Reach
+from launch.group.takeover import Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,23 +33,6 @@ CONNECT_BOUND = 5.0  # seconds for one attempt
 NEWS_BOUND = 10.0  # seconds for the hub to answer a failure
 HELLO_BOUND = 5.0  # seconds for the hub to prove that it is one
 ATTEMPT = CONNECT_BOUND + 1.0  # seconds for which one attempt may keep the thread busy
-
-
-class Place(NamedTuple):
-    """This host in the group, and how the group is reached. Durations in seconds."""
-
-    host: str
-    rules: Rules
-    key: bytes
-    port: int
-    heartbeat: float
-    interface: str = ""
-    door: int | None = None  # the port at which other hosts try whether they reach this one, 0 for any
-
-    @property
-    def leads(self) -> bool:
-        """Whether the hub is here."""
-        return self.host == self.rules.leader
 
 
 class Group:
@@ -78,6 +62,7 @@ class Group:
         self._how_lost = ""  # set when the leader is given up
         self._refusals = Refusals()  # by the leader's machine
         self._life_sign = LifeSign()
+        self._word = Word(place.takeover_file)
         self._news_read, self._news_write = os.pipe()
         os.set_blocking(self._news_read, False)
         os.set_blocking(self._news_write, False)
@@ -120,6 +105,11 @@ class Group:
     def has_to_restart(self) -> bool:
         """Whether the group has begun another generation than the one that runs here."""
         return bool(self._state.get("restart")) and self._state["generation"] > self.generation
+
+    @property
+    def is_borne(self) -> bool:
+        """Whether the job goes on although this host, a data host, has failed."""
+        return self.place.host in self._state.get("borne", ())
 
     @property
     def may_start(self) -> bool:
@@ -226,6 +216,7 @@ class Group:
                 self._leave_at = min(self._leave_at, time.monotonic() + CONNECT_BOUND)
         if self._hub:
             self._hub.close(*([] if linger is None else [linger]))
+        self._word.forget()
         if not self._thread.is_alive():  # one that hangs in a name look-up keeps its descriptors
             self._life_sign.close()
             for fd in (self._news_read, self._news_write, self._wake_read, self._wake_write):
@@ -315,7 +306,9 @@ class Group:
         next_beat = time.monotonic()
         self._silence.forgive_pause(next_beat, busy=ATTEMPT)
         while self.end is None and not self._may_leave:
-            self._wait(channel, interval if channel.authentic else min(interval, CONNECT_RETRY))
+            self._wait(channel, self._word.patience(interval if channel.authentic else min(interval, CONNECT_RETRY)))
+            if self._word.has_come():
+                self._say({"kind": "replaceable"})
             now = time.monotonic()
             if self._silence.forgive_pause(now):
                 channel.heard_at = now

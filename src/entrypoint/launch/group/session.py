@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
 
 from launch import signals
-from launch.base import ports
+from launch.base import ports, private_files
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.outcome import Outcome
-from launch.base.switches import count, seconds
+from launch.base.paths import TAKEOVER_FILE
+from launch.base.switches import choice, count, seconds
 from launch.discovery import names
 from launch.group import meeting, pairs, preflight, token
 from launch.group.ledger import Rules, named
-from launch.group.member import Group, Place
+from launch.group.member import Group
+from launch.group.place import Place
 from launch.group.traps import Finding
 from launch.plan.interpretation import Request
 from launch.plan.network import Network
@@ -85,8 +89,14 @@ def rules_of(request: Request) -> Rules | None:
         return None
     elastic = torchrun.elastic(request.environ) if request.strategy and request.strategy.strategy in ELASTIC else None
     if elastic:
-        return Rules(request.group_hosts, request.members, least=min(elastic.least, len(request.group_hosts)))
-    return Rules(request.group_hosts, request.members, restarts=count(request.environ, "DLC_MAX_RESTARTS", 0))
+        rules = Rules(request.group_hosts, request.members, least=min(elastic.least, len(request.group_hosts)))
+    else:
+        restarts = count(request.environ, "DLC_MAX_RESTARTS", 0)
+        rules = Rules(request.group_hosts, request.members, restarts=restarts)
+    may_fail = choice(request.environ, "DLC_DATA_HOSTS_MAY_FAIL")
+    if may_fail is False:
+        return rules
+    return rules._replace(data_groups=request.data_groups, any_data_program=bool(may_fail))
 
 
 def _place(request: Request, rules: Rules) -> Place:
@@ -99,7 +109,22 @@ def _place(request: Request, rules: Rules) -> Place:
         seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
         cluster.network_interface,
         pairs.door_port(request, rules),
+        _takeover_file(request, rules),
     )
+
+
+def _takeover_file(request: Request, rules: Rules) -> str:
+    """Where this host's program can say that others take over from it; empty where it need not or cannot."""
+    if rules.any_data_program or not rules.serves(request.cluster.current_host):
+        return ""
+    try:
+        private_files.folder(request.run_dir)
+    except LaunchError:
+        return ""
+    path = f"{request.run_dir}/{TAKEOVER_FILE}-{os.getpid()}"
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # of an earlier run, in a container that is started again
+    return path
 
 
 def _network(request: Request, group: Group) -> Network:
@@ -117,6 +142,7 @@ def _network(request: Request, group: Group) -> Network:
         listen=listen,
         secret=token.for_purpose(group.place.key, "ranks"),
         data_token=token.for_purpose(group.place.key, "data"),
+        takeover_file=group.place.takeover_file,
     )
 
 

@@ -111,6 +111,15 @@ class Request(NamedTuple):
         return tuple(host for host in ending if host not in self.cluster.servers)
 
     @property
+    def data_groups(self) -> tuple[tuple[str, ...], ...]:
+        """By instance group, the hosts outside of the distributed groups, which end when those have."""
+        if not self.strategy:
+            return ()
+        known = {group.name: group for group in self.cluster.groups if group.name not in self.groups}
+        found = tuple(self.cluster.hosts_of((name,)) for name in known)
+        return tuple(hosts for hosts in found if set(hosts) <= set(self.group_hosts))
+
+    @property
     def group_hosts(self) -> tuple[str, ...]:
         """The hosts that end together. With a strategy and without stated groups each group is a job of its own.
 

@@ -21,6 +21,7 @@ class Network(NamedTuple):
     listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
     secret: str = ""  # hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
     data_token: str = ""  # the same for the data service of dlc_runtime
+    takeover_file: str = ""  # made by a data host's program when others can take over from it
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
@@ -42,6 +43,8 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
 def data_service_variables(network: Network) -> dict[str, str]:
     """What dlc_runtime's data service cannot learn elsewhere: a secret of this job, and hosts without a name."""
     variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
+    if network.takeover_file:
+        variables["DLC_TAKEOVER_FILE"] = network.takeover_file
     if network.addresses:
         variables["DLC_HOST_ADDRESSES"] = json.dumps(dict(network.addresses), separators=(",", ":"))
     return variables

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 from service_runs import HANGS, Service, free_port, wait_for
@@ -102,12 +103,26 @@ def test_a_rank_with_another_token_is_refused_and_told_what_to_do(service: Servi
     assert "refuses this job's token; every host needs the same DLC_JOB_TOKEN" in rank.log
 
 
-def test_a_port_in_use_is_an_error_of_the_data_host_that_names_the_setting(service: Service) -> None:
+def test_a_data_host_that_serves_tells_its_launcher_that_others_can_take_over(service: Service, tmp_path: Path) -> None:
+    word = tmp_path / "others can take over"
+    service.environ["DLC_TAKEOVER_FILE"] = str(word)
+    host, _ = service.serve("Numbers", 100)
+    wait_for(word.exists, lambda: host.log)
+    service.environ["DLC_TAKEOVER_FILE"] = str(tmp_path / "no such folder" / "word")
+    host, _ = service.serve("Numbers", 100)
+    wait_for(lambda: "the launcher cannot be told that others can take over" in host.log, lambda: host.log)
+    assert host.process.poll() is None  # it serves all the same
+
+
+def test_a_port_in_use_is_an_error_of_the_data_host_that_names_the_setting(service: Service, tmp_path: Path) -> None:
+    word = tmp_path / "others can take over"
+    service.environ["DLC_TAKEOVER_FILE"] = str(word)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         host, port = service.serve("Numbers", 100, taken.getsockname()[1])
         assert host.wait() == 1
+    assert not word.exists()  # it would fail again on another host: the job has to end
     assert f"cannot listen at 127.0.0.1:{port}" in host.log
     assert "DLC_DATA_PORT" in host.log
 

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import tensorflow as tf
-from dlc_runtime.dataservice.tensorflow import distribute, serve
 
 import dlc_runtime
+from dlc_runtime.dataservice.tensorflow import distribute, serve
 
 SIDE, CLASSES = 32, 6
 HELD_OUT = 240

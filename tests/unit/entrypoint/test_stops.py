@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from job_folder import JobFolder
 from real_launcher import launched, runnable_job
-from supervised import HANG_BOUND, Run, Script, start, wait_for
+from supervised import HANG_BOUND, Run, Script, start, wait_for, wait_until
 
 from launch.job import source
 from launch.plan import programs
@@ -182,7 +182,9 @@ time.sleep(600)
 
 def test_a_paused_process_goes_on_to_save(tmp_path: Path) -> None:
     running = start(tmp_path, SAVES_ITS_PID)
-    os.kill(int(wait_for(tmp_path / "pid")), signal.SIGSTOP)
+    pid = int(wait_for(tmp_path / "pid"))
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     assert stop(running).exit_code == 0
     assert (tmp_path / "saved").exists()
 

@@ -191,6 +191,8 @@ class _Supervision:
             deadline += self._news_bound()
         while group:
             self.aftermath.heard(group.ended_by_stop())
+            if group.is_borne:
+                return own
             if self.verdict or self.aftermath.ended or time.monotonic() >= deadline:
                 break
             self.console.turn(KILL_INTERVAL)

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
         def holds(self) -> bool:
             """Whether this host stays for the group's end when its own part is done."""
 
+        @property
+        def is_borne(self) -> bool:
+            """Whether the job goes on although this host, a data host, has failed: its failure follows from nothing."""
+
         def fileno(self) -> int:
             """A descriptor that is readable once there is a verdict, or a stop of another host."""
 

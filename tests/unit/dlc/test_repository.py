@@ -57,8 +57,9 @@ def test_the_plan_says_nothing_of_the_machine_it_is_made_on() -> None:
     assert str(ROOT) not in json.dumps(make_plan(TREE).as_dict())
 
 
-def test_every_test_module_has_a_name_of_its_own() -> None:
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+def test_every_module_that_pytest_imports_by_its_bare_name_has_a_name_of_its_own() -> None:
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    names = [path.name for folder in folders for path in folder.glob("*.py") if path.name != "conftest.py"]
     assert sorted(names) == sorted(set(names))
 
 

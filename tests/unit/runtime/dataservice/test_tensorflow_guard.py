@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from tensorflow_runs import takes_filters
+from tf_data_runs import takes_filters
 
 from dlc_runtime.dataservice.tensorflow import guard
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from service_runs import Host, wait_for
-from tensorflow_runs import COUNT, Consumer, Job, server, takes_filters, tensorflow_python, wait_until_it_listens
+from tf_data_runs import COUNT, Consumer, Job, server, takes_filters, tensorflow_python, wait_until_it_listens
 
 ALL = list(range(COUNT))
 

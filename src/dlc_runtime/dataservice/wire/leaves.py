@@ -84,7 +84,7 @@ def _array(numpy: Any, node: Any, place: str) -> Memory:
 
 
 def size_of(kind: str, dtype: str, shape: Sequence[int]) -> int:
-    """Bytes. Raises ValueError for a dtype that nobody sends."""
+    """Bytes. Raises ValueError for a dtype that nobody sends, and for a numpy array where numpy is not installed."""
     if kind == "B":
         (size,) = shape
         return size
@@ -92,8 +92,10 @@ def size_of(kind: str, dtype: str, shape: Sequence[int]) -> int:
         if dtype not in TORCH_DTYPES:
             raise ValueError(f"unknown dtype {dtype!r}")
         return TORCH_DTYPES[dtype] * math.prod(shape)
-    import numpy
-
+    try:
+        import numpy
+    except ImportError:
+        raise ValueError(f"a numpy array of {dtype!r}, and this host has no numpy") from None
     found = numpy.dtype(dtype)
     if found.hasobject or found.names or found.kind not in "biufcSUmM" or found.str != dtype:
         raise ValueError(f"unknown dtype {dtype!r}")

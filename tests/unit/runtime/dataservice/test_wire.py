@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.client.link import Arrived, Failure, Link
@@ -83,6 +83,7 @@ def test_nesting_without_end_is_refused() -> None:
 
 
 @settings(deadline=None)
+@example(b'["A",0,""]', [])
 @given(st.one_of(st.binary(max_size=60), JSON.map(lambda value: json.dumps(value).encode())), JSON)
 def test_any_description_is_read_or_refused(text: bytes, values: Any) -> None:
     """A description that was read builds a batch, or is refused with its values."""

@@ -121,12 +121,12 @@ def _measured_next(original: Any) -> Any:
 def _in_graph(original: Any, iterator: Any, loop: Loop) -> Any:
     """Adds two calls to the graph that is being traced: when the GPUs have done the last step, and with the batch."""
     tensorflow: Any = sys.modules["tensorflow"]
-    from tensorflow.python.ops import gen_sync_ops
-
+    # Old versions (2.6) cannot wait for a GPU in a graph: what it still computes then counts as waiting for data.
+    sync: Any = getattr(tensorflow.raw_ops, "SyncDevice", None)
     done = []
-    for device in tensorflow.config.list_logical_devices("GPU"):
+    for device in tensorflow.config.list_logical_devices("GPU") if sync else ():
         with tensorflow.device(device.name):
-            done.append(gen_sync_ops.sync_device())
+            done.append(sync())
     with tensorflow.control_dependencies(done):
         asked = tensorflow.numpy_function(functools.partial(loop.ask, settled=True), [], tensorflow.int64)
     with tensorflow.control_dependencies([asked]):

@@ -1,7 +1,7 @@
 """Lightning's Trainer, which calls `training_step`: the script itself calls only its module."""
 
-import common
 import pytorch_lightning as lightning
+import small_training
 import torch
 from torch import nn
 
@@ -9,7 +9,7 @@ from torch import nn
 class Digits(lightning.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = common.Net()
+        self.net = small_training.Net()
         self.losses = []
 
     def forward(self, x):
@@ -30,7 +30,7 @@ class Digits(lightning.LightningModule):
 
 
 model = Digits()
-batches = common.data(12)
+batches = small_training.data(12)
 loader = torch.utils.data.DataLoader(batches, batch_size=None)
 trainer = lightning.Trainer(
     max_epochs=1,
@@ -42,4 +42,4 @@ trainer = lightning.Trainer(
     enable_model_summary=False,
 )
 trainer.fit(model, loader, torch.utils.data.DataLoader(batches[:2], batch_size=None))
-common.finish(model.losses, model)
+small_training.finish(model.losses, model)

@@ -5,17 +5,17 @@ With `shapes` a larger batch comes in the middle, with `fallback` an operation t
 
 import sys
 
-import common
+import small_training
 import torch
 import torch_xla
 
 device = torch.device("cpu") if "cpu" in sys.argv else torch_xla.device()
-model = common.Net().to(device)
+model = small_training.Net().to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 losses = []
-batches = common.data(24)
+batches = small_training.data(24)
 if "shapes" in sys.argv:
-    batches[12] = common.data(1, size=6)[0]
+    batches[12] = small_training.data(1, size=6)[0]
 for x, y in batches:
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
@@ -25,4 +25,4 @@ for x, y in batches:
         torch.linalg.eigvals(model.body[2].weight.detach())
     torch_xla.sync()
     losses.append(loss.item())
-common.finish(losses, model.cpu())
+small_training.finish(losses, model.cpu())

@@ -59,9 +59,16 @@ RUNTIME = {
     "scaling": ("profile",),
     "cluster_facts": (),
     "dataservice.errors": (),
+    "dataservice.ending": (),
     "dataservice.plan": ("dataservice.errors",),
     "dataservice.wire": ("dataservice.errors", "dataservice.plan"),
-    "dataservice.server": ("cluster_facts", "dataservice.errors", "dataservice.plan", "dataservice.wire"),
+    "dataservice.server": (
+        "cluster_facts",
+        "dataservice.ending",
+        "dataservice.errors",
+        "dataservice.plan",
+        "dataservice.wire",
+    ),
     "dataservice.training": ("dataservice.errors",),
     "dataservice.client": (
         "cluster_facts",
@@ -70,7 +77,7 @@ RUNTIME = {
         "dataservice.wire",
         "dataservice.training",
     ),
-    "dataservice.tensorflow": ("cluster_facts", "dataservice.errors", "dataservice.wire"),
+    "dataservice.tensorflow": ("cluster_facts", "dataservice.ending", "dataservice.errors", "dataservice.wire"),
 }
 LINT = {
     "base": (),

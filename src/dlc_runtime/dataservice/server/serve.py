@@ -6,13 +6,12 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
 from dlc_runtime import cluster_facts
+from dlc_runtime.dataservice.ending import until_signalled
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import control, source, worker
 from dlc_runtime.dataservice.server.board import Board
@@ -106,7 +105,7 @@ class Server:
 
     def run(self) -> None:
         """Until the end. Raises DataServiceError where this host cannot serve."""
-        with self._until_signalled():
+        with until_signalled(self.stop):
             tls.of(self.token)  # made once, before the processes are forked
             self.control = self._start_control()
             for slot in range(self.board.slots):
@@ -192,19 +191,3 @@ class Server:
                 " DLC_DATA_PORT on every host"
             )
         return process
-
-    @contextlib.contextmanager
-    def _until_signalled(self) -> Any:
-        """SIGTERM and SIGINT end the server, where this is the main thread of a script that has no handlers."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {}
-        for number, default in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
-            if signal.getsignal(number) == default:
-                before[number] = signal.signal(number, lambda *_: self.stop())
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

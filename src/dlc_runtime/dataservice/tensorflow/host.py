@@ -11,15 +11,14 @@ import logging
 import os
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from dlc_runtime import cluster_facts
+from dlc_runtime.dataservice.ending import until_signalled
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.tensorflow import place
 from dlc_runtime.dataservice.tensorflow.server import DISPATCHER, WORKER, Order
@@ -62,7 +61,7 @@ def serve(*, group: str | None = None, address: str | None = None, patience: flo
         ]
         if job.hosts_of(group)[0].host == job.host:
             orders.insert(0, Order(DISPATCHER, job.host, listen, dispatcher_port, journal=folder))
-        with Host(orders, service, patience) as host, _until_signalled(host):
+        with Host(orders, service, patience) as host, until_signalled(host.stop):
             host.run()
 
 
@@ -192,21 +191,6 @@ def _journal() -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _until_signalled(host: Host) -> Iterator[None]:
-    """SIGTERM and SIGINT end the host, where this is the main thread of a script that has no handlers."""
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for stop, default in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
-            if signal.getsignal(stop) == default:
-                before[stop] = signal.signal(stop, lambda *_: host.stop())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main() -> int:

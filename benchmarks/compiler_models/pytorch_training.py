@@ -9,77 +9,38 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import shapes
 import torch
 import transformers
+from shapes import LABELS, SIZES, Size
 
-
-class Size(NamedTuple):
-    layers: int
-    hidden: int
-    words: int  # of a text
-    vocabulary: int
-    pixels: int  # of an image's side
-    batch: int
-
-
-SIZES = {
-    "tiny": Size(1, 32, 16, 100, 32, 2),
-    "small": Size(2, 256, 128, 2000, 64, 8),
-    "base": Size(12, 768, 512, 30522, 224, 32),
-}
 BLOCK = Size(2, 4096, 2048, 32000, 224, 4)  # the Llama-like model at its base size: two layers of one with 7e9 numbers
-HEAD = 64  # numbers of an attention head
-LABELS = 10
-
-
-def text_parts(size: Size) -> dict[str, int]:
-    return {
-        "hidden_size": size.hidden,
-        "num_hidden_layers": size.layers,
-        "num_attention_heads": max(1, size.hidden // HEAD),
-        "intermediate_size": 4 * size.hidden,
-    }
 
 
 def bert(size: Size) -> torch.nn.Module:
-    config = transformers.BertConfig(vocab_size=size.vocabulary, num_labels=LABELS, **text_parts(size))
-    return transformers.BertForSequenceClassification(config)
+    return transformers.BertForSequenceClassification(shapes.bert(size))
 
 
 def gpt(size: Size) -> torch.nn.Module:
-    heads = max(1, size.hidden // HEAD)
-    config = transformers.GPT2Config(
-        vocab_size=size.vocabulary, n_positions=size.words, n_embd=size.hidden, n_layer=size.layers, n_head=heads,
-        bos_token_id=0, eos_token_id=0, use_cache=False,
-    )  # fmt: skip
-    return transformers.GPT2LMHeadModel(config)
+    return transformers.GPT2LMHeadModel(shapes.gpt(size))
 
 
 def llama(size: Size) -> torch.nn.Module:
     config = transformers.LlamaConfig(
         vocab_size=size.vocabulary, max_position_embeddings=size.words, bos_token_id=0, eos_token_id=0, pad_token_id=0,
-        use_cache=False, **text_parts(size),
+        use_cache=False, **shapes.text_parts(size),
     )  # fmt: skip
     return transformers.LlamaForCausalLM(config)
 
 
 def resnet(size: Size) -> torch.nn.Module:
-    """ResNet-50 at the base size; smaller ones have a block of each width."""
-    widths = [max(8, size.hidden // 8) * 2**stage for stage in range(4)]
-    depths = [1, 1, 1, 1]
-    if size == SIZES["base"]:
-        widths, depths = [256, 512, 1024, 2048], [3, 4, 6, 3]
-    config = transformers.ResNetConfig(
-        embedding_size=widths[0] if depths[0] == 1 else 64, hidden_sizes=widths, depths=depths, num_labels=LABELS
-    )
-    return transformers.ResNetForImageClassification(config)
+    return transformers.ResNetForImageClassification(shapes.resnet(size))
 
 
 def vit(size: Size) -> torch.nn.Module:
-    config = transformers.ViTConfig(image_size=size.pixels, patch_size=16, num_labels=LABELS, **text_parts(size))
-    return transformers.ViTForImageClassification(config)
+    return transformers.ViTForImageClassification(shapes.vit(size))
 
 
 MODELS = {"bert": bert, "gpt": gpt, "llama": llama, "resnet": resnet, "vit": vit}

@@ -9,63 +9,31 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import shapes
 import tensorflow as tf
 import transformers
+from shapes import LABELS, SIZES, Size
 
-
-class Size(NamedTuple):
-    layers: int
-    hidden: int
-    words: int  # of a text
-    vocabulary: int
-    pixels: int  # of an image's side
-    batch: int
-
-
-SIZES = {"tiny": Size(1, 32, 16, 100, 32, 2), "small": Size(2, 256, 128, 2000, 64, 8)}
-HEAD = 64  # numbers of an attention head
-LABELS = 10
 BATCHES = 4
 
 
-def text_parts(size: Size) -> dict[str, int]:
-    return {
-        "hidden_size": size.hidden,
-        "num_hidden_layers": size.layers,
-        "num_attention_heads": max(1, size.hidden // HEAD),
-        "intermediate_size": 4 * size.hidden,
-    }
-
-
 def bert(size: Size) -> Any:
-    config = transformers.BertConfig(vocab_size=size.vocabulary, num_labels=LABELS, **text_parts(size))
-    return transformers.TFBertForSequenceClassification(config)
+    return transformers.TFBertForSequenceClassification(shapes.bert(size))
 
 
 def gpt(size: Size) -> Any:
-    heads = max(1, size.hidden // HEAD)
-    config = transformers.GPT2Config(
-        vocab_size=size.vocabulary, n_positions=size.words, n_embd=size.hidden, n_layer=size.layers, n_head=heads,
-        bos_token_id=0, eos_token_id=0, use_cache=False,
-    )  # fmt: skip
-    return transformers.TFGPT2LMHeadModel(config)
+    return transformers.TFGPT2LMHeadModel(shapes.gpt(size))
 
 
 def resnet(size: Size) -> Any:
-    """A block of each width."""
-    widths = [max(8, size.hidden // 8) * 2**stage for stage in range(4)]
-    config = transformers.ResNetConfig(
-        embedding_size=widths[0], hidden_sizes=widths, depths=[1, 1, 1, 1], num_labels=LABELS
-    )
-    return transformers.TFResNetForImageClassification(config)
+    return transformers.TFResNetForImageClassification(shapes.resnet(size))
 
 
 def vit(size: Size) -> Any:
-    config = transformers.ViTConfig(image_size=size.pixels, patch_size=16, num_labels=LABELS, **text_parts(size))
-    return transformers.TFViTForImageClassification(config)
+    return transformers.TFViTForImageClassification(shapes.vit(size))
 
 
 MODELS = {"bert": bert, "gpt": gpt, "resnet": resnet, "vit": vit}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reference_text
 import settings
 import tensorflow as tf
 import tensorflow_models
@@ -11,13 +10,7 @@ import tensorflow_models
 def main() -> None:
     arguments = settings.parse_arguments(__doc__)
     tf.keras.utils.set_random_seed(arguments.seed)
-    tokenizer, blocks, held_out = reference_text.read_blocks(arguments.length, arguments.blocks)
-    training, tests = (
-        tensorflow_models.batches(
-            arguments.model, part, tokenizer.mask_token_id, arguments.batch_size, arguments.seed
-        )
-        for part in (blocks, held_out)
-    )  # fmt: skip
+    tokenizer, training, tests = tensorflow_models.datasets(arguments)
     model = tensorflow_models.build(arguments.model, len(tokenizer), arguments.length)
     model.compile(optimizer=tf.keras.optimizers.Adam(arguments.learning_rate))  # the loss is the model's own
     losses = model.fit(training, epochs=arguments.epochs, verbose=2).history["loss"]

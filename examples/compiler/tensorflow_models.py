@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import reference_text
@@ -29,7 +30,14 @@ def build(kind: str, words: int, length: int) -> Any:
     )  # fmt: skip
 
 
-def batches(kind: str, blocks: reference_text.Blocks, mask: int, batch_size: int, seed: int) -> tf.data.Dataset:
+def datasets(arguments: argparse.Namespace) -> tuple[Any, tf.data.Dataset, tf.data.Dataset]:
+    """The tokenizer, and the batches to train on and to test with."""
+    tokenizer, *parts = reference_text.read_blocks(arguments.length, arguments.blocks)
+    training, tests = (batches(arguments, blocks, tokenizer.mask_token_id) for blocks in parts)
+    return tokenizer, training, tests
+
+
+def batches(arguments: argparse.Namespace, blocks: reference_text.Blocks, mask: int) -> tf.data.Dataset:
     """Examples in batches of one size, in a new order every epoch."""
-    examples = tf.data.Dataset.from_tensor_slices(reference_text.examples(kind, blocks, mask))
-    return examples.shuffle(len(blocks), seed=seed).batch(batch_size, drop_remainder=True)
+    examples = tf.data.Dataset.from_tensor_slices(reference_text.examples(arguments.model, blocks, mask))
+    return examples.shuffle(len(blocks), seed=arguments.seed).batch(arguments.batch_size, drop_remainder=True)

@@ -16,7 +16,8 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-PORTION = 250  # files of one process; large, since each takes 50 ms to start
+PORTION = 250  # files of one process at most; large, since each takes 50 ms to start
+LEAST = 2  # portions, so that few files are compiled on two cores too
 
 
 def sources(folder):
@@ -44,8 +45,9 @@ def start(paths):
 def main(folder):
     """Compile all; returns the number of files."""
     paths = sources(folder)
+    size = min(PORTION, max(1, -(-len(paths) // LEAST)))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(start, [paths[first : first + PORTION] for first in range(0, len(paths), PORTION)]):
+        for _ in pool.map(start, [paths[first : first + size] for first in range(0, len(paths), size)]):
             pass
     return len(paths)
 

@@ -20,7 +20,6 @@ from dlc.engine.connection import Engine
 
 GB = 10**9
 WORK = 2 * GB  # base, compilers and apt's caches while images are built
-ANSWER_SECONDS = 60.0
 COPIES_CONTAINERD, COPIES_CLASSIC = 3, 2
 
 
@@ -42,15 +41,11 @@ def need(variants: Sequence[Variant], existing: Collection[str], *, containerd_s
     return Need({v.id: int(copies * v.settings.budget.bytes) for v in variants if v.ref not in existing})
 
 
-def data_folder(engine: Engine, seconds: float = ANSWER_SECONDS) -> Path | None:
-    """Where an engine of this host keeps its data; None for one whose disk cannot be seen from here.
-
-    Raises EngineError for no answer within `seconds`.
-    """
+def data_folder(engine: Engine) -> Path | None:
+    """Where an engine of this host keeps its data; None for one whose disk cannot be seen from here."""
     if engine.address and not engine.address.startswith("unix://"):
         return None
-    done = engine.docker("info", "--format", "{{.DockerRootDir}}", check=False, timeout=seconds)
-    folder = Path(done.stdout.strip() or "/nonexistent")
+    folder = Path(engine.data_root or "/nonexistent")
     return folder if folder.is_dir() else None
 
 

@@ -107,7 +107,7 @@ def _base() -> Finding:
 
 
 def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
-    folder = (data_folder(engine, QUICK_SECONDS) if engine else None) or engine_folder()
+    folder = (data_folder(engine) if engine else None) or engine_folder()
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free

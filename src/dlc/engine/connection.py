@@ -31,6 +31,8 @@ class Engine:
     version: str
     containerd_store: bool  # keeps manifests: digests, OCI export, unpacked and uncompressed images
     platform: str = PLATFORM
+    data_root: str = ""  # the folder of its host that holds its images; empty where it does not say
+    has_buildx: bool = False  # false too where its client does not list its plug-ins
 
     @property
     def environment(self) -> dict[str, str]:
@@ -147,7 +149,16 @@ def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine
     """Raises ValueError, TypeError or AttributeError for an answer of another form."""
     store = str(dict(info.get("DriverStatus") or []).get("driver-type", ""))
     found = platform(str(info.get("Architecture") or os.uname().machine))
-    return Engine(address, origin, str(info["ServerVersion"]), store.startswith("io.containerd.snapshotter"), found)
+    plugins = (info.get("ClientInfo") or {}).get("Plugins") or []
+    return Engine(
+        address,
+        origin,
+        str(info["ServerVersion"]),
+        store.startswith("io.containerd.snapshotter"),
+        found,
+        data_root=str(info.get("DockerRootDir") or ""),
+        has_buildx=any(plugin.get("Name") == "buildx" and not plugin.get("Err") for plugin in plugins),
+    )
 
 
 def _said(done: Completed) -> str:
@@ -181,7 +192,7 @@ def _start_private() -> Engine:
 
 
 def _require_buildx(engine: Engine) -> None:
-    if engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
+    if not engine.has_buildx and engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
         raise EngineError(
             "the docker client has no buildx plug-in", "install it: the package docker-buildx or docker-buildx-plugin"
         )

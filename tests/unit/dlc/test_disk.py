@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,9 @@ def test_a_build_that_fits_is_let_through(tmp_path: Path) -> None:
 
 def test_an_engine_on_another_host_has_a_disk_that_cannot_be_seen() -> None:
     assert disk.data_folder(Engine("tcp://127.0.0.1:1", "DOCKER_HOST", "1", True)) is None
+
+
+def test_an_engine_of_this_host_has_its_data_where_it_says(tmp_path: Path) -> None:
+    engine = Engine("unix:///run/docker.sock", "DOCKER_HOST", "1", True, data_root=str(tmp_path))
+    assert disk.data_folder(engine) == tmp_path
+    assert disk.data_folder(replace(engine, data_root=str(tmp_path / "of another host"))) is None

@@ -188,7 +188,8 @@ def test_an_image_that_goes_while_the_list_asks_is_no_error_of_the_list(home: Pa
 
 def test_doctor_finds_an_engine_bad_that_hangs_at_its_last_question(home: Path) -> None:
     fake_docker(
-        home, """case "$*" in "info --format {{json .}}") echo '{"ServerVersion": "26"}' ;; info*) sleep 300 ;; esac"""
+        home,
+        """case "$*" in "info --format {{json .}}") echo '{"ServerVersion": "26"}' ;; buildx*) sleep 300 ;; esac""",
     )
     done, seconds = dlc("doctor", "--json")
     assert (done.returncode, seconds < SLACK) == (1, True), seconds

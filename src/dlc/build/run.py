@@ -26,9 +26,13 @@ from dlc.plan.plan import Plan
 # Local images are stored uncompressed: compression would take most of the build time.
 CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
 CLASSIC_OUTPUT = "type=docker"
-# Without this, the engine's own driver makes an image without a name of each parent: it is compressed, stored and
-# unpacked for nothing.
-NO_IMAGES_OF_PARENTS = {"BUILDX_NO_DEFAULT_LOAD": "1"}
+BUILDX = {
+    # Without this, the engine's own driver makes an image without a name of each parent: it is compressed, stored and
+    # unpacked for nothing.
+    "BUILDX_NO_DEFAULT_LOAD": "1",
+    # Else it asks git about every target, for an attestation that these builds do not make.
+    "BUILDX_GIT_INFO": "0",
+}
 # What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
 # one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
 # the same moment, which only one of them may; or BuildKit lost track of a step that another build had begun
@@ -114,9 +118,7 @@ def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None]) 
 
         # On stdin, because proxy addresses may hold credentials, which belong in no file and no argument.
         words = ("buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false")
-        return engine.docker_lines(
-            *words, on_line=line, env={**NO_IMAGES_OF_PARENTS, "TMPDIR": str(folder)}, stdin=text
-        )
+        return engine.docker_lines(*words, on_line=line, env={**BUILDX, "TMPDIR": str(folder)}, stdin=text)
 
 
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:

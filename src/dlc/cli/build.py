@@ -21,7 +21,7 @@ from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.drafts import writing
 from dlc.core.environment import cache_folder
 from dlc.engine import images
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import Engine, connect, search
 from dlc.plan.plan import Plan, plan_of
 
 HELP = "build images that are missing or stale"
@@ -39,13 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
     root = find_root()
+    found = search()  # the engine answers while the plan is made
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
     plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
     with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display:
         with display.during("Docker engine", "find it, or start one"):
-            engine = connect()
+            engine = connect(found=found)
         engine.require_platform()
         plan = base_images.plan_with_digests(variants, tree, engine)
         results = _build(plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shlex
 import signal
@@ -95,6 +96,17 @@ def _hand_on(lines: Iterable[str], on_line: Callable[[str], None]) -> None:
         on_line(line.rstrip("\n"))
 
 
+_running: list[subprocess.Popen[str]] = []
+
+
+@atexit.register
+def _end_all() -> None:
+    """End what another thread still runs when dlc ends."""
+    for child in _running:
+        if child.returncode is None:
+            _signal(child, signal.SIGKILL)
+
+
 _daemons: list[subprocess.Popen[bytes]] = []  # Python warns when a Popen of a running program is deleted
 
 
@@ -129,10 +141,12 @@ def _group(
             raise ProcessError(f"{argv[0]}: no such program", f"install {argv[0]} or put it on PATH") from None
         except OSError as error:
             raise ProcessError(f"{argv[0]}: cannot be run: {error.strerror}", f"look at {argv[0]} on PATH") from None
+    _running.append(child)
     try:
         yield child
     finally:
         end_group(child, grace)
+        _running.remove(child)
         for pipe in (child.stdout, child.stderr):
             if pipe:
                 pipe.close()

@@ -7,8 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from dlc.core.environment import PLATFORM, engine_folder, host_platform, platform
@@ -86,9 +88,26 @@ class Engine:
                 raise _other_platform(place, wanted, found)
 
 
-def connect(start: bool = True) -> Engine:
-    """An engine that answers. If there is none and `start` is true, the private one is started. Raises EngineError."""
-    engine = find(PATIENT_SECONDS)
+def search() -> Future[Engine | None]:
+    """`find` in a thread of its own: for a caller that has other work before it needs the engine."""
+    found: Future[Engine | None] = Future()
+
+    def ask() -> None:
+        try:
+            found.set_result(find(PATIENT_SECONDS))
+        except Exception as error:  # raised where the result is asked for
+            found.set_exception(error)
+
+    Thread(target=ask, daemon=True).start()
+    return found
+
+
+def connect(start: bool = True, found: Future[Engine | None] | None = None) -> Engine:
+    """An engine that answers. If there is none and `start` is true, the private one is started. Raises EngineError.
+
+    `found` is a search that was begun before.
+    """
+    engine = found.result() if found else find(PATIENT_SECONDS)
     if engine is None:
         engine = _start_private() if start else None
     if engine is None:

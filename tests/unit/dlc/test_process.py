@@ -181,3 +181,21 @@ def test_a_line_of_one_stream_is_not_torn_by_a_line_of_the_other() -> None:
     errors: list[str] = []
     assert stream([sys.executable, "-c", program], lines.append, on_error=errors.append) == 0
     assert (lines, errors) == (["out put"], ["error"])
+
+
+def test_what_another_thread_runs_ends_with_dlc(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    program = """
+import sys, threading, time
+from pathlib import Path
+from dlc.core.process import run
+
+argv = [sys.executable, "-c", *sys.argv[1:]]
+threading.Thread(target=run, args=(argv,), daemon=True).start()
+while not (Path(sys.argv[2]).exists() and Path(sys.argv[2]).read_text()):
+    time.sleep(0.05)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+    argv = [sys.executable, "-c", program, FAMILY.format(then="time.sleep(120)"), str(file)]
+    subprocess.run(argv, env=environment, check=True, timeout=60)
+    assert gone(int(file.read_text()))

@@ -65,14 +65,18 @@ def stream(
     stdin: str | None = None,
     cwd: Path | None = None,
     on_error: Callable[[str], None] | None = None,
+    plugin: str = "",
 ) -> int:
     """Run the client, hand each line of its output to `on_line` (of stderr to `on_error`), return its exit code.
 
+    `plugin` is the file of the plug-in that the first word names: it is started without the client.
     Raises EngineError where there is no client.
     """
     if not present():
         raise missing()
-    return stream_program([PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd, on_error=on_error)
+    return stream_program(
+        [plugin, *words[1:]] if plugin else [PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd, on_error=on_error
+    )
 
 
 def as_typed(*words: str) -> str:

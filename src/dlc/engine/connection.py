@@ -34,7 +34,7 @@ class Engine:
     containerd_store: bool  # keeps manifests: digests, OCI export, unpacked and uncompressed images
     platform: str = PLATFORM
     data_root: str = ""  # the folder of its host that holds its images; empty where it does not say
-    has_buildx: bool = False  # false too where its client does not list its plug-ins
+    buildx: str = ""  # the client's plug-in, a file; empty too where the client does not list its plug-ins
 
     @property
     def environment(self) -> dict[str, str]:
@@ -68,10 +68,14 @@ class Engine:
     ) -> int:
         """The same for what takes long: each line of the output goes to `on_line`; returns the exit code.
 
-        With `on_error` the lines of stderr go there, from another thread.
+        With `on_error` the lines of stderr go there, from another thread. The plug-in buildx is started by itself: the
+        client would ask it first what it is.
         """
         merged = {**self.environment, **(env or {})}
-        return client.stream(*words, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error)
+        plugin = self.buildx if words[0] == "buildx" else ""
+        return client.stream(
+            *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
+        )
 
     def require_containerd_store(self) -> None:
         """Raise EngineError for the classic store, which keeps no manifests and exports no OCI layouts."""
@@ -176,7 +180,7 @@ def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine
         store.startswith("io.containerd.snapshotter"),
         found,
         data_root=str(info.get("DockerRootDir") or ""),
-        has_buildx=any(plugin.get("Name") == "buildx" and not plugin.get("Err") for plugin in plugins),
+        buildx=next((str(p.get("Path") or "") for p in plugins if p.get("Name") == "buildx" and not p.get("Err")), ""),
     )
 
 
@@ -211,7 +215,7 @@ def _start_private() -> Engine:
 
 
 def _require_buildx(engine: Engine) -> None:
-    if not engine.has_buildx and engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
+    if not engine.buildx and engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
         raise EngineError(
             "the docker client has no buildx plug-in", "install it: the package docker-buildx or docker-buildx-plugin"
         )

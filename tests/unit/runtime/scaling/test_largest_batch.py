@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from framework_runs import HERE, answer_of
 
 from dlc_runtime.scaling import TrialError, largest_batch
 
-HERE = Path(__file__).parent
 MEGABYTE = 1 << 20
-BOUND_SECONDS = 600.0  # only a hang takes that long
 
 
 @pytest.fixture(autouse=True)
@@ -48,20 +41,11 @@ def test_another_fault_is_an_error_with_its_words() -> None:
 
 
 def test_a_torch_step_fits_where_the_limit_says() -> None:
-    python = os.environ.get("DLC_TEST_TORCH_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode:
-        pytest.skip("no Python with torch; DLC_TEST_TORCH_PYTHON names one")
     program = (
         "from dlc_runtime.scaling import largest_batch\n"
         "found = largest_batch('trial_functions:trains', first=64, memory=2 << 30, steps=2)\n"
         "import json; print(json.dumps([found.batch, found.trials[found.batch]]))"
     )
-    path = os.pathsep.join([str(HERE), str(HERE.parents[3] / "src")])
-    done = subprocess.run(
-        [python, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-        timeout=BOUND_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    batch, trial = json.loads(done.stdout)
+    batch, trial = answer_of(program, "torch")
     assert 200 <= batch <= 1900
     assert batch * MEGABYTE <= trial["host"]["peak"] <= 0.9 * (2 << 30)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from pathlib import Path
+
 import pytest
-from framework_runs import HERE, answer_of
+from framework_runs import BOUND_SECONDS, HERE, answer_of
 
 from dlc_runtime.scaling import TrialError, largest_batch
 
@@ -27,6 +31,25 @@ def test_a_killed_trial_is_one_that_does_not_fit() -> None:
     found = largest_batch("trial_functions:dies", first=1, most=64, steps=1)
     assert found.batch == 4
     assert found.trials[8] == {"fits": False, "why": "killed"}
+
+
+def test_what_a_trial_started_ends_with_it_and_holds_up_nobody(tmp_path: Path) -> None:
+    environment = {"CHILDREN": str(tmp_path / "children")}
+    function = "trial_functions:dies_with_children"
+    found = largest_batch(function, first=4, most=5, steps=1, seconds=60, environment=environment)
+    assert found.trials[5] == {"fits": False, "why": "killed"}
+    pids = (tmp_path / "children").read_text().split()
+    assert len(pids) == 3  # two calls of the batch that fits
+    deadline = time.monotonic() + BOUND_SECONDS
+    while any(map(runs, pids)):  # a killed process ends a moment later
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def runs(pid: str) -> bool:
+    with contextlib.suppress(OSError):
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    return False
 
 
 def test_a_trial_that_hangs_is_ended() -> None:

@@ -60,7 +60,7 @@ def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Ima
 
 
 def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path, pods=True, pause=0.02) as running:
+    with job(image, tmp_path, pods=True, pause=0.01) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         running.kill(DATA[1])
         codes = running.wait()
@@ -73,7 +73,7 @@ def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image:
 def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_well(
     image: Image, tmp_path: Path
 ) -> None:
-    with job(image, tmp_path, pause=0.02) as running:
+    with job(image, tmp_path, pause=0.01) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         running.ask(DATA[1], "pkill", "--signal", "KILL", "--oldest", "--full", "data_hosts.py")
         assert set(running.wait().values()) == {0}, running.report()

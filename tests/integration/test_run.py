@@ -203,7 +203,8 @@ def test_a_docker_client_that_is_killed_does_not_end_the_job(image: Image, tmp_p
 def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_its_host(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
-    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, cache=cache) as run:
+    words = ("--env", "DLC_HEARTBEAT_TIMEOUT=10")  # its network is gone with it, so the other host hears nothing more
+    with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, *words, cache=cache) as run:
         run.wait_for(*READY)
         docker("rm", "--force", f"dlc-{run.job}-algo-2")
         assert run.wait() == EngineError.exit_code, run.output

@@ -4,6 +4,10 @@ The bytecode carries a hash in place of a time (PEP 552, unchecked). What marsha
 process compiled before, and on the seed of string hashes: so a fresh process with a fixed seed compiles each portion
 of a fixed list, and two builds give the same bytes on any number of cores. Files compiled in a lower layer are left
 alone, so no byte is stored twice. Standard library only; run with the interpreter that will import them.
+usage: compile-bytecode.py FOLDER [--small]
+
+`--small` leaves out docstrings, asserts, and where in its line a call stands, which a traceback underlines: a fifteenth
+of what the launcher and the library take. Lines and names stay.
 """
 
 import importlib.util
@@ -18,6 +22,7 @@ from pathlib import Path
 
 PORTION = 250  # files of one process at most; large, since each takes 50 ms to start
 LEAST = 2  # portions, so that few files are compiled on two cores too
+SMALL = "--small"
 
 
 def sources(folder):
@@ -26,34 +31,37 @@ def sources(folder):
     return [path for path in found if not Path(importlib.util.cache_from_source(path)).exists()]
 
 
-def compile_portion(paths):
+def compile_portion(paths, optimize):
     """Compile files in this process; templates and files for other Pythons that do not parse are no error."""
     warnings.simplefilter("ignore")
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     for path in paths:
+        place = importlib.util.cache_from_source(path, optimization="")  # where every Python looks, for small ones too
         try:
-            py_compile.compile(path, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+            py_compile.compile(path, place, doraise=True, optimize=optimize, invalidation_mode=mode)
         except (py_compile.PyCompileError, UnicodeDecodeError):
             continue
 
 
-def start(paths):
+def start(paths, small):
     """Compile files in a process of their own; -I would ignore the seed."""
-    argv = [sys.executable, "-S", "-s", __file__]
-    subprocess.run(argv, input=json.dumps(paths), text=True, env={"PYTHONHASHSEED": "0"}, check=True)
+    argv = [sys.executable, "-S", "-s", *(("-X", "no_debug_ranges") if small else ()), __file__]
+    portion = json.dumps([paths, 2 if small else 0])
+    subprocess.run(argv, input=portion, text=True, env={"PYTHONHASHSEED": "0"}, check=True)
 
 
-def main(folder):
+def main(folder, small):
     """Compile all; returns the number of files."""
     paths = sources(folder)
     size = min(PORTION, max(1, -(-len(paths) // LEAST)))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(start, [paths[first : first + size] for first in range(0, len(paths), size)]):
+        for _ in pool.map(lambda first: start(paths[first : first + size], small), range(0, len(paths), size)):
             pass
     return len(paths)
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        print("compiled", main(sys.argv[1]), "files")
+        print("compiled", main(sys.argv[1], SMALL in sys.argv[2:]), "files")
     else:
-        compile_portion(json.load(sys.stdin))
+        compile_portion(*json.load(sys.stdin))

@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from math import isfinite
 from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, number, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import UsageError
 from dlc.jobs.advice import output, picture, table
@@ -74,10 +73,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> float:
     """A number above 0."""
-    value = float(text)
-    if not (value > 0 and isfinite(value)):
-        raise ValueError(text)
-    return value
+    return number(text, lambda value: value > 0, "a number above 0")
 
 
 @dataclass(frozen=True)
@@ -151,10 +147,10 @@ def _measured(machines: Catalogue, text: str) -> Estimate:
 
 
 def _pair(option: str, text: str, form: str) -> tuple[str, float]:
-    name, _, number = text.rpartition("=")
+    name, _, value = text.rpartition("=")
     try:
-        return name, positive(number)
-    except ValueError:
+        return name, positive(value)
+    except argparse.ArgumentTypeError:
         raise UsageError(f"{option}: expected {form} with a number above 0, found {text!r}") from None
 
 

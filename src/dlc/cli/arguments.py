@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,24 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse._ActionsContainer) -> None:
     """JSON instead of text."""
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def count(text: str) -> int:
+    """A whole number above 0."""
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
+    return int(text)
+
+
+def number(text: str, is_right: Callable[[float], bool], expected: str) -> float:
+    """A finite number that is right."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and is_right(value)):
+        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
+    return value
 
 
 def warn_of_end(variants: Sequence[Variant]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import diff as image_diff
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, metavar in (("before", "A"), ("after", "B")):
         parser.add_argument(name, metavar=metavar, help="an image identifier, or a Docker reference")
     parser.add_argument(
-        "--top", type=int, default=TOP, metavar="N", help=f"number of files to show (default: {TOP}; JSON has all)"
+        "--top", type=count, default=TOP, metavar="N", help=f"number of files to show (default: {TOP}; JSON has all)"
     )
     add_json(parser)
 

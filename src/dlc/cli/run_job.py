@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import secrets
 import sys
 from datetime import datetime
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
@@ -77,13 +76,6 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: str) -> None:
     parser.add_argument(option, action="append", default=[], metavar=form, help=f"{meaning}; may be repeated")
-
-
-def count(text: str) -> int:
-    """A whole number above 0."""
-    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

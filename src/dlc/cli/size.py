@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import export, facts, size
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """ID, --compare, --top, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("--compare", metavar="REF", help="an image to compare with: identifier or Docker reference")
-    parser.add_argument("--top", type=int, default=TOP, metavar="N", help=f"rows of each table (default: {TOP})")
+    parser.add_argument("--top", type=count, default=TOP, metavar="N", help=f"rows of each table (default: {TOP})")
     add_json(parser)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
 from dlc.cli import run_job
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, count, number, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
@@ -27,7 +27,7 @@ EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name bat
 INTERMIXED = True  # ID and SCRIPT may have options between them
 COMPILERS = ("inductor", "xla")
 TIMES = 1024  # the job's own batch: no larger one is tried without --most
-LEAST_SECONDS = 10.0
+SECONDS = 10, 1_000_000  # of one trial
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lr-name", default="", metavar="KEY", help="the one that is the learning rate; --hp says its value")
     add("--compiler", choices=COMPILERS, default="", help="try the job eager and compiled, side by side")
     add("--margin", type=_share, default=0.1, metavar="SHARE", help="of the memory that stays free (default: 0.1)")
-    add("--most", type=run_job.count, metavar="N", help=f"largest batch to try (default: {TIMES} times the job's)")
-    add("--steps", type=run_job.count, default=5, metavar="N", help="that a trial measures (default: 5)")
+    add("--most", type=count, metavar="N", help=f"largest batch to try (default: {TIMES} times the job's)")
+    add("--steps", type=count, default=5, metavar="N", help="that a trial measures (default: 5)")
     add("--trial-seconds", type=_seconds, default=900.0, metavar="S", help="bound of one trial (default: 900)")
     run_job.add_job(parser)
     run_job.add_limits(parser)
@@ -51,17 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to below 1, found {text!r}")
-    return value
+    return number(text, lambda value: 0 <= value < 1, "a share from 0 to below 1")
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not LEAST_SECONDS <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"expected {LEAST_SECONDS:g} seconds or more, found {text!r}")
-    return value
+    least, most = SECONDS
+    return number(text, lambda value: least <= value <= most, f"{least} to {most} seconds")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.script import attribute, literal, remembered
+from dlc_lint.script.script import literal, remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,8 +172,3 @@ def in_code(script: Script, node: cst.CSTNode, functions: list[cst.FunctionDef])
     """The function of the list that a node is in, not one nested in it."""
     around = script.function(node)
     return around if any(around is one for one in functions) else None
-
-
-def is_method_call(call: cst.Call, *names: str) -> bool:
-    """`anything.name(...)`."""
-    return attribute(call.func) in names

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,20 +78,34 @@ def _trial(
     function: str, batch: int, steps: int, memory: int | None, seconds: float, environment: Mapping[str, str]
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="dlc-batch-") as folder:
-        report = os.path.join(folder, "report.json")
+        report, log = os.path.join(folder, "report.json"), os.path.join(folder, "log")
         words = [function, str(batch), str(steps), str(memory or 0), report]
         command = [sys.executable, "-m", "dlc_runtime.scaling.child", *words]
         environ = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-        try:
-            done = subprocess.run(
-                command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, errors="replace", timeout=seconds, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
+        code = _run(command, environ, log, seconds)
+        if code is None:
             return {"fits": False, "why": f"not done within {seconds:g} s"}
-        if done.returncode == 0:
+        if code == 0:
             with open(report) as file:
                 return {"fits": True, **json.load(file)}
-    if done.returncode == KILLED or says_memory(done.stdout):
-        return {"fits": False, "why": says_memory(done.stdout) or "killed"}
-    raise TrialError(f"{function}, batch {batch}: exit code {done.returncode}: {done.stdout.strip()[-LAST:]}")
+        with open(log, errors="replace") as file:
+            said = file.read()
+    if code == KILLED or says_memory(said):
+        return {"fits": False, "why": says_memory(said) or "killed"}
+    raise TrialError(f"{function}, batch {batch}: exit code {code}: {said.strip()[-LAST:]}")
+
+
+def _run(command: list[str], environ: dict[str, str], log: str, seconds: float) -> int | None:
+    """The exit code; None where the time was over. What it started ends with it: the next trial needs the memory."""
+    with open(log, "wb") as out:  # a pipe would stay open as long as what it started has it
+        process = subprocess.Popen(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -172,6 +172,8 @@ def test_eager_and_compiled_stand_side_by_side(tmp_path: Path) -> None:
         (["--memory", "1g", "--hp", "batch=1.5"], "expected a whole number"),
         (["--memory", "1g", "--hp", "batch=8", "--most", "4"], "no less than the job's own batch"),
         (["--memory", "1g", "--hp", "batch=8", "--margin", "2"], "a share from 0"),
+        (["--memory", "1g", "--hp", "batch=8", "--margin", "much"], "expected a share from 0 to below 1, found 'much'"),
+        (["--memory", "1g", "--hp", "batch=8", "--trial-seconds", "x"], "expected 10 to 1000000 seconds, found 'x'"),
         (["--memory", "1g", "--hp", "batch=8", "--lr-name", "lr"], "found only batch"),
         (["--memory", "1g", "--hp", "batch=8", "--env", "DLC_PROFILE=0"], "sets this variable itself"),
         (["--memory", "1g", "--hp", "batch=8", "--checkpoints", "x"], "expected none"),

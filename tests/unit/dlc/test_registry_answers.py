@@ -113,6 +113,15 @@ def test_token_service_that_leads_nowhere_is_one_error(place: str) -> None:
     assert "/token" in refused(with_token(Reply(302, {"Location": place})), lambda to: to.size(BLOB))
 
 
+def test_a_redirect_to_ftp_is_not_followed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = f"ftp://127.0.0.1:{listener.getsockname()[1]}/"
+        assert "status 302" in refused(with_token(Reply(302, {"Location": place})), lambda to: to.size(BLOB))
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            listener.accept()
+
+
 @pytest.mark.parametrize("realm", ["", "file:///etc/passwd", "http://[bad", "https:///token", "http://tokens.example/"])
 def test_realm_that_is_no_safe_address_gets_no_credentials(realm: str) -> None:
     text = refused(lambda _: Reply(401, {"WWW-Authenticate": f'Bearer realm="{realm}"'}), lambda to: to.size(BLOB))

@@ -88,7 +88,7 @@ def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> st
     """How each host has ended, why the first one failed, and where the results are."""
     codes = ", ".join(f"{host} {_ending(state)}" for host, state in states.items()) or "no host has started"
     failed = first_failure(states) if ended_by_itself else ""
-    why = [f"  {reason(job, failed)}"] if failed else []
+    why = [f"  {_reason(job, failed)}"] if failed else []
     return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
 
@@ -96,7 +96,7 @@ def _ending(state: State) -> str:
     return f"{state.exit_code} (out of memory)" if state.out_of_memory else str(state.exit_code)
 
 
-def reason(job: Job, host: str) -> str:
+def _reason(job: Job, host: str) -> str:
     """The first line of a host's failure file, which names the host whose failure ended the others."""
     path = job.opt_ml(host) / FAILURE
     text = path.read_text(errors="replace") if path.is_file() else ""

@@ -24,7 +24,6 @@ COLLATORS = {
     f"transformers.{name}"
     for name in ("DataCollatorWithPadding", "DataCollatorForSeq2Seq", "DataCollatorForTokenClassification")
 }
-LANGUAGE_MODELING = "transformers.DataCollatorForLanguageModeling"
 EVALUATION = ("eval", "valid", "test", "predict", "generate", "infer", "held_out", "val_")
 VALUE_DEPENDENT = {
     "nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount",

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 SERVICE = "dlc.dataservice.Control"
 CHALLENGE, DESCRIBE, STATUS, STOP = "Challenge", "Describe", "Status", "Stop"
-METHODS = (DESCRIBE, STATUS, STOP)
 MOST_MESSAGE = 1 << 20  # bytes, either way
 DEFAULT_PORT = 7800
 

@@ -7,7 +7,6 @@ DATA = 65  # a file's content is not what it has to be
 NO_INPUT = 66  # something that has to be read is not there
 UNAVAILABLE = 69  # another host, S3, a package index
 SOFTWARE = 70  # a bug of the launcher itself
-OS_ERROR = 71  # the operating system refused
 CANNOT_CREATE = 73  # an output cannot be written
 NO_PERMISSION = 77
 CONFIG = 78  # a setting (variable or hyperparameter) is wrong

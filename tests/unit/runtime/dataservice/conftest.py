@@ -17,6 +17,14 @@ def grpc_python() -> str:
     return python
 
 
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    python = python_with("grpc", "grpc_health", "torch", "numpy")
+    if python is None:
+        pytest.skip("the Python that runs the scripts has no torch or grpcio; DLC_TEST_TORCH_PYTHON names another")
+    return python
+
+
 @pytest.fixture
 def service(grpc_python: str, tmp_path: Path) -> Iterator[Service]:
     found = Service(grpc_python, tmp_path)

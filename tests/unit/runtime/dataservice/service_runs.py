@@ -28,6 +28,15 @@ def python_with(*modules: str) -> str | None:
     return asked if subprocess.run([asked, "-c", code]).returncode == 0 else None
 
 
+def answer_of(python: str, script: str) -> Any:
+    """What a script prints that has a data host of its own."""
+    environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
+    command = [python, str(SCRIPTS / script), str(free_port())]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=HANGS)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def wait_for(what: Callable[[], Any], message: Callable[[], str] = lambda: "") -> Any:
     deadline = time.monotonic() + HANGS
     while not (found := what()):

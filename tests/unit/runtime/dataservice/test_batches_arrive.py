@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from itertools import chain
-from typing import Any
 
 import pytest
-from service_runs import HANGS, SCRIPTS, SOURCES, Service, free_port, python_with
-
-
-@pytest.fixture(scope="module")
-def torch_python() -> str:
-    python = python_with("grpc", "grpc_health", "torch", "numpy")
-    if python is None:
-        pytest.skip("the Python that runs the scripts has no torch or grpcio; DLC_TEST_TORCH_PYTHON names another")
-    return python
-
-
-def run(python: str, script: str) -> Any:
-    environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [python, str(SCRIPTS / script), str(free_port())], env=environ, capture_output=True, text=True, timeout=HANGS
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from service_runs import Service, answer_of
 
 
 def test_every_structure_and_dtype_arrives_as_it_was_and_kept_batches_stay_as_they_are(torch_python: str) -> None:
-    found = run(torch_python, "batch_kinds.py")
+    found = answer_of(torch_python, "batch_kinds.py")
     assert found["wrong"] == []
     assert found["count"] == 21
     assert found["kept"] == []
@@ -38,7 +17,7 @@ def test_every_structure_and_dtype_arrives_as_it_was_and_kept_batches_stay_as_th
 
 
 def test_one_line_around_an_existing_data_loader_serves_what_it_would_have_loaded(torch_python: str) -> None:
-    first, second = run(torch_python, "around_a_loader.py")
+    first, second = answer_of(torch_python, "around_a_loader.py")
     assert (first["length"], second["length"]) == (4, 3)
     assert (first["samples"], first["batch_size"]) == (50, 8)
     labels = first["labels"] + second["labels"]

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections import deque
 from typing import Any
 
 import pytest
-from service_runs import HANGS, SCRIPTS, SOURCES, free_port, python_with
+from service_runs import answer_of
 
 from dlc_runtime.dataservice.training.device import AHEAD, staged
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
-    python = python_with("grpc", "grpc_health", "torch", "numpy")
-    if python is None:
-        pytest.skip("the Python that runs the scripts has no torch or grpcio; DLC_TEST_TORCH_PYTHON names another")
-    environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
-    command = [python, str(SCRIPTS / "to_a_device.py"), str(free_port())]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=HANGS)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def found(torch_python: str) -> Any:
+    return answer_of(torch_python, "to_a_device.py")
 
 
 def test_every_tensor_of_a_nested_batch_is_on_the_device_and_the_structure_stays(found: Any) -> None:

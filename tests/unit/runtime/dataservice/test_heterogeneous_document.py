@@ -8,16 +8,12 @@ import re
 import signal
 from pathlib import Path
 
-import pytest
-from service_runs import HERE, SOURCES, Host, free_port, python_with
+from service_runs import HERE, SOURCES, Host, free_port
 
 DOCUMENT = HERE.parents[3] / "docs/heterogeneous.md"
 
 
-def test_the_documents_script_trains_on_one_group_what_the_other_serves(tmp_path: Path) -> None:
-    python = python_with("grpc", "grpc_health", "torch", "numpy")
-    if python is None:
-        pytest.skip("the Python that runs the scripts has no torch or grpcio; DLC_TEST_TORCH_PYTHON names another")
+def test_the_documents_script_trains_on_one_group_what_the_other_serves(torch_python: str, tmp_path: Path) -> None:
     (script,) = re.findall(r"```python\n(# train.py\n.*?)```", DOCUMENT.read_text(), re.DOTALL)
     (tmp_path / "train.py").write_text(script)
     groups = [
@@ -36,7 +32,7 @@ def test_the_documents_script_trains_on_one_group_what_the_other_serves(tmp_path
         "DLC_DATA_PORT": str(free_port()),
         "DLC_DATA_TOKEN": "of this test",
     }
-    command = [python, str(tmp_path / "train.py")]
+    command = [torch_python, str(tmp_path / "train.py")]
     data = Host(command, tmp_path / "data.log", {**environ, "SM_CURRENT_HOST": "algo-1"})
     training = Host(command, tmp_path / "training.log", {**environ, "SM_CURRENT_HOST": "algo-2"})
     try:

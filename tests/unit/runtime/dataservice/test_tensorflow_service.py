@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service_runs import Host, wait_for
-from tf_data_runs import COUNT, Consumer, Job, server, takes_filters, tensorflow_python, wait_until_it_listens
+from service_runs import wait_for
+from tf_data_runs import COUNT, Consumer, DataHost, Job, server, takes_filters, tensorflow_python, wait_until_it_listens
 
 ALL = list(range(COUNT))
 
@@ -26,11 +26,21 @@ def job(tmp_path: Path) -> Iterator[Job]:
     found.close()
 
 
-def both(job: Job) -> tuple[Host, Host]:
+@pytest.fixture
+def both(job: Job) -> tuple[DataHost, DataHost]:
+    """The data hosts, which listen."""
     first, second = job.serve("algo-1"), job.serve("algo-2")
     wait_until_it_listens(first, "dispatcher", "worker")
     wait_until_it_listens(second, "worker")
     return first, second
+
+
+@pytest.fixture
+def consumer(job: Job, both: tuple[DataHost, DataHost]) -> Consumer:
+    """A training process that has taken some of its first epoch's elements, and waits."""
+    found = job.consume(both[0])
+    found.wait_until_it_waits()
+    return found
 
 
 def is_reached(address: str, port: int) -> bool:
@@ -45,13 +55,12 @@ def assert_at_most_once(taken: list[int]) -> None:
     assert set(taken) <= set(ALL)
 
 
-def test_every_element_of_each_epoch_arrives_once_from_two_workers_and_the_hosts_end_when_told(job: Job) -> None:
-    first, second = both(job)
-    consumer = job.consume(first)
-    consumer.wait_until_it_waits()
+def test_every_element_of_each_epoch_arrives_once_from_two_workers_and_the_hosts_end_when_told(
+    job: Job, both: tuple[DataHost, DataHost], consumer: Consumer
+) -> None:
     assert [sorted(epoch) for epoch in consumer.go_on()] == [ALL, ALL]
     assert list((job.folder / "run").iterdir()), "the journal is not in the job's private folder"
-    for host in (first, second):
+    for host in both:
         servers = host.children()
         os.kill(host.process.pid, signal.SIGTERM)
         assert host.wait() == 0, host.log
@@ -59,20 +68,20 @@ def test_every_element_of_each_epoch_arrives_once_from_two_workers_and_the_hosts
     assert list((job.folder / "run").iterdir()) == []
 
 
-def test_two_training_processes_share_an_epochs_elements(job: Job) -> None:
-    first, _ = both(job)
-    consumers: list[Consumer] = [job.consume(first), job.consume(first)]
-    for consumer in consumers:
-        consumer.wait_until_it_waits()
-    one, other = (consumer.go_on() for consumer in consumers)
+def test_two_training_processes_share_an_epochs_elements(
+    job: Job, both: tuple[DataHost, DataHost], consumer: Consumer
+) -> None:
+    second = job.consume(both[0])
+    second.wait_until_it_waits()
+    one, other = consumer.go_on(), second.go_on()
     assert sorted(one[0] + other[0]) == ALL
     assert sorted(one[1] + other[1]) == ALL
 
 
-def test_a_worker_that_is_killed_is_started_again_and_no_element_comes_twice(job: Job) -> None:
-    first, second = both(job)
-    consumer = job.consume(first)
-    consumer.wait_until_it_waits()
+def test_a_worker_that_is_killed_is_started_again_and_no_element_comes_twice(
+    both: tuple[DataHost, DataHost], consumer: Consumer
+) -> None:
+    _, second = both
     os.kill(server(second, "worker"), signal.SIGKILL)
     wait_until_it_listens(second, "worker", times=2)
     broken, whole = consumer.go_on()
@@ -80,10 +89,10 @@ def test_a_worker_that_is_killed_is_started_again_and_no_element_comes_twice(job
     assert sorted(whole) == ALL
 
 
-def test_a_dispatcher_that_is_killed_goes_on_from_its_journal(job: Job) -> None:
-    first, _ = both(job)
-    consumer = job.consume(first)
-    consumer.wait_until_it_waits()
+def test_a_dispatcher_that_is_killed_goes_on_from_its_journal(
+    both: tuple[DataHost, DataHost], consumer: Consumer
+) -> None:
+    first, _ = both
     os.kill(server(first, "dispatcher"), signal.SIGKILL)
     wait_until_it_listens(first, "dispatcher", times=2)
     broken, whole = consumer.go_on()
@@ -96,7 +105,7 @@ def test_a_dispatcher_that_is_killed_goes_on_from_its_journal(job: Job) -> None:
 def test_servers_hear_only_what_is_sent_to_their_hosts_own_address(job: Job) -> None:
     first = job.serve("algo-1", DLC_TF_DATA_OPEN="")
     wait_until_it_listens(first, "dispatcher", "worker")
-    for port in (job.port, first.worker_port):  # type: ignore[attr-defined]
+    for port in (job.port, first.worker_port):
         assert is_reached("127.0.0.1", port)
         assert not is_reached("127.0.0.9", port)
 

@@ -33,6 +33,12 @@ def takes_filters() -> bool:
             return False
 
 
+class DataHost(Host):
+    """A data host. All hosts are one machine here, where TensorFlow's workers need a port each."""
+
+    worker_port: int
+
+
 class Consumer(Host):
     """A training process."""
 
@@ -76,21 +82,20 @@ class Job:
             "TF_CPP_MIN_LOG_LEVEL": "1",
         }
 
-    def serve(self, host: str, **variables: str) -> Host:
-        """All hosts are one machine here, where TensorFlow's workers need a port each."""
-        command = [self.python, "-m", "dlc_runtime.dataservice.tensorflow.host"]
-        environ = {"SM_CURRENT_HOST": host, "DLC_TF_DATA_WORKER_PORT": str(free_port()), **variables}
-        found = Host(command, self.folder / f"{host}.log", {**self.environ, **environ})
-        found.worker_port = int(environ["DLC_TF_DATA_WORKER_PORT"])  # type: ignore[attr-defined]
+    def serve(self, host: str, **variables: str) -> DataHost:
+        """algo-1, which has the dispatcher too, or algo-2."""
+        command, port = [self.python, "-m", "dlc_runtime.dataservice.tensorflow.host"], free_port()
+        environ = {"SM_CURRENT_HOST": host, "DLC_TF_DATA_WORKER_PORT": str(port), **variables}
+        found = DataHost(command, self.folder / f"{host}.log", {**self.environ, **environ})
+        found.worker_port = port
         self.hosts.append(found)
         return found
 
-    def consume(self, serving: Host, **options: Any) -> Consumer:
+    def consume(self, serving: DataHost, **options: Any) -> Consumer:
         """`serving` is the first host; its worker's port is the one that is looked at before the start."""
         out = self.folder / f"taken-{len(self.hosts)}.jsonl"
         command = [self.python, "take_elements.py", str(out), str(COUNT), json.dumps({"patience": 200, **options})]
-        port = str(serving.worker_port)  # type: ignore[attr-defined]
-        environ = {**self.environ, "SM_CURRENT_HOST": "algo-3", "DLC_TF_DATA_WORKER_PORT": port}
+        environ = {**self.environ, "SM_CURRENT_HOST": "algo-3", "DLC_TF_DATA_WORKER_PORT": str(serving.worker_port)}
         found = Consumer(command, self.folder / f"{out.stem}.log", environ)
         found.out = out
         self.hosts.append(found)

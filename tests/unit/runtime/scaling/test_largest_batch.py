@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import contextlib
+import time
 from pathlib import Path
 
 import pytest
+from framework_runs import BOUND_SECONDS, HERE, answer_of
 
 from dlc_runtime.scaling import TrialError, largest_batch
 
-HERE = Path(__file__).parent
 MEGABYTE = 1 << 20
-BOUND_SECONDS = 600.0  # only a hang takes that long
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +33,29 @@ def test_a_killed_trial_is_one_that_does_not_fit() -> None:
     assert found.trials[8] == {"fits": False, "why": "killed"}
 
 
+def test_what_a_trial_started_ends_with_it_and_holds_up_nobody(tmp_path: Path) -> None:
+    environment = {"CHILDREN": str(tmp_path / "children")}
+    function = "trial_functions:dies_with_children"
+    found = largest_batch(function, first=4, most=5, steps=1, seconds=60, environment=environment)
+    assert found.trials[5] == {"fits": False, "why": "killed"}
+    pids = (tmp_path / "children").read_text().split()
+    assert len(pids) == 3  # two calls of the batch that fits
+    deadline = time.monotonic() + BOUND_SECONDS
+    while any(map(runs, pids)):  # a killed process ends a moment later
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def runs(pid: str) -> bool:
+    with contextlib.suppress(OSError):
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    return False
+
+
 def test_a_trial_that_hangs_is_ended() -> None:
-    found = largest_batch("trial_functions:hangs_above_two", first=2, most=4, seconds=20, steps=1)
+    found = largest_batch("trial_functions:hangs_above_two", first=2, most=3, seconds=10, steps=1)
     assert found.batch == 2
-    assert found.trials[4]["why"] == "not done within 20 s"
+    assert found.trials[3] == {"fits": False, "why": "not done within 10 s"}
 
 
 def test_another_fault_is_an_error_with_its_words() -> None:
@@ -48,20 +64,11 @@ def test_another_fault_is_an_error_with_its_words() -> None:
 
 
 def test_a_torch_step_fits_where_the_limit_says() -> None:
-    python = os.environ.get("DLC_TEST_TORCH_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode:
-        pytest.skip("no Python with torch; DLC_TEST_TORCH_PYTHON names one")
     program = (
         "from dlc_runtime.scaling import largest_batch\n"
         "found = largest_batch('trial_functions:trains', first=64, memory=2 << 30, steps=2)\n"
         "import json; print(json.dumps([found.batch, found.trials[found.batch]]))"
     )
-    path = os.pathsep.join([str(HERE), str(HERE.parents[3] / "src")])
-    done = subprocess.run(
-        [python, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-        timeout=BOUND_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    batch, trial = json.loads(done.stdout)
+    batch, trial = answer_of(program, "torch")
     assert 200 <= batch <= 1900
     assert batch * MEGABYTE <= trial["host"]["peak"] <= 0.9 * (2 << 30)

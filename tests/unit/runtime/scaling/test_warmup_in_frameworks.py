@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from framework_runs import answer_of
 
-SOURCES = Path(__file__).parents[4] / "src"
-BOUND_SECONDS = 600.0  # only a hang takes that long
 TORCH = """
 import json, torch
 from dlc_runtime.scaling import Warmup
@@ -52,17 +45,7 @@ EXPECTED = [0.1, 0.275, 0.45, 0.625, 0.8, 0.8]
 
 
 @pytest.mark.parametrize(
-    ("program", "package", "variable"),
-    [(TORCH, "torch", "DLC_TEST_TORCH_PYTHON"), (KERAS, "tensorflow", "DLC_TEST_TENSORFLOW_PYTHON")],
-    ids=["torch, over a checkpoint", "keras"],
+    ("program", "package"), [(TORCH, "torch"), (KERAS, "tensorflow")], ids=["torch, over a checkpoint", "keras"]
 )
-def test_the_optimizer_steps_with_the_rate_of_the_warm_up(program: str, package: str, variable: str) -> None:
-    python = os.environ.get(variable, sys.executable)
-    if subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False).returncode:
-        pytest.skip(f"no Python with {package}; {variable} names one")
-    done = subprocess.run(
-        [python, "-c", program], env={**os.environ, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True,
-        timeout=BOUND_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == pytest.approx(EXPECTED, abs=1e-6)
+def test_the_optimizer_steps_with_the_rate_of_the_warm_up(program: str, package: str) -> None:
+    assert answer_of(program, package) == pytest.approx(EXPECTED, abs=1e-6)

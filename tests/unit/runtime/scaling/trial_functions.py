@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from typing import Any
 
@@ -18,6 +19,13 @@ def takes(batch: int) -> None:
 def dies(batch: int) -> None:
     if batch > 4:
         os.kill(os.getpid(), 9)  # as the kernel does where memory ends
+
+
+def dies_with_children(batch: int) -> None:
+    child = subprocess.Popen(["sleep", "3600"])  # it keeps standard output open
+    with open(os.environ["CHILDREN"], "a") as file:
+        file.write(f"{child.pid}\n")
+    dies(batch)
 
 
 def is_wrong(batch: int) -> None:

@@ -79,11 +79,11 @@ def opener_for(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects as urllib does, but never from TLS to plain HTTP: that one is an answer like any other."""
+    """Follows redirects as urllib does, but never from TLS to plain HTTP, nor to FTP: those are answers like others."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         """The next request, None for the answer as it stands."""
-        if req.type == "https" and not newurl.startswith("https:"):
+        if not newurl.startswith("https:" if req.type == "https" else ("http:", "https:")):
             return None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

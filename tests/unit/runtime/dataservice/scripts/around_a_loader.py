@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
 
 import torch
+from forked_host import data_host
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
-from dlc_runtime.dataservice import RemoteLoader, serve
+from dlc_runtime.dataservice import RemoteLoader
 
 
 class Described(TensorDataset):  # type: ignore[misc]
@@ -20,17 +18,12 @@ class Described(TensorDataset):  # type: ignore[misc]
 
 
 def main() -> None:
-    port = int(sys.argv[1])
     dataset = Described(torch.arange(50).float().view(50, 1), torch.arange(50))
     existing = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=3)
-    pid = os.fork()
-    if not pid:
-        serve(existing, address="127.0.0.1", port=port)
-        os._exit(0)
-    try:
+    with data_host(existing) as address:
         found = []
         for rank in range(2):
-            with RemoteLoader([f"127.0.0.1:{port}"], rank=rank, world=2, patience=120, pin_memory=True) as loader:
+            with RemoteLoader([address], rank=rank, world=2, patience=120, pin_memory=True) as loader:
                 told = {"length": len(loader), "samples": len(loader.dataset), "batch_size": loader.batch_size}
                 batches = list(loader)
             told["labels"] = [batch[1].tolist() for batch in batches]
@@ -39,9 +32,6 @@ def main() -> None:
             told["threads"] = sorted({int(number) for batch in batches for number in batch[4]})
             found.append(told)
         print(json.dumps(found))
-    finally:
-        os.kill(pid, signal.SIGTERM)
-        os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

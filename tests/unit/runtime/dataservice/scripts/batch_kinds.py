@@ -5,15 +5,13 @@ from __future__ import annotations
 import collections
 import json
 import math
-import os
-import signal
-import sys
 from typing import Any
 
 import numpy
 import torch
+from forked_host import data_host
 
-from dlc_runtime.dataservice import RemoteLoader, serve
+from dlc_runtime.dataservice import RemoteLoader
 from dlc_runtime.dataservice.wire.leaves import TORCH_DTYPES
 
 Pair = collections.namedtuple("Pair", ["image", "label"])
@@ -97,9 +95,9 @@ def bits(tensor: torch.Tensor) -> bytes:
     return bytes(tensor.view(-1).view(torch.uint8).numpy().tobytes()) if tensor.numel() else b""
 
 
-def kept_batches_do_not_change(port: int) -> list[str]:
+def kept_batches_do_not_change(address: str) -> list[str]:
     """Batches and views of them that the user keeps are not written over by later ones."""
-    with RemoteLoader([f"127.0.0.1:{port}"], prefetch=2) as loader:
+    with RemoteLoader([address], prefetch=2) as loader:
         kept = []
         for _ in range(15):
             for batch in loader:
@@ -109,13 +107,8 @@ def kept_batches_do_not_change(port: int) -> list[str]:
 
 
 def main() -> None:
-    port = int(sys.argv[1])
-    pid = os.fork()
-    if not pid:
-        serve(Kinds(), batch_size=None, workers=1, address="127.0.0.1", port=port)
-        os._exit(0)
-    try:
-        with RemoteLoader([f"127.0.0.1:{port}"], patience=120) as loader:
+    with data_host(Kinds(), batch_size=None, workers=1) as address:
+        with RemoteLoader([address], patience=120) as loader:
             found = list(loader)
         wrong = [
             f"{at}: {text}"
@@ -123,11 +116,10 @@ def main() -> None:
             for text in differences(*pair)
         ]
         print(
-            json.dumps({"count": len(found), "wrong": wrong, "kept": kept_batches_do_not_change(port), "dtypes": NAMES})
+            json.dumps(
+                {"count": len(found), "wrong": wrong, "kept": kept_batches_do_not_change(address), "dtypes": NAMES}
+            )
         )
-    finally:
-        os.kill(pid, signal.SIGTERM)
-        os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

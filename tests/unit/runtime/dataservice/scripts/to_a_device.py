@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import collections
 import json
-import os
-import signal
-import sys
 from typing import Any
 
 import numpy
 import torch
+from forked_host import data_host
 
-from dlc_runtime.dataservice import RemoteLoader, serve
+from dlc_runtime.dataservice import RemoteLoader
 from dlc_runtime.dataservice.errors import SettingError
 
 Pair = collections.namedtuple("Pair", ["image", "name"])
@@ -46,13 +44,7 @@ def refused(address: str, device: Any) -> str:
 
 
 def main() -> None:
-    port = int(sys.argv[1])
-    address = f"127.0.0.1:{port}"
-    pid = os.fork()
-    if not pid:
-        serve(Nested(), batch_size=None, workers=1, address="127.0.0.1", port=port)
-        os._exit(0)
-    try:
+    with data_host(Nested(), batch_size=None, workers=1) as address:
         found: dict[str, Any] = {}
         for device in (None, "cpu", "meta"):
             with RemoteLoader([address], device=device, patience=240) as loader:
@@ -60,9 +52,6 @@ def main() -> None:
             found[str(device)] = [described(batch) for batch in batches]
         found["refused"] = {device: refused(address, device) for device in ("cuda:99", "nonsense")}
         print(json.dumps(found))
-    finally:
-        os.kill(pid, signal.SIGTERM)
-        os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+"""docker/scripts/finish/compile-bytecode.py: what Python imports in an image is compiled there, the same every time."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlc.core.checkout import find_root
+
+ROOT = find_root(Path(__file__).parent)
+SCRIPT = ROOT / "docker/scripts/finish/compile-bytecode.py"
+OURS = ("entrypoint", "dlc_runtime")
+BLOCK = 4096  # an engine counts a file, and a folder, by the blocks of its disk
+ABOVE = 12  # the folders above them in both layers, and the line that lets Python import the library
+MODULE = '''"""What it is for."""
+def broken():
+    """Why."""
+    return missing_name + 1
+'''
+SHOW = (
+    "import module; positions = [*module.broken.__code__.co_positions()]\n"
+    "print(module.broken.__doc__, any(column for *_, column in positions)); module.broken()"
+)
+
+
+def compiled(folder: Path, *options: str) -> dict[str, bytes]:
+    """What each module of a folder is compiled to."""
+    subprocess.run([sys.executable, "-I", "-S", SCRIPT, folder, *options], check=True, stdout=subprocess.PIPE)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.pyc")}
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    """The launcher and the library, as an image gets them."""
+    for name in OURS:
+        shutil.copytree(ROOT / "src" / name, tmp_path / "dlc" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "dlc"
+
+
+@pytest.mark.parametrize(("options", "left"), [((), "Why. True"), (("--small",), "None False")])
+def test_python_imports_what_was_compiled_and_a_traceback_names_the_line(
+    tmp_path: Path, options: tuple[str, ...], left: str
+) -> None:
+    """Small bytecode has no docstring, and no column of a call."""
+    (tmp_path / "module.py").write_text(MODULE)
+    assert compiled(tmp_path, *options).keys() == {f"__pycache__/module.{sys.implementation.cache_tag}.pyc"}
+    argv = [sys.executable, "-v", "-B", "-c", SHOW]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"code object from '{tmp_path}/__pycache__/module." in done.stderr
+    assert f'File "{tmp_path}/module.py", line 4, in broken' in done.stderr
+    assert done.stdout.strip() == left
+
+
+def test_it_is_the_same_every_time(ours: Path) -> None:
+    first = compiled(ours, "--small")
+    for path in ours.rglob("*.pyc"):
+        path.unlink()
+    assert compiled(ours, "--small") == first
+    assert len(first) > 200
+
+
+def test_the_launcher_and_the_library_are_small(ours: Path) -> None:
+    """A change to either rebuilds and transfers this much and no more; tests/container asks the engine the same."""
+    compiled(ours, "--small")
+    blocks = [-(-path.stat().st_size // BLOCK) or 1 for path in ours.rglob("*") if path.is_file()]
+    folders = sum(1 for path in ours.rglob("*") if path.is_dir())
+    assert (sum(blocks) + folders + ABOVE) * BLOCK < 4_000_000

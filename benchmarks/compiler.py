@@ -5,8 +5,9 @@ usage: python benchmarks/compiler.py [--torch-python FILE] [--tensorflow-python 
 
 Prints tables, writes JSON and a picture. Without `--torch-python` and `--tensorflow-python` the Python that runs this
 is taken, with what it has. A training is a process: an unchanged script of `compiler_models/`, once eager, once
-compiled with an empty cache, once with the cache of the one before. One repetition of every model comes before the next
-of each, so what the machine does beside it meets all alike; a repetition begins only if it can end in `--minutes`.
+compiled with an empty cache, once with the cache of the one before. Then eager trainings and ones with that cache go on
+in turns, model by model, so what the machine does beside it meets all alike; the first begins always, each other one
+only if it can end in `--minutes`.
 
 `--image` runs all that in a container of a built image, with its Python and this checkout's library.
 
@@ -27,7 +28,7 @@ import time
 from pathlib import Path
 
 from compiling import batch, figures, off
-from compiling.figures import Case, Measured
+from compiling.figures import EAGER, KINDS, WARM, Case, Measured
 from compiling.runs import FailedTrainingError, Pythons, Runner, lacks, pythons
 
 BACKENDS = {"pytorch": "inductor", "tensorflow": "xla"}
@@ -69,7 +70,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--models", type=lambda text: text.split(","), help=f"of {', '.join(ON_GPU)}")
     parser.add_argument("--quick", action="store_true", help="tiny models, one repetition: whether this works")
     parser.add_argument(
-        "--minutes", type=float, default=12.0, help="no repetition but the first begins that may end later"
+        "--minutes", type=float, default=12.0, help="no training but each model's first three begins that may end later"
     )
     parser.add_argument("--runs", type=int, default=3, help="repetitions at most")
     parser.add_argument("--no-off", action="store_true", help="without the cost of the compiler when it is off")
@@ -166,39 +167,32 @@ def off_rows(environments: dict[str, Pythons], quick: bool) -> list[figures.Row]
 
 
 def measure(cases: list[Case], arguments: argparse.Namespace, runner: Runner, begun: float) -> list[Measured]:
-    """Repetitions of all, until they are enough or the next one would take too long."""
+    """Each case once; then again in turns, until there are enough runs or none can end in time."""
     measured = [Measured(case) for case in cases]
-    longest = 0.0
+    needed: dict[str, float] = {}  # seconds of a case's eager and warm trainings
     for number in range(1 if arguments.quick else arguments.runs):
-        left = arguments.minutes * 60 - (time.monotonic() - begun)
-        if number and longest > left:
-            print(f"{number} repetitions: the next one may take longer than is left of --minutes", file=sys.stderr)
-            break
-        started = time.monotonic()
         for each in measured:
-            repeat(each, runner._replace(folder=runner.folder / str(number)))
-        longest = max(longest, time.monotonic() - started)
+            left = arguments.minutes * 60 - (time.monotonic() - begun)
+            if each.failed or (number and needed[each.case.name] > left):
+                continue
+            needed[each.case.name] = repeat(each, runner._replace(folder=runner.folder / str(number)), runner.folder)
     return measured
 
 
-def repeat(measured: Measured, runner: Runner) -> None:
-    """A case that failed once is left out from then on, and told."""
-    if measured.failed:
-        return
-    started = time.monotonic()
-    cache = runner.folder / measured.case.name.replace(" ", "-") / "cache"
+def repeat(measured: Measured, runner: Runner, kept: Path) -> float:
+    """Seconds of the eager and the warm training. A case that failed once is left out from then on, and told."""
+    cache = kept / "caches" / measured.case.name.replace(" ", "-")
+    seconds: dict[str, float] = {}
     try:
-        eager = runner.train(measured.case, "eager")
-        cold = runner.train(measured.case, "cold", cache)
-        warm = runner.train(measured.case, "warm", cache)
+        for kind in KINDS if not measured.cold else (EAGER, WARM):
+            started = time.monotonic()
+            measured.of(kind).append(runner.train(measured.case, kind, None if kind == EAGER else cache))
+            seconds[kind] = time.monotonic() - started
     except FailedTrainingError as fault:
         measured.failed = str(fault).splitlines()[0]
         print(fault, file=sys.stderr)
-        return
-    measured.eager.append(eager)
-    measured.cold.append(cold)
-    measured.warm.append(warm)
-    print(f"{measured.case.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+    print(f"{measured.case.name}: {', '.join(f'{kind} {own:.0f} s' for kind, own in seconds.items())}", file=sys.stderr)
+    return seconds.get(EAGER, 0.0) + seconds.get(WARM, 0.0)
 
 
 def report(

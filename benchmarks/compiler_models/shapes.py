@@ -18,7 +18,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "tiny": Size(1, 32, 16, 100, 32, 2),
-    "small": Size(2, 256, 128, 2000, 64, 8),
+    "small": Size(2, 256, 64, 2000, 64, 8),
     "base": Size(12, 768, 512, 30522, 224, 32),
 }
 HEAD = 64  # numbers of an attention head

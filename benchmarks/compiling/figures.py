@@ -11,6 +11,7 @@ from typing import Any
 
 WARM_GOAL = 30.0  # percent of the cold compilation
 GPU_GOAL = 1.5  # times eager, geometric mean
+EAGER, COLD, WARM = KINDS = ("eager", "cold", "warm")  # of trainings
 SKIPPED = 3  # steps of an eager training: the first ones warm the allocator and trace
 
 
@@ -56,13 +57,17 @@ class Training:
 
 @dataclass
 class Measured:
-    """The trainings of one case, one of each kind for each repetition; `failed` says why there are none."""
+    """The trainings of one case: with an empty cache once, the others repeated; `failed` says what went wrong."""
 
     case: Case
     eager: list[Training] = field(default_factory=list)
     cold: list[Training] = field(default_factory=list)
     warm: list[Training] = field(default_factory=list)
     failed: str = ""
+
+    def of(self, kind: str) -> list[Training]:
+        """Those of one kind."""
+        return {EAGER: self.eager, COLD: self.cold, WARM: self.warm}[kind]
 
 
 @dataclass(frozen=True)
@@ -198,8 +203,8 @@ def as_json(figures: Sequence[Figure], rows: Sequence[Row], measured: Sequence[M
         "trainings": [
             {"case": each.case.name, "kind": kind, "seconds": run.seconds, "compile_seconds": seconds_of(run)}
             for each in measured
-            for kind in ("eager", "cold", "warm")
-            for run in getattr(each, kind)
+            for kind in KINDS
+            for run in each.of(kind)
         ],
     }
 

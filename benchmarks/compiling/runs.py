@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,8 @@ class Runner(NamedTuple):
         if cache is not None:
             asked = {"DLC_COMPILER": case.backend, "DLC_COMPILE_CACHE": str(cache)}
             asked["DLC_COMPILER_REPORT"] = str(place / "report")
-        run(self.command(case, place, batch), clean(asked), f"{case.name}, {kind}")
+        with tempfile.TemporaryDirectory(prefix="dlc-bench-") as own:  # a container has an empty one as well
+            run(self.command(case, place, batch), clean({**asked, "TMPDIR": own}), f"{case.name}, {kind}")
         held = json.loads((place / "out.json").read_text())
         if cache is not None:
             held["report"] = json.loads((place / "report/report.json").read_text())

@@ -12,6 +12,7 @@ from pathlib import Path
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, count, print_json
+from dlc.cli.lint_note import lint_note
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
@@ -96,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if args.explain:
         print_json(explain.as_dict(job)) if args.json else print(explain.as_text(job))
         return 0
+    for line in lint_note(job):
+        print(f"dlc: {line}", file=sys.stderr)
     return run_job(job, engine(), cache_folder() / CLAIMS)
 
 

@@ -88,6 +88,52 @@ def test_what_is_wrong_is_one_message_and_starts_nothing(
     assert expected in capsys.readouterr().err
 
 
+PRINTS = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        print("forward", x)
+        return self.layer(x)
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+"""
+NOTE = "dlc: dlc lint, because the job asks for a compiler:\ndlc: train.py:9:9: DLC113 print in the model"
+
+
+@pytest.mark.parametrize(
+    ("words", "noted"),
+    [
+        (["--env", "DLC_COMPILER=inductor"], True),
+        (["--hp", "sagemaker_training_compiler_enabled=true"], True),
+        (["--hp", "sagemaker_training_compiler_enabled=true", "--env", "DLC_COMPILER=off"], False),
+        ([], False),
+    ],
+)
+def test_a_job_that_asks_for_a_compiler_is_told_what_lint_finds(
+    words: list[str], noted: bool, script: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(script).write_text(PRINTS)
+    source = ["--source", str(Path(script).parent)]
+    for named in ([script], ["train.py", *source]):
+        main(["run", TORCH, *named, *words])  # no engine answers
+        assert (NOTE in capsys.readouterr().err) is noted
+
+
+def test_lint_says_nothing_of_a_script_that_is_no_python(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(script).write_text("def train(:\n")
+    assert main(["run", TORCH, script, "--env", "DLC_COMPILER=inductor"]) == EngineError.exit_code
+    assert "dlc lint" not in capsys.readouterr().err
+
+
 def test_every_option_is_in_the_documentation() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(parser)

@@ -191,13 +191,15 @@ class Session:
 
     def _compile_modules(self, modules: list[torch.nn.Module]) -> None:
         from dlc_runtime.compiler.pytorch.inplace import compile_in_place
-        from dlc_runtime.compiler.pytorch.toolchain import missing_compiler
+        from dlc_runtime.compiler.pytorch.toolchain import missing_compiler, spare_headers
 
         missing = missing_compiler(modules)
         if missing:
             for module in modules:
                 self._stay(Stays(module, missing, "install g++ in the image, or set DLC_COMPILER=off"))
             return
+        if self.settings.backend == settings_of.INDUCTOR:
+            spare_headers()
         names = []
         for module in modules:
             names.append(self.record.add_module(module))

@@ -50,6 +50,25 @@ def test_the_second_job_uses_what_the_first_compiled(runner: Runner, tmp_path: P
     assert warm.losses == cold.losses
 
 
+def test_a_job_that_finds_all_its_code_compiled_precompiles_no_header(runner: Runner, tmp_path: Path) -> None:
+    """A container has an empty temporary folder, where inductor puts its headers: making them takes longest of all."""
+    made = []
+    for number in ("first", "second"):
+        temporary = tmp_path / number
+        temporary.mkdir()
+        environ = {
+            "DLC_COMPILE_CACHE": str(tmp_path / "cache"),
+            "TORCHINDUCTOR_CACHE_DIR": "",
+            "TMPDIR": str(temporary),
+        }
+        job = runner.run("sequential.py", environ=environ)
+        made.append([path for suffix in ("gch", "pch") for path in temporary.rglob(f"*.{suffix}")])
+    if not made[0]:
+        pytest.skip("this torch precompiles no header")
+    assert job.report["cache_misses"] == 0
+    assert made[1] == []
+
+
 def test_two_jobs_at_once_share_a_cache(runner: Runner, tmp_path: Path) -> None:
     environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
     jobs = [runner.start(("sequential.py",), "inductor", environ) for _ in range(2)]

@@ -5,7 +5,8 @@ With DLC_DATA_TLS=1 over grpcio's own mutual TLS, with certificates of the kind 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -27,10 +28,14 @@ def joined(image: bytes, label: bytes) -> bytes:
 
 
 def serve(port: int, size: int) -> None:
-    images, labels = batches.ready(size)
+    serve_batches(port, itertools.repeat(batches.ready(size)))
+
+
+def serve_batches(port: int, made: Iterable[Any]) -> None:
+    """Each of them, images and labels as numpy arrays, to one consumer."""
 
     def stream(_request: bytes, _context: Any) -> Iterator[bytes]:
-        while True:
+        for images, labels in made:
             yield joined(images.tobytes(), labels.tobytes())
 
     server = grpc.server(futures.ThreadPoolExecutor(4), options=OPTIONS)

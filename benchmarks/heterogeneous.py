@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -30,8 +31,7 @@ import dataservice
 LOCAL, OURS, GRPC = "homogeneous", "this service", "simple gRPC"
 COLOURS = {LOCAL: "#888888", OURS: "#0b6fa4", GRPC: "#c8651b", "ideal": "#111111"}
 GOAL = 0.9  # of the ideal
-WARM_UP = {LOCAL: 4, OURS: 40, GRPC: 40}  # steps, until what was made ahead at the start is used up
-PREFETCH = 2  # batches for each CPU, as a DataLoader has
+WARM_UP = {LOCAL: 4, OURS: 100, GRPC: 100}  # steps, until what was made ahead at the start is used up
 IMAGES, SIDE = 32, 64
 WIDTH, HEIGHT, MARGIN = 640, 360, 50
 
@@ -78,15 +78,10 @@ def play(role: str, told: dict[str, Any]) -> None:
     elif role == LOCAL:
         train(iter(loader(told, 1)), told)
     elif role == OURS:
-        train(iter(RemoteLoader(servers, rank=0, world=1, prefetch=PREFETCH * told["cpus"] * len(servers))), told)
+        train(iter(RemoteLoader(servers, rank=0, world=1)), told)
     else:
-        train(in_turn([grpc_bytes.take(port, IMAGES) for port in told["ports"]]), told)
-
-
-def in_turn(streams: list[Iterator[Any]]) -> Iterator[Any]:
-    while True:
-        for stream in streams:
-            yield next(stream)
+        streams = itertools.cycle([grpc_bytes.take(port, IMAGES) for port in told["ports"]])
+        train((next(stream) for stream in streams), told)
 
 
 def train(batches: Iterator[Any], told: dict[str, Any]) -> None:

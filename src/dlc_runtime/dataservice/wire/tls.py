@@ -266,7 +266,8 @@ class Secure:
         self._greet()
         self._flush()
         if self._ciphered:
-            size, self._ciphered = self._ciphered, 0
+            size = min(self._ciphered, len(data))
+            self._ciphered -= size
             return size
         copied = isinstance(data, bytearray)  # its owner changes its size, which no view of it outlives
         view = memoryview(bytes(data[:AT_ONCE]) if copied else data)[:AT_ONCE]

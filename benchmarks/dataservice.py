@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -22,20 +23,30 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 PEERS = Path(__file__).parent / "dataservice_peers"
 SOURCES = Path(__file__).resolve().parents[1] / "src"
-FLOOR, OURS = "raw_socket", "this_service"
+FLOOR, OURS, OURS_TLS, GRPC_TLS = "raw_socket", "this_service", "this_service_mtls", "grpc_bytes_mtls"
+TLS = "_mtls"  # ends the name of a peer that runs with DLC_DATA_TLS=1
 NEEDS = {
     FLOOR: ("numpy",),
     OURS: ("torch", "numpy", "grpc", "grpc_health"),
+    OURS_TLS: ("torch", "numpy", "grpc", "grpc_health", "cryptography"),
     "grpc_bytes": ("torch", "numpy", "grpc"),
+    GRPC_TLS: ("torch", "numpy", "grpc", "cryptography"),
     "arrow_flight": ("torch", "numpy", "pyarrow"),
     "tf_data_service": ("tensorflow",),
 }
-GOALS = {"grpc_bytes": 3.0, "tf_data_service": 2.0, "arrow_flight": 1.5}  # times faster, geometric mean over the sizes
+SHARES = {0.1: 0.6, 1.0: 0.8, 20.0: 0.8}  # megabytes of a batch -> goal, as a share of the raw socket's speed
+GOALS = {  # the faster, the slower -> how many times, geometric mean over the sizes
+    (OURS, "grpc_bytes"): 3.0,
+    (OURS, "tf_data_service"): 2.0,
+    (OURS, "arrow_flight"): 1.5,
+    (OURS_TLS, GRPC_TLS): 1.0,
+}
 HANGS = 300.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -53,19 +64,19 @@ def main() -> None:
         print(f"left out: {name} (no {', '.join(NEEDS[name])} in {pythons[name]})", file=sys.stderr)
     sizes = [float(text) for text in arguments.megabytes.split(",")]
     results: dict[str, list[Run]] = {}
-    for _ in range(arguments.runs):
-        for size in sizes:
-            for name in peers:
-                run = measure([name], pythons[name], size, arguments.seconds, 1, 1)
-                results.setdefault(f"{name} {size:g}", []).append(run)
+    for size in sizes:
+        with started([Peer(name, pythons[name], size, arguments.seconds, 1, 1) for name in peers]) as ready:
+            for _ in range(1 + arguments.runs):
+                for peer in ready:
+                    results.setdefault(f"{peer.name} {size:g}", []).append(peer.round())
+    results = {key: runs[1:] for key, runs in results.items()}  # the first round finds nothing warm
     table(results, peers, sizes)
     grid = [int(text) for text in arguments.grid.split(",") if text]
     together: dict[str, list[Run]] = {}
-    for _ in range(arguments.runs):
-        for servers in grid:
-            for consumers in grid:
-                run = measure([OURS], pythons[OURS], 1.0, arguments.seconds, servers, consumers)
-                together.setdefault(f"{servers} servers, {consumers} consumers", []).append(run)
+    for servers, consumers in itertools.product(grid, grid):
+        with started([Peer(OURS, pythons[OURS], 1.0, arguments.seconds, servers, consumers)]) as (peer,):
+            runs = [peer.round() for _ in range(1 + arguments.runs)]
+            together[f"{servers} servers, {consumers} consumers"] = runs[1:]
     for name, runs in together.items():
         print(f"{name}: {median(runs, 'megabytes_per_second'):.0f} MB/s in all")
     if arguments.json:
@@ -89,47 +100,68 @@ def has(python: str, modules: tuple[str, ...]) -> bool:
     return subprocess.run([python, "-c", code]).returncode == 0
 
 
-def measure(peer: list[str], python: str, megabytes: float, seconds: float, servers: int, consumers: int) -> Run:
-    """Server and consumer as processes; timed from the end of the warm-up of all consumers to the end of the last."""
-    size = int(megabytes * 1e6)
-    count = max(10, int(seconds * 1.5e9 / size / consumers))
-    script, ports = str(PEERS / f"{peer[0]}.py"), [free_port() for _ in range(servers)]
-    environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    hosts, takers = [], []
-    try:
-        for port in ports:
-            command = [python, script, "serve", str(port), str(size), "0"]
-            hosts.append(subprocess.Popen(command, env=environ, start_new_session=True, stderr=subprocess.DEVNULL))
-        for port in ports:
+class Peer:
+    """Servers and consumers of one peer, as processes that wait between the rounds."""
+
+    def __init__(self, name: str, python: str, megabytes: float, seconds: float, servers: int, consumers: int) -> None:
+        self.name, self.size, self.consumers = name, int(megabytes * 1e6), consumers
+        self.count = max(10, int(seconds * 1.5e9 / self.size / consumers))
+        self.ports = [free_port() for _ in range(servers)]
+        self.command = [python, str(PEERS / f"{name.removesuffix(TLS)}.py")]
+        self.environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        self.environ |= {"DLC_DATA_TLS": "1" if name.endswith(TLS) else "0", "DLC_DATA_TOKEN": "of this benchmark"}
+        self.hosts = [self._started("serve", port, self.size, 0) for port in self.ports]
+        self.takers: list[Any] = []
+
+    def connect(self) -> None:
+        for port in self.ports:
             wait_until_open(port)
-        for rank in range(consumers):
-            more = [str(rank), str(consumers), *map(str, ports)] if peer[0] == OURS else []
-            command = [python, script, "take", str(ports[0]), str(size), str(count), *more]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            takers.append(subprocess.Popen(command, env=environ, start_new_session=True, **pipes))  # type: ignore[call-overload]
-        told = [finish(takers, hosts)]
-    finally:
-        for process in [*takers, *hosts]:
+        for rank in range(self.consumers):
+            more = [rank, self.consumers, *self.ports] if self.name.startswith(OURS) else []
+            self.takers.append(self._started("take", self.ports[0], self.size, self.count, *more))
+
+    def _started(self, *words: object) -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        command = [*self.command, *map(str, words)]
+        return subprocess.Popen(command, env=self.environ, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
+
+    def round(self) -> Run:
+        """Timed from the end of the warm-up of all consumers to the end of the last."""
+        self._tell()
+        for taker in self.takers:
+            assert taker.stdout.readline() == "start\n", f"a consumer of {self.name} failed in its warm-up"
+        before = sum(cpu_seconds(host.pid) for host in self.hosts)
+        started = time.perf_counter()
+        self._tell()
+        found = [json.loads(taker.stdout.readline()) for taker in self.takers]
+        wall = time.perf_counter() - started
+        cpu = sum(cpu_seconds(host.pid) for host in self.hosts) - before + sum(item["cpu"] for item in found)
+        total = sum(item["bytes"] for item in found)
+        seconds = wall if len(self.takers) > 1 else found[0]["seconds"]
+        return Run(total / seconds / 1e6, cpu / (total / 1e9))
+
+    def _tell(self) -> None:
+        for taker in self.takers:
+            taker.stdin.write("\n")
+            taker.stdin.flush()
+
+    def close(self) -> None:
+        for process in [*self.takers, *self.hosts]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return told[0]
 
 
-def finish(takers: list[Any], hosts: list[Any]) -> Run:
-    for taker in takers:
-        assert taker.stdout.readline() == "start\n", "a consumer failed in its warm-up"
-    before = sum(cpu_seconds(host.pid) for host in hosts)
-    started = time.perf_counter()
-    for taker in takers:
-        taker.stdin.write("\n")
-        taker.stdin.flush()
-    found = [json.loads(taker.stdout.readline()) for taker in takers]
-    wall = time.perf_counter() - started
-    cpu = sum(cpu_seconds(host.pid) for host in hosts) - before + sum(item["cpu"] for item in found)
-    total = sum(item["bytes"] for item in found)
-    seconds = wall if len(takers) > 1 else found[0]["seconds"]
-    return Run(total / seconds / 1e6, cpu / (total / 1e9))
+@contextlib.contextmanager
+def started(peers: list[Peer]) -> Iterator[list[Peer]]:
+    """They are connected; killed at the end."""
+    try:
+        for peer in peers:
+            peer.connect()
+        yield peers
+    finally:
+        for peer in peers:
+            peer.close()
 
 
 def cpu_seconds(session: int) -> float:
@@ -175,14 +207,22 @@ def table(results: dict[str, list[Run]], peers: list[str], sizes: list[float]) -
             for field, form in (("megabytes_per_second", ".0f"), ("cpu_per_gigabyte", ".2f"))
         ]
         print(f"| {name} | " + " | ".join(cells) + " |")
-    speed = {key: median(runs, "megabytes_per_second") for key, runs in results.items()}
-    if FLOOR in peers and OURS in peers:
-        shares = ", ".join(f"{speed[f'{OURS} {size:g}'] / speed[f'{FLOOR} {size:g}']:.0%}" for size in sizes)
-        print(f"\nof the raw socket: {shares} (goals: 60% at 0.1 MB, 80% at 1 and 20 MB)")
-    for name, goal in GOALS.items():
-        if name in peers and OURS in peers:
-            ratios = [speed[f"{OURS} {size:g}"] / speed[f"{name} {size:g}"] for size in sizes]
-            print(f"over {name}: {statistics.geometric_mean(ratios):.1f} times (goal: {goal:g})")
+    print()
+    for name in [peer for peer in (OURS, OURS_TLS) if FLOOR in peers and peer in peers]:
+        for size in sizes:
+            goal = f" (goal: {SHARES[size]:.0%})" if size in SHARES and name == OURS else ""
+            share = statistics.median(ratios(results, name, FLOOR, size))
+            print(f"{name} at {size:g} MB: {share:.0%} of the raw socket{goal}")
+    for (name, other), goal in GOALS.items():
+        if name in peers and other in peers:
+            found = [statistics.median(ratios(results, name, other, size)) for size in sizes]
+            print(f"{name} over {other}: {statistics.geometric_mean(found):.1f} times (goal: {goal:g})")
+
+
+def ratios(results: dict[str, list[Run]], name: str, other: str, size: float) -> list[float]:
+    """Of the two speeds in each repetition: what slows the machine for a while slows both."""
+    pairs = zip(results[f"{name} {size:g}"], results[f"{other} {size:g}"], strict=True)
+    return [one.megabytes_per_second / two.megabytes_per_second for one, two in pairs]
 
 
 if __name__ == "__main__":

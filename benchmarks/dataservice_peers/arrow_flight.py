@@ -14,10 +14,10 @@ from pyarrow import flight
 
 class Server(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, port: int, size: int) -> None:
-        super().__init__(f"grpc://127.0.0.1:{port}")
         images, labels = batches.ready(size)
         column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(images.reshape(-1)), batches.PIXELS)
         self.batch = pyarrow.record_batch([column, pyarrow.array(labels)], ["image", "label"])
+        super().__init__(f"grpc://127.0.0.1:{port}")  # it listens and answers from here on
 
     def do_get(self, _context: Any, _ticket: Any) -> Any:
         def stream() -> Iterator[Any]:

@@ -34,16 +34,16 @@ def play(serve: Callable[[int, int], None], take: Callable[[int, int], Iterator[
 
 
 def timed(batches: Iterator[Any], count: int, size: int) -> None:
-    """Take `count` batches; print "start" when the warm-up is over, then JSON with what the rest took."""
+    """In each round take `count` batches; "start" says that the warm-up is over, then JSON what the rest took."""
     warm_up = int(count * WARM_UP)
-    for _ in range(warm_up):
-        next(batches)
-    print("start", flush=True)
-    sys.stdin.readline()
-    wall, cpu = time.perf_counter(), time.process_time()
-    for _ in range(count - warm_up):
-        batch = next(batches)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    assert len(batch) == 2
-    print(json.dumps({"seconds": wall, "cpu": cpu, "bytes": (count - warm_up) * size}), flush=True)
-    sys.stdin.readline()
+    while sys.stdin.readline():
+        for _ in range(warm_up):
+            next(batches)
+        print("start", flush=True)
+        sys.stdin.readline()
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(count - warm_up):
+            batch = next(batches)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        assert len(batch) == 2
+        print(json.dumps({"seconds": wall, "cpu": cpu, "bytes": (count - warm_up) * size}), flush=True)

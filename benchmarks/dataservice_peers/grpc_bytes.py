@@ -1,8 +1,12 @@
-"""The protocol of the public example: a stream of messages, each with a batch's images and labels as bytes."""
+"""The protocol of the public example: a stream of messages, each with a batch's images and labels as bytes.
+
+With DLC_DATA_TLS=1 over grpcio's own mutual TLS, with certificates of the kind that the data service makes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -11,7 +15,10 @@ import grpc
 import numpy
 import torch
 
+from dlc_runtime.dataservice.wire import tls
+
 METHOD = "/DatasetFeed/get_examples"
+TOKEN = b"benchmark"
 OPTIONS = [("grpc.max_send_message_length", 200 << 20), ("grpc.max_receive_message_length", 200 << 20)]
 
 
@@ -21,10 +28,14 @@ def joined(image: bytes, label: bytes) -> bytes:
 
 
 def serve(port: int, size: int) -> None:
-    images, labels = batches.ready(size)
+    serve_batches(port, itertools.repeat(batches.ready(size)))
+
+
+def serve_batches(port: int, made: Iterable[Any]) -> None:
+    """Each of them, images and labels as numpy arrays, to one consumer."""
 
     def stream(_request: bytes, _context: Any) -> Iterator[bytes]:
-        while True:
+        for images, labels in made:
             yield joined(images.tobytes(), labels.tobytes())
 
     server = grpc.server(futures.ThreadPoolExecutor(4), options=OPTIONS)
@@ -32,13 +43,24 @@ def serve(port: int, size: int) -> None:
         "DatasetFeed", {"get_examples": grpc.unary_stream_rpc_method_handler(stream)}
     )
     server.add_generic_rpc_handlers((handler,))
-    server.add_insecure_port(f"127.0.0.1:{port}")
+    own = tls.of(TOKEN)
+    if own is None:
+        server.add_insecure_port(f"127.0.0.1:{port}")
+    else:
+        pair = [(own.key, own.certificate)]
+        server.add_secure_port(f"127.0.0.1:{port}", grpc.ssl_server_credentials(pair, own.authority, True))
     server.start()
     server.wait_for_termination()
 
 
 def take(port: int, _size: int) -> Iterator[Any]:
-    channel = grpc.insecure_channel(f"127.0.0.1:{port}", OPTIONS)
+    own = tls.of(TOKEN)
+    if own is None:
+        channel = grpc.insecure_channel(f"127.0.0.1:{port}", OPTIONS)
+    else:
+        credentials = grpc.ssl_channel_credentials(own.authority, own.key, own.certificate)
+        named = [*OPTIONS, ("grpc.ssl_target_name_override", tls.NAME)]
+        channel = grpc.secure_channel(f"127.0.0.1:{port}", credentials, named)
     grpc.channel_ready_future(channel).result(60)
     for message in channel.unary_stream(METHOD)(b""):
         size = int.from_bytes(message[:8], "little")

@@ -1,36 +1,68 @@
-"""`dlc profile`: what a training job waits for, from the report of a short run, and which machines would help."""
+"""`dlc profile`: what a training job waits for, from a short run or its report, and which machines would help."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
-from dlc.cli import advise
+from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ProfileError
 from dlc.jobs.advice.machines import catalogue
 from dlc.jobs.advice.output import profile_json
 from dlc.jobs.advice.profiles import Profile, read_profile, summary
+from dlc.jobs.run.layout import RESULTS
 
-HELP = "say what a training job waits for, from the report that DLC_PROFILE=1 wrote"
-EXAMPLE = "dlc profile output/data/profile --on p4d.24xlarge"
+HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
+EXAMPLE = "dlc profile pytorch-2.13-training-cpu-py311 train.py --hp epochs=3 --on p4d.24xlarge"
+INTERMIXED = True  # ID and SCRIPT may have options between them
+STEPS = 100  # that a run measures
+REPORTS = "output/profile"  # among the collected results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """REPORT, and the machines as `dlc advise` has them."""
+    """ID and SCRIPT of a job as `dlc run` has it, or REPORT; and the machines as `dlc advise` has them."""
     parser.add_argument(
-        "report", nargs="+", type=Path, metavar="REPORT", help="what DLC_PROFILE=1 wrote: its folder, or files of it"
-    )
+        "report", nargs="+", metavar="ID SCRIPT | REPORT",
+        help="an image and the entry point of a job, which is started; or what DLC_PROFILE=1 wrote, a folder or files",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=run_job.count, default=STEPS, metavar="N",
+        help=f"that a job is measured for, then it ends and saves nothing (default: {STEPS})",
+    )  # fmt: skip
+    run_job.add_job(parser)
+    run_job.add_limits(parser)
+    parser.add_argument("--output", metavar="DIR", help=f"of a job: where the results go (default: {RESULTS}/JOB)")
     advise.add_cluster(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="with --on: also write the chart as an SVG file")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was measured; with --on, the advice too."""
+    """Print what was measured; with --on, the advice too. The exit code of a job that failed."""
+    if _is_job(args.report):
+        image, script = args.report
+        words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_switches(args)]}
+        job = run_job.job_of_words(argparse.Namespace(**words))
+        with contextlib.redirect_stdout(sys.stderr):  # what the job prints is no part of the answer
+            if code := run_job.start(job):
+                return code
+        args.report = [job.folder / REPORTS]
+    args.report = [Path(word) for word in args.report]
     return say(args, read_profile(args.report))
+
+
+def _is_job(words: list[str]) -> bool:
+    """Two words of which the first is no file or folder: an image, and a script."""
+    return len(words) == 2 and not Path(words[0]).exists()
+
+
+def _switches(args: argparse.Namespace) -> tuple[str, ...]:
+    return "DLC_PROFILE=1", "DLC_PROFILE_ENDS_JOB=1", f"DLC_PROFILE_STEPS={args.steps}"
 
 
 def say(args: argparse.Namespace, profile: Profile) -> int:

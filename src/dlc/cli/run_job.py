@@ -18,7 +18,7 @@ from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
 from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
 from dlc.jobs.run import claims, explain
-from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS
+from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, Job
 from dlc.jobs.run.layout import RESULTS
 from dlc.jobs.run.options import Options, job_of
 from dlc.jobs.run.run import run as run_job
@@ -81,24 +81,31 @@ def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: 
 
 def run(args: argparse.Namespace) -> int:
     """The job's exit code."""
-    root = find_root()
     if args.remove:
         return _remove(args.remove)
     if not args.image or not args.script:
         raise UsageError("dlc run: expected an image and a script", "dlc run --help")
     if args.json and not args.explain:
         raise UsageError("dlc run --json: expected --explain too, because a job prints its own lines", "add --explain")
-    ref, _ = image_name.find(args.image, load_variants(read_tree(root)))
-    identifier = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
-    job = job_of(
-        options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
-    )  # fmt: skip
+    job = job_of_words(args)
     if args.explain:
         print_json(explain.as_dict(job)) if args.json else print(explain.as_text(job))
         return 0
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
+    return start(job)
+
+
+def job_of_words(args: argparse.Namespace) -> Job:
+    """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
+    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
+    identifier = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
+    return job_of(options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16))
+
+
+def start(job: Job) -> int:
+    """The job's exit code."""
     return run_job(job, engine(), cache_folder() / CLAIMS)
 
 

@@ -41,7 +41,8 @@ def run(words: list[str]) -> int:
         return 125
     options = dict(pairwise(words))
     root = Path(options["--mount"].partition("source=")[2].partition(",")[0])
-    variables = {"SM_CURRENT_HOST": options["--hostname"], "SM_MODEL_DIR": str(root / "model")}
+    given = dict(word.split("=", 1) for option, word in pairwise(words) if option == "--env" and "=" in word)
+    variables = {**given, "SM_CURRENT_HOST": options["--hostname"], "SM_MODEL_DIR": str(root / "model")}
     (root / "model").mkdir()
     child = subprocess.Popen(
         [sys.executable, "-u", "train.py"], cwd=root / "code", env={**os.environ, **variables}, start_new_session=True

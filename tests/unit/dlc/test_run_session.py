@@ -5,6 +5,7 @@ Containers are processes here (stand_in_docker.py), and dlc is a process of its 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -31,12 +32,12 @@ signal.signal(signal.SIGTERM, save)
 
 
 class Started:
-    """A `dlc run` of two hosts whose script is `text`."""
+    """A `dlc run` of two hosts whose script is `text`, or another verb that runs a job."""
 
-    def __init__(self, folder: Path, text: str, *words: str, output: int = subprocess.PIPE) -> None:
+    def __init__(self, folder: Path, text: str, *words: str, output: int = subprocess.PIPE, verb: str = "run") -> None:
         self.folder = folder
         (folder / "train.py").write_text(f"{HOST}\n{text}\n")
-        command = [sys.executable, "-m", "dlc", "run", "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
+        command = [sys.executable, "-m", "dlc", verb, "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
         with (folder / "errors").open("wb") as errors:
             self.process = subprocess.Popen(
                 [*command, "--output", str(folder / "results"), *words],
@@ -181,3 +182,38 @@ def test_what_a_killed_dlc_left_is_removed_by_the_next(folder: Path) -> None:
     code, said = following.end()
     assert (code, "removed what a killed dlc left: dlc-" in said) == (0, True), said
     assert following.left() == []
+
+
+REPORT = {
+    "version": 1, "state": "ended", "framework": "torch", "host": "algo-1", "rank": 0, "steps": 7,
+    "step_seconds": 0.02, "waiting_seconds": 1.4, "computing_seconds": 0.14, "starting_seconds": 0.0,
+    "batch_bytes": 1000.0, "preprocessing": {"batches": 7, "cpu_seconds": 1.4, "seconds": 1.4, "workers": 1},
+    "cpu": {"usable": 1.0, "busy": 0.99, "seconds": 1.5, "job_cpu_seconds": 1.5}, "gpu": {},
+}  # fmt: skip
+MEASURED = f"""
+asked = {{name: value for name, value in os.environ.items() if name.startswith("DLC_PROFILE")}}
+print("trained", flush=True)
+if host == "algo-1":
+    os.makedirs("../output/data/profile")
+    with open("../output/data/profile/rank-0.json", "w") as file:
+        file.write({json.dumps(REPORT)!r})
+    with open("../output/data/asked.json", "w") as file:
+        json.dump(asked, file)
+"""
+
+
+def test_a_job_is_profiled_by_a_short_run_whose_lines_are_no_part_of_the_answer(folder: Path) -> None:
+    job = Started(folder, f"import json\n{MEASURED}", "--steps", "7", "--json", verb="profile")
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    assert job.process.returncode == 0, (folder / "errors").read_text()
+    assert json.loads(output)["profile"]["kind"] == "processors"
+    assert "[algo-1] trained" in (folder / "errors").read_text()
+    asked = json.loads((folder / "results/output/asked.json").read_text())
+    assert asked == {"DLC_PROFILE": "1", "DLC_PROFILE_ENDS_JOB": "1", "DLC_PROFILE_STEPS": "7"}
+    assert job.left() == []
+
+
+def test_a_job_that_fails_while_it_is_profiled_has_its_exit_code_and_no_answer(folder: Path) -> None:
+    job = Started(folder, "sys.exit(3 if host == 'algo-1' else 0)", verb="profile")
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    assert (job.process.returncode, output) == (3, "")

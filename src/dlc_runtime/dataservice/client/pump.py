@@ -34,6 +34,17 @@ LEFT_ALONE = 0.002  # seconds without the training loop after which the thread d
 RETRY = 0.5  # seconds until a lost connection is made again
 
 
+class Rate:
+    """How many batches come each second, as of the last tick."""
+
+    def __init__(self) -> None:
+        self.count, self.each_second, self._since = 0, 0.0, time.monotonic()
+
+    def tick(self, now: float) -> None:
+        if now - self._since >= TICK / 2:
+            self.each_second, self.count, self._since = self.count / (now - self._since), 0, now
+
+
 class Pump:
     """Shared by the training loop and one thread, under one lock. Fatal errors come out of `take`."""
 
@@ -45,6 +56,7 @@ class Pump:
         self.homes: dict[int, str] = {}  # link -> the server it belongs to
         self.found: dict[str, Found] = {}
         self.largest = 0  # bytes of a batch, so far
+        self._rate = Rate()
         self.fatal: BaseException | None = None
         self.progressed = time.monotonic()
         self._retry: list[tuple[float, str, int]] = []  # when, server, port
@@ -78,7 +90,10 @@ class Pump:
     def wanted(self) -> int:
         """How many ids may be on their way or held."""
         with self._lock:
-            return self.settings.window(len(self.asks.owed), self.largest)
+            return self._window()
+
+    def _window(self) -> int:
+        return self.settings.window(len(self.asks.owed), self.largest, self._rate.each_second)
 
     def complete(self) -> None:
         """There will be no more ids."""
@@ -234,12 +249,13 @@ class Pump:
                 self.asks.owed.get(fd, {}).pop(arrived.id, None)
                 return
             self.largest = max(self.largest, arrived.size)
-            self.asks.arrived(fd, arrived.id, arrived.batch)
+            self._rate.count += 1
+            self.asks.arrived(fd, arrived.id, arrived.batch, self.progressed)
 
     def _ask(self) -> None:
         """Send what is to be asked now. Under the lock."""
         asks = self.asks
-        asks.most = self.settings.window(len(asks.owed), self.largest)
+        asks.most = self._window()
         asks.each = max(2, -(-asks.most // max(1, len(asks.owed))))
         questions: dict[int, bytearray] = {}
         for server, id_ in asks.questions(time.monotonic()):
@@ -255,6 +271,7 @@ class Pump:
 
     def _clock(self, now: float) -> None:
         """What time alone brings about. Under the lock."""
+        self._rate.tick(now)
         due = [item for item in self._retry if item[0] <= now]
         self._retry = [item for item in self._retry if item[0] > now]
         for _, server, port in due:

@@ -8,11 +8,17 @@ from dlc_runtime.dataservice.errors import SettingError
 from dlc_runtime.dataservice.wire.frames import MOST_BATCH
 
 ORDERS = ("deterministic", "first_come")
+QUICK = 0.02  # seconds of batches, as they come, that are asked or held: while one side pauses the other one works on
+MOST_QUICK = 64  # batches for each worker, and
+MOST_QUICK_BYTES = 4 << 20  # their bytes
 UNKNOWN_SIZE = 4 << 20  # bytes that a batch is taken to have before the first one came
 
 
 class Settings(NamedTuple):
-    """`prefetch`: batches asked or held at most, None: eight for each worker. All times in seconds."""
+    """`prefetch`: batches asked or held at most, None: eight for each worker, more of small ones that come fast.
+
+    All times in seconds.
+    """
 
     order: str = "deterministic"
     prefetch: int | None = None
@@ -26,10 +32,16 @@ class Settings(NamedTuple):
     def ordered(self) -> bool:
         return self.order == "deterministic"
 
-    def window(self, workers: int, largest: int) -> int:
-        """How many batches may be asked or held: bounded in number and in bytes, at least two."""
-        wanted = self.prefetch or 8 * max(1, workers)
-        return max(2, min(wanted, self.prefetch_bytes // max(1, largest or UNKNOWN_SIZE)))
+    def window(self, workers: int, largest: int, each_second: float = 0.0) -> int:
+        """How many batches may be asked or held: bounded in number and in bytes, at least two.
+
+        `each_second`: how many come. With first_come what one rank has asked for is lost to a faster one.
+        """
+        workers, size = max(1, workers), max(1, largest or UNKNOWN_SIZE)
+        quick = int(QUICK * each_second) if self.ordered else 0
+        quick = min(quick, MOST_QUICK * workers, MOST_QUICK_BYTES * workers // size)
+        wanted = self.prefetch or max(8 * workers, quick)
+        return max(2, min(wanted, self.prefetch_bytes // size))
 
     def check(self) -> Settings:
         """Itself. Raises SettingError."""

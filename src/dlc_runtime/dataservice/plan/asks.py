@@ -1,8 +1,9 @@
 """Who is asked for which batch: a consumer's whole state between its servers and its training loop. Pure.
 
-Every batch has an id. An id is asked from one server at a time, unless that one takes long: then another is asked too
-and what comes first counts. A server owes an answer to each question until it answers or is lost. Nothing depends on
-a server's state, so a lost server costs its unanswered questions only.
+Every batch has an id. An id is asked from one server at a time, unless that one is silent for long: then another is
+asked too and what comes first counts. A server that answers other questions meanwhile is busy, not silent. A server
+owes an answer to each question until it answers or is lost. Nothing depends on a server's state, so a lost server costs
+its unanswered questions only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STRIKES = 5  # servers that may be lost while they work on one id before the id is held to be the cause
+PACES = 3  # how many times longer than usual a server's answer takes before another one is asked
 MOST_ASKED = 3  # servers that may work on one id at a time
 
 
@@ -47,6 +49,8 @@ class Asks:
         self.held: dict[int, Any] = {}  # arrived, not yet taken; in order of arrival
         self.owed: dict[int, dict[int, None]] = {}  # server -> ids it has yet to answer, oldest first
         self.slow: set[int] = set()  # servers that let us wait for long, until they answer
+        self._heard: dict[int, float] = {}  # server -> when it answered last
+        self._pace: dict[int, float] = {}  # server -> seconds that a question in its turn took, of late
         self.is_complete = True  # whether `add` is done: an epoch's end is known
         self._strikes: dict[int, int] = {}
         self._order: deque[int] = deque()  # ids asked and not yet taken, in order of the plan
@@ -68,6 +72,8 @@ class Asks:
         """
         owed = [id_ for id_ in self.owed.pop(server, {}) if id_ in self.open]
         self.slow.discard(server)
+        self._heard.pop(server, None)
+        self._pace.pop(server, None)
         self._look_again_at = 0.0
         for id_ in owed:
             self.open[id_] = [ask for ask in self.open[id_] if ask[0] != server]
@@ -76,8 +82,12 @@ class Asks:
         self._strikes[owed[0]] = self._strikes.get(owed[0], 0) + 1
         return owed[0] if self._strikes[owed[0]] >= STRIKES else None
 
-    def arrived(self, server: int, id_: int, batch: Any) -> bool:
+    def arrived(self, server: int, id_: int, batch: Any, now: float) -> bool:
         """Whether the answer counts: another server's may have come before it."""
+        asked = [when for other, when in self.open.get(id_, ()) if other == server]
+        took = now - max([self._heard.get(server, 0.0), *asked]) if asked else 0.0
+        self._pace[server] = max(took, self._pace.get(server, 0.0) / 2)
+        self._heard[server] = now
         self.owed.get(server, {}).pop(id_, None)
         self.slow.discard(server)
         if self.open.pop(id_, None) is None:
@@ -141,7 +151,7 @@ class Asks:
         self._look_again_at = now + self.elsewhere_after / 8
         found = []
         for id_, asked in self.open.items():
-            if asked and (len(asked) >= MOST_ASKED or now - asked[-1][1] < self.elsewhere_after):
+            if asked and (len(asked) >= MOST_ASKED or not self._is_silent(*asked[-1], now)):
                 continue
             # What was lost is in the window already: it may exceed what is asked from one server.
             server = self._least_loaded(but=[server for server, _ in asked], full=not asked)
@@ -149,6 +159,11 @@ class Asks:
                 self.slow.update(other for other, _ in asked)
                 found.append(self._ask(server, id_, now))
         return found
+
+    def _is_silent(self, server: int, asked: float, now: float) -> bool:
+        """Whether it lets us wait for longer than it may, and than its own pace explains."""
+        waited = now - max(asked, self._heard.get(server, 0.0))
+        return waited >= max(self.elsewhere_after, PACES * self._pace.get(server, 0.0))
 
     def _ask(self, server: int, id_: int, now: float) -> Ask:
         self.open[id_].append((server, now))

@@ -15,7 +15,7 @@ import hmac
 import importlib.util
 import os
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dlc_runtime.dataservice.errors import MissingPackageError, ProtocolError, RefusedError, SettingError
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SWITCH = "DLC_DATA_TLS"
 NAME = "dlc-data-service"  # who every certificate is for; which host it is, the address says
 YEARS = (2000, 2100)  # the authority ends with the job's processes, whatever the hosts' clocks say
+RECORD = 1 << 14  # bytes of TLS's largest record, without what frames it
+AT_ONCE = 1 << 18  # bytes that pass between the kernel and OpenSSL in one call
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -150,25 +152,38 @@ def pending(sock: Socket) -> int:
 
 
 class Secure:
-    """A socket's methods over TLS. BlockingIOError: later; a plain OSError: the other side is gone."""
+    """A socket's methods over TLS. BlockingIOError: later; a plain OSError: the other side is gone.
+
+    OpenSSL sees memory, not the socket: on a socket it asks the kernel twice for each record of 16 KiB, which costs a
+    receiver as much as the deciphering. What `send` returns has left; a caller that has to wait offers the same bytes.
+    """
 
     def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:
-        self._is_server = is_server
-        self._tls = _context(token, is_server).wrap_socket(
-            sock,
-            server_side=is_server,
-            do_handshake_on_connect=False,
-            server_hostname=None if is_server else NAME,
+        self._sock, self._is_server = sock, is_server
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = _context(token, is_server).wrap_bio(
+            self._in, self._out, server_side=is_server, server_hostname=None if is_server else NAME
         )
+        self._unsent = memoryview(b"")  # records that the kernel did not take yet
+        self._ciphered = 0  # bytes that the caller still has, and that are in these records
+        self._got = memoryview(bytearray(AT_ONCE))
         self.is_ready = False
         with contextlib.suppress(BlockingIOError):
             self._greet()
 
     def _greet(self) -> None:
-        if not self.is_ready:
-            with self._translated():
-                self._tls.do_handshake()
-            self.is_ready = True
+        while not self.is_ready:
+            try:
+                with self._translated():
+                    self._tls.do_handshake()
+                self.is_ready = True
+            except BlockingIOError:
+                self._flush()
+                if not self._fill(AT_ONCE):
+                    raise ConnectionError("closed") from None
+            finally:
+                with contextlib.suppress(OSError):  # the last words, also those of a refusal
+                    self._flush()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -188,45 +203,80 @@ class Secure:
                 f"no TLS with the data server ({error.reason}); every host needs the same token and {SWITCH}"
             ) from None
 
+    def _fill(self, most: int) -> int:
+        """Take what the kernel has; 0 at the end of the connection."""
+        size = self._sock.recv_into(self._got[:most])
+        self._in.write(self._got[:size])
+        return size
+
+    def _flush(self) -> None:
+        """Give the kernel what waits. Raises BlockingIOError where it does not take all."""
+        while self._unsent or self._out.pending:
+            if not self._unsent:
+                self._unsent = memoryview(self._out.read())
+            self._unsent = self._unsent[self._sock.send(self._unsent) :]
+
     def pending(self) -> int:
-        return self._tls.pending()
+        return self._tls.pending() + self._in.pending
 
     def fileno(self) -> int:
-        return self._tls.fileno()
+        return self._sock.fileno()
 
     def close(self) -> None:
-        self._tls.close()
+        self._sock.close()
 
     def recv(self, size: int) -> bytes:
-        self._greet()
-        with self._translated():
-            return self._tls.recv(size)
-
-    def recv_into(self, view: memoryview) -> int:
-        self._greet()
-        with self._translated():
-            return self._tls.recv_into(view)
+        """All that is there, if `size` is above two records: no selector tells of what would be left."""
+        data = bytearray(size)
+        return bytes(data[: self._read_into([memoryview(data)], max(1, size - 2 * RECORD))])
 
     def recvmsg_into(self, views: Sequence[memoryview]) -> tuple[int, None]:
         """As a socket's, but it goes on until there is nothing more, or no room."""
+        return self._read_into(views, AT_ONCE), None
+
+    def recv_into(self, view: memoryview) -> int:
+        return self._read_into([view], AT_ONCE)
+
+    def _read_into(self, views: Sequence[memoryview], at_once: int) -> int:
+        self._greet()
         total = 0
-        try:
+        with self._translated():
             for view in views:
                 while view.nbytes:
-                    size = self.recv_into(view)
+                    try:
+                        size = cast("int", self._tls.read(view.nbytes, view))
+                    except ssl.SSLWantReadError:
+                        if total and at_once < AT_ONCE:
+                            return total
+                        try:
+                            if not self._fill(at_once):
+                                return total
+                        except BlockingIOError:
+                            if not total:
+                                raise
+                            return total
+                        continue
                     if not size:
-                        return total, None
+                        return total
                     total += size
                     view = view[size:]
-        except BlockingIOError:
-            if not total:
-                raise
-        return total, None
+        return total
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
         self._greet()
+        self._flush()
+        if self._ciphered:
+            size = min(self._ciphered, len(data))
+            self._ciphered -= size
+            return size
+        copied = isinstance(data, bytearray)  # its owner changes its size, which no view of it outlives
+        view = memoryview(bytes(data[:AT_ONCE]) if copied else data)[:AT_ONCE]
         with self._translated():
-            return self._tls.send(data)
+            while self._ciphered < view.nbytes:
+                self._ciphered += self._tls.write(view[self._ciphered :])
+        self._flush()
+        size, self._ciphered = self._ciphered, 0
+        return size
 
     def sendmsg(self, parts: Sequence[memoryview]) -> int:
         total = 0

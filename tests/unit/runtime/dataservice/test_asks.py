@@ -52,7 +52,7 @@ class Deliveries(RuleBasedStateMachine):
     def answer(self, data: st.DataObject) -> None:
         server = data.draw(st.sampled_from([server for server, owed in self.servers.items() if owed]))
         id_ = self.servers[server].pop(0)
-        self.asks.arrived(server, id_, f"batch {id_}")
+        self.asks.arrived(server, id_, f"batch {id_}", self.now)
         self.send()
 
     @rule(seconds=st.sampled_from([0.1, 5.0, 11.0]))
@@ -90,7 +90,7 @@ class Deliveries(RuleBasedStateMachine):
             self.send()
             for server, owed in self.servers.items():
                 while owed:
-                    self.asks.arrived(server, id_ := owed.pop(0), f"batch {id_}")
+                    self.asks.arrived(server, id_ := owed.pop(0), f"batch {id_}", self.now)
             while self.asks.next() is not None:
                 self.take()
         assert sorted(self.taken) == list(range(IDS))
@@ -131,8 +131,8 @@ def test_a_slow_answer_is_asked_elsewhere_and_the_first_one_counts() -> None:
     asks.joined(1)
     assert asks.questions(ELSEWHERE_AFTER - 1) == []
     assert asks.questions(ELSEWHERE_AFTER + 2) == [Ask(1, 0)]
-    assert asks.arrived(1, 0, "its")
-    assert not asks.arrived(0, 0, "late")
+    assert asks.arrived(1, 0, "its", ELSEWHERE_AFTER + 3)
+    assert not asks.arrived(0, 0, "late", ELSEWHERE_AFTER + 3)
     assert asks.take(0) == "its"
     assert asks.is_empty
 
@@ -142,8 +142,20 @@ def test_a_server_that_let_us_wait_is_asked_last_until_it_answers() -> None:
     asks.joined(1)
     asks.questions(ELSEWHERE_AFTER + 2)
     assert asks.slow == {0}
-    asks.arrived(0, 1, "its")
+    asks.arrived(0, 1, "its", ELSEWHERE_AFTER + 3)
     assert asks.slow == set()
+
+
+def test_what_waits_behind_slow_batches_of_a_server_that_answers_is_not_made_twice() -> None:
+    asks, found = asked(2, ids=EACH)
+    assert {ask.server for ask in found} == {0, 1}
+    first, *_, last = (ask.id for ask in found if ask.server == 0)
+    asks.arrived(0, first, "its", ELSEWHERE_AFTER - 1)
+    asks.arrived(1, 1, "its", ELSEWHERE_AFTER - 1)
+    pace = ELSEWHERE_AFTER - 1
+    assert asks.questions(ELSEWHERE_AFTER + 2) == []  # asked long ago, but its server was heard of
+    assert asks.questions(pace + 2 * ELSEWHERE_AFTER) == []  # it takes as long for each
+    assert asks.questions(4 * pace + 1) == [Ask(1, last)]  # more than it took for any other
 
 
 def test_an_id_that_loses_server_after_server_is_named_as_the_cause() -> None:

@@ -14,9 +14,8 @@ from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling, Share
 
 RANKS = 4
 BATCH = 20
-# The goal's full size: DLC_TEST_DATA_SAMPLES=200000 DLC_TEST_DATA_SEEDS=5.
-SAMPLES = int(os.environ.get("DLC_TEST_DATA_SAMPLES", "40000"))
-SEEDS = range(int(os.environ.get("DLC_TEST_DATA_SEEDS", "1")))
+SAMPLES = 200_000
+SEEDS = range(5)
 
 
 def expected(seed: int, rank: int, world: int, samples: int, batch: int = BATCH) -> list[list[int]]:

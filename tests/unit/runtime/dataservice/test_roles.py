@@ -87,6 +87,17 @@ def test_what_is_on_its_way_is_bounded_in_number_and_in_bytes() -> None:
     assert Settings(prefetch_bytes=1).window(workers=2, largest=1000) == 2
 
 
+def test_more_of_small_batches_that_come_fast_are_on_their_way_also_bounded() -> None:
+    assert Settings().window(workers=1, largest=1000, each_second=100.0) == 8
+    assert Settings().window(workers=1, largest=1000, each_second=2000.0) == 40
+    assert Settings().window(workers=1, largest=1000, each_second=1e6) == 64
+    assert Settings().window(workers=1, largest=100_000, each_second=1e6) == 41
+    assert Settings().window(workers=1, largest=1_000_000, each_second=1e6) == 8
+    assert Settings(prefetch=5).window(workers=1, largest=1000, each_second=1e6) == 5
+    assert Settings(prefetch_bytes=10_000).window(workers=1, largest=1000, each_second=1e6) == 10
+    assert Settings(order="first_come").window(workers=1, largest=1000, each_second=1e6) == 8
+
+
 class Iterable:
     def __iter__(self) -> Any:
         return iter(())

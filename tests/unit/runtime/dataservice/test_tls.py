@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import random
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -136,6 +138,36 @@ def test_both_sides_show_a_certificate_and_then_bytes_pass(pair: Any) -> None:
     assert receive(server) == b"a batch"
     assert server._tls.version() == "TLSv1.3"
     assert server._tls.getpeercert()["subjectAltName"] == (("DNS", tls.NAME),)
+
+
+def test_a_reader_takes_what_has_come_at_once_and_not_record_by_record(pair: Any) -> None:
+    server, client = pair(b"1" * 32, b"1" * 32)
+    assert [receive(end) for end in (server, client, server)] == [None, None, None]
+    data = os.urandom(tls.RECORD + 5)  # two records
+    assert server.send(data) == len(data)
+    assert client.recv(1 << 16) == data
+    assert client.pending() == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bytes_arrive_whole_whatever_the_kernel_takes_and_the_reader_asks_for(pair: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    server, client = pair(b"1" * 32, b"1" * 32)
+    with socket.socket(fileno=os.dup(server.fileno())) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, chance.choice([4096, 20_000, 300_000]))
+    assert [receive(end) for end in (server, client, server)] == [None, None, None]
+    data = chance.randbytes(chance.randrange(500_000, 1_000_000))
+    left, found = memoryview(data), bytearray()
+    while len(found) < len(data):
+        with contextlib.suppress(BlockingIOError):
+            cut = chance.randrange(1, 300_000)
+            left = left[server.sendmsg([part for part in (left[:cut], left[cut:]) if part.nbytes]) :]
+        with contextlib.suppress(BlockingIOError):
+            room = bytearray(chance.choice([1000, 50_000, 300_000]))
+            found += room[: client.recvmsg_into([memoryview(room)[:7], memoryview(room)[7:]])[0]]
+        with contextlib.suppress(BlockingIOError):
+            found += client.recv(chance.choice([100, 1 << 16]))
+    assert found == data
 
 
 def test_the_keys_of_two_processes_differ_though_their_authority_is_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from torch_runs import Runner, assert_same_model, functions
+from torch_runs import SCRIPTS, Runner, assert_same_model, functions
 
 from dlc_runtime.compiler.report.merge import merged
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
@@ -150,6 +150,35 @@ def test_on_an_xla_device_an_operation_that_runs_on_the_cpu_is_warned_about(xla_
     run = xla_runner.run("on_xla.py", "fallback", compiler="xla", environ=CPU)
     assert "aten::linalg_eig" in functions(run.report, "fallbacks")
     assert "XLA does not have it: it runs on the CPU" in run.log
+
+
+def test_sharded_over_four_xla_devices_a_script_trains_the_same_model(xla_runner: Runner) -> None:
+    eager = xla_runner.run("on_xla_sharded.py", "cpu", compiler="")
+    devices = {**CPU, "CPU_NUM_DEVICES": "4", "XLA_THREAD_POOL_SIZE": "4"}
+    run = xla_runner.run("on_xla_sharded.py", compiler="xla", environ=devices)
+    assert_same_model(eager, run, 1e-5)
+    batch, weight = run.results[0]["shardings"]
+    assert "devices=[2,1,2]" in batch
+    assert "devices=[1,2,2]" in weight
+    [rank] = run.report["ranks"]
+    assert (rank["backend"], rank["device"], rank["state"]) == ("xla", "CPU, 4 devices", "ended")
+    assert run.report["steps"]["count"] == 24
+    assert [graph["step"] for graph in run.report["graphs"]] == [2, 3]  # the second for weights that lie otherwise
+    assert run.report["recompilations"] == run.report["fallbacks"] == run.report["warnings"] == []
+
+
+def test_the_trainer_as_it_comes_trains_the_same_model_on_an_xla_device(xla_runner: Runner) -> None:
+    """Its default optimizer is fused, which torch refuses on XLA devices."""
+    if not {"transformers", "accelerate"} <= set(xla_runner.python.has):
+        pytest.skip("transformers is not installed")
+    eager = xla_runner.run("trainer.py", "anywhere", compiler="", environ={"USE_TORCH_XLA": "0"})
+    run = xla_runner.run("trainer.py", "anywhere", compiler="xla", environ=CPU)
+    assert (eager.results[0]["device"], run.results[0]["device"]) == ("cpu", "xla:0")
+    assert_same_model(eager, run, 1e-4)
+    assert run.report["steps"]["count"] == 10
+    assert {graph["file"] for graph in run.report["graphs"]} == {str(SCRIPTS / "trainer.py")}
+    assert run.report["recompilations"] == run.report["fallbacks"] == run.report["warnings"] == []
+    assert [note for note in run.report["notes"] if note.startswith("XLA has no fused AdamW")]
 
 
 def test_a_script_that_trains_elsewhere_is_told_that_nothing_is_compiled(runner: Runner) -> None:

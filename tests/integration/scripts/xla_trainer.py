@@ -18,7 +18,7 @@ config = BertConfig(
 model = BertForSequenceClassification(config)
 arguments = TrainingArguments(
     output_dir=str(output / "trainer"), per_device_train_batch_size=4, max_steps=24, logging_steps=1, report_to="none",
-    save_steps=12, disable_tqdm=True, seed=3, learning_rate=2e-2,
+    save_steps=12, disable_tqdm=True, seed=3, learning_rate=5e-3,
 )  # fmt: skip
 trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows[:8])
 trainer.train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch_runs import SCRIPTS, Runner, assert_same_model, functions
 from dlc_runtime.compiler.report.merge import merged
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.summary import paragraph
+from dlc_runtime.compiler.xla.fused import unfuse
 from dlc_runtime.compiler.xla.graphs import Graphs
 from dlc_runtime.compiler.xla.metrics import Metrics, read
 
@@ -112,6 +114,16 @@ def test_a_value_that_is_read_is_a_note_and_no_warning() -> None:
     assert warnings == []
     assert graphs.fallbacks == []
     assert "do it once in a hundred steps" in graphs.notes[0]
+
+
+def test_every_group_is_unfused_and_again_when_a_checkpoint_brings_the_flag_back() -> None:
+    optimizer: Any = SimpleNamespace(param_groups=[{"fused": None}, {"fused": True}, {"lr": 0.1}])
+    assert unfuse(optimizer)
+    assert optimizer.param_groups == [{"fused": None}, {"fused": False}, {"lr": 0.1}]
+    assert not unfuse(optimizer)
+    optimizer.param_groups[1]["fused"] = True
+    assert unfuse(optimizer)
+    assert optimizer.param_groups[1] == {"fused": False}
 
 
 @pytest.fixture

@@ -22,6 +22,11 @@ LOSS, WEIGHT = 1e-5, 1e-5  # single precision, SGD
 SECONDS = 600.0  # compiling on few cores
 
 
+def inductor(image: Image) -> dict[str, str]:
+    """Asks for it in an image whose own compiler is XLA; all others have it from their buildspec."""
+    return {"DLC_COMPILER": "inductor"} if "torch-xla" in image.python_packages else {}
+
+
 def report_of(job: Job, host: str = "algo-1") -> dict[str, Any]:
     path = job.opt_ml(host) / "output/data/compiler/report.json"
     assert path.exists(), job.report()
@@ -41,7 +46,8 @@ def test_an_unchanged_script_trains_the_same_model_compiled(image: Image, tmp_pa
         assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
         [eager] = job.metrics()
         assert not (job.opt_ml() / "output/data/compiler").exists()
-    with Job(image, tmp_path / "compiled", SCRIPT, hyperparameters=ENABLED) as job:
+    asked = inductor(image)
+    with Job(image, tmp_path / "compiled", SCRIPT, hyperparameters=ENABLED, environment=asked) as job:
         assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
         same_model(eager, job.metrics()[0])
         report = report_of(job)
@@ -57,7 +63,8 @@ def test_ddp_over_two_hosts_trains_the_same_model_compiled(image: Image, tmp_pat
     with Job(image, tmp_path / "eager", SCRIPT, hosts=2, hyperparameters=TORCHRUN) as job:
         assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}, job.report()
         eager = job.metrics()
-    with Job(image, tmp_path / "compiled", SCRIPT, hosts=2, hyperparameters={**TORCHRUN, **ENABLED}) as job:
+    asked = {"hyperparameters": {**TORCHRUN, **ENABLED}, "environment": inductor(image)}
+    with Job(image, tmp_path / "compiled", SCRIPT, hosts=2, **asked) as job:
         assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}, job.report()
         compiled = job.metrics()
         assert [rank["world_size"] for rank in compiled] == [2, 2]
@@ -79,7 +86,8 @@ def test_horovod_over_two_hosts_trains_the_same_model_compiled(
     script = SCRIPTS / "horovod_fit.py"
     found = []
     for name, asked in (("eager", {}), ("compiled", ENABLED)):
-        with Job(image, tmp_path / name, script, hosts=2, hyperparameters={**strategy, **asked}) as job:
+        words = {"hyperparameters": {**strategy, **asked}, "environment": inductor(image) if asked else {}}
+        with Job(image, tmp_path / name, script, hosts=2, **words) as job:
             assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}, job.report()
             found.append(job.metrics())
             reports = [report_of(job, host) for host in job.hosts] if asked else []
@@ -92,7 +100,7 @@ def test_horovod_over_two_hosts_trains_the_same_model_compiled(
 
 @pytest.mark.when(framework="pytorch", version=">=2.5")  # whose cache of whole graphs is on
 def test_the_next_job_finds_what_was_compiled(image: Image, tmp_path: Path) -> None:
-    cache = {"DLC_COMPILE_CACHE": "/opt/ml/checkpoints/compiled"}
+    cache = {"DLC_COMPILE_CACHE": "/opt/ml/checkpoints/compiled", **inductor(image)}
     with Job(image, tmp_path / "first", SCRIPT, hyperparameters=ENABLED, environment=cache) as job:
         assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
         first = report_of(job)
@@ -123,24 +131,3 @@ def test_a_pytorch_before_torch_compile_is_refused(image: Image, tmp_path: Path)
     with Job(image, tmp_path, SCRIPT, environment={"DLC_COMPILER": "inductor"}) as job:
         assert job.wait() == {"algo-1": 78}, job.report()
         assert "take an image with PyTorch 2.0 or newer" in job.failure()
-
-
-@pytest.mark.when(framework="pytorch", packages={"torch-xla": ">=2"})
-def test_two_hosts_of_xla_on_cpus_are_refused(image: Image, tmp_path: Path) -> None:
-    """Each would train a model of its own."""
-    with Job(image, tmp_path, SCRIPT, hosts=2, hyperparameters=TORCHRUN, environment={"DLC_COMPILER": "xla"}) as job:
-        assert job.wait() == {"algo-1": 78, "algo-2": 78}, job.report()
-        assert "found 2 processes" in job.failure()
-
-
-@pytest.mark.when(framework="pytorch", packages={"torch-xla": ">=2"})
-def test_the_devices_of_xlas_strategy_have_a_report(image: Image, tmp_path: Path) -> None:
-    devices = {"sagemaker_pytorch_xla_multi_worker_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 4}
-    with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hyperparameters={**devices, **ENABLED}) as job:
-        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
-        assert [rank["world_size"] for rank in job.metrics()] == [4] * 4
-        report = report_of(job)
-    assert [(rank["backend"], rank["state"]) for rank in report["ranks"]] == [("xla", "ended")]
-    assert report["steps"]["count"] == 100
-    assert report["graphs"]
-    assert report["recompilations"] == report["eager"] == []

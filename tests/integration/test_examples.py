@@ -36,8 +36,9 @@ def words_of(*shown: str, without: str = "") -> list[str]:
 
 
 def run(image: Image, folder: Path, words: list[str]) -> DlcRun:
-    """The command has ended well, in this image instead of the page's."""
-    with DlcRun(folder / "run", image.ref, *words[1:], cache=folder / "cache") as job:
+    """The command has ended well, in this image instead of the page's; compiled as there where it says so."""
+    compiler = ("--env", "DLC_COMPILER=inductor") if ENABLED in words and "torch-xla" in image.python_packages else ()
+    with DlcRun(folder / "run", image.ref, *words[1:], *compiler, cache=folder / "cache") as job:
         assert job.wait(SECONDS) == 0, job.output
         return job
 

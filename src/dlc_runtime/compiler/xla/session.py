@@ -23,7 +23,7 @@ from dlc_runtime.compiler.base.log import say
 from dlc_runtime.compiler.base.places import is_users
 from dlc_runtime.compiler.report.steps import EAGER, Steps
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.xla import metrics
+from dlc_runtime.compiler.xla import fused, metrics
 from dlc_runtime.compiler.xla.graphs import Graphs
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dlc_runtime.compiler.base.settings import Settings
 
-METRICS = "torch_xla.debug.metrics"
+METRICS, RUNTIME = "torch_xla.debug.metrics", "torch_xla.runtime"
 REMEDY = "move model and data to torch_xla.device(), or set DLC_COMPILER=inductor"
 
 
@@ -45,14 +45,16 @@ class Session:
     def begin_anew(self) -> None:
         self.process = os.getpid()
         self.record, self.steps = Graphs(), Steps()
-        self.writer = Writer(self.settings, self.record, self.steps, facts)
+        self.writer = Writer(self.settings, self.record, self.steps, self._facts)
         self.writer.at_end = self._write_metrics
         self._primary: Callable[[], Any] = lambda: None
         self._thread = threading.local()
         self._told = False
+        self._devices = 0  # of this process
 
     def start(self) -> None:
         modules.register_module_forward_pre_hook(self._before_forward)
+        optimizers.register_optimizer_step_pre_hook(self._before_step)
         optimizers.register_optimizer_step_post_hook(self._after_step)
 
     @guarded
@@ -60,6 +62,14 @@ class Session:
         """Of the first module in each step; XLA does not say which shape was new."""
         if not getattr(self._thread, "shapes", None):
             self._thread.shapes = tuple(tuple(found.shape) for found in arguments if isinstance(found, torch.Tensor))
+
+    @guarded
+    def _before_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
+        if device_of(optimizer) == "xla" and fused.unfuse(optimizer):
+            note = fused.NOTE.format(type(optimizer).__name__)
+            if note not in self.record.notes:
+                self.record.notes.append(note)
+                say(note)
 
     @guarded
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
@@ -80,6 +90,7 @@ class Session:
             self._tell(device)
             return
         source = sys.modules.get(METRICS) or __import__(METRICS, fromlist=["counter_names"])
+        self._devices = self._devices or devices()
         where = {**users_line(), "step": self.steps.count + 1}
         phase, warnings = self.record.after_step(metrics.read(source), getattr(self._thread, "shapes", ()), where)
         self._tick(phase)
@@ -100,6 +111,13 @@ class Session:
             self.writer.write()
             raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
         say(text)
+
+    def _facts(self) -> dict[str, Any]:
+        xla = getattr(sys.modules.get("torch_xla"), "__version__", "")
+        device = os.environ.get("PJRT_DEVICE", "cpu") if xla else "cpu"
+        several = f", {self._devices} devices" if self._devices > 1 else ""
+        framework = f"torch {torch.__version__}" + (f", torch_xla {xla}" if xla else "")
+        return {"framework": framework, "device": device + several}
 
     def fail(self, fault: Exception) -> None:
         self.failed = True
@@ -131,10 +149,10 @@ def users_line() -> dict[str, Any]:
     return {"function": frame.f_code.co_name, "file": frame.f_code.co_filename, "line": frame.f_lineno}
 
 
-def facts() -> dict[str, Any]:
-    xla = getattr(sys.modules.get("torch_xla"), "__version__", "")
-    device = os.environ.get("PJRT_DEVICE", "cpu") if xla else "cpu"
-    return {"framework": f"torch {torch.__version__}" + (f", torch_xla {xla}" if xla else ""), "device": device}
+def devices() -> int:
+    """Of a process that trains on one; asked earlier, it would start the runtime, which takes the devices."""
+    runtime = sys.modules.get(RUNTIME) or __import__(RUNTIME, fromlist=["addressable_runtime_device_count"])
+    return int(runtime.addressable_runtime_device_count())
 
 
 @functools.cache

@@ -21,15 +21,21 @@ def venv(torch_python: TorchPython, tmp_path: Path) -> Path:
     python = make_python(tmp_path / "venv")
     assert python is not None, torch_python
     [packages] = (tmp_path / "venv").glob("lib/python3*/site-packages")
-    find = "import torch, pathlib; print(pathlib.Path(torch.__file__).parent)"
-    torch = subprocess.run([torch_python.path, "-c", find], capture_output=True, text=True, check=True).stdout.strip()
-    (packages / "torch").symlink_to(torch)  # the launcher looks for it there
+    find = "import importlib.util, sys; print(*importlib.util.find_spec(sys.argv[1]).submodule_search_locations)"
+    for name in {"torch", "torch_xla"}.intersection(python.has):  # the launcher looks for them there
+        command = [torch_python.path, "-c", find, name]
+        (packages / name).symlink_to(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
     (packages / "zz_dlc_runtime.pth").rename(packages / "dlc_runtime.pth")
+    torchrun = tmp_path / "venv/bin/torchrun"
+    torchrun.write_text(f"#!{python.path}\nfrom torch.distributed.run import main\n\nmain()\n")
+    torchrun.chmod(0o755)
     return tmp_path / "venv"
 
 
-def launch(base: Path, venv: Path, cache: Path, **parameters: Any) -> subprocess.CompletedProcess[str]:
-    values = {"sagemaker_program": "plain.py", **parameters}
+def launch(
+    base: Path, venv: Path, cache: Path, script: Path = SCRIPTS / "plain.py", **parameters: Any
+) -> subprocess.CompletedProcess[str]:
+    values = {"sagemaker_program": script.name, **parameters}
     (base / "input/config").mkdir(parents=True)
     config = {name: json.dumps(value) for name, value in values.items()}
     (base / "input/config/hyperparameters.json").write_text(json.dumps(config))
@@ -45,7 +51,7 @@ def launch(base: Path, venv: Path, cache: Path, **parameters: Any) -> subprocess
         "OMP_NUM_THREADS": "1",
         "PATH": os.environ["PATH"],
     }
-    (base / "code").symlink_to(SCRIPTS)
+    (base / "code").symlink_to(script.parent)
     command = [sys.executable, "-I", "-S", str(LAUNCHER), "train"]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=HANGS, check=False)
 
@@ -65,3 +71,21 @@ def test_the_hyperparameter_compiles_an_unchanged_script(venv: Path, compile_cac
     assert [rank["state"] for rank in report["ranks"]] == ["ended"]
     assert "dlc compiler: compiled Net: 1 graph in" in compiled.stderr
     assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "eager"), rel=1e-5)
+
+
+def test_mp_fn_runs_once_per_xla_device_and_has_a_report(venv: Path, compile_cache: Path, tmp_path: Path) -> None:
+    if not list(venv.glob("lib/python3*/site-packages/torch_xla")):
+        pytest.skip("torch_xla is not installed")
+    script = SOURCES.parent / "tests/integration/scripts/xla_mp_fn.py"
+    devices = {"sagemaker_pytorch_xla_multi_worker_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 4}
+    done = launch(tmp_path / "job", venv, compile_cache, script, **devices, sagemaker_training_compiler_enabled=True)
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((tmp_path / f"job/output/data/metrics-rank{rank}.json").read_text()) for rank in range(4)]
+    assert [(rank["rank"], rank["world_size"], rank["sum"]) for rank in ranks] == [(rank, 4, 6) for rank in range(4)]
+    assert ranks[0]["weights"] == pytest.approx([3, -2], abs=0.01)
+    assert [rank["weights"] for rank in ranks] == [ranks[0]["weights"]] * 4
+    report = json.loads((tmp_path / "job/output/data/compiler/report.json").read_text())
+    found = [(rank["backend"], rank["device"], rank["state"]) for rank in report["ranks"]]
+    assert found == [("xla", "CPU, 4 devices", "ended")]
+    assert report["steps"]["count"] == 100
+    assert report["recompilations"] == report["eager"] == []

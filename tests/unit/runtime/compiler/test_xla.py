@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from torch_runs import Runner, assert_same_model, functions
+from torch_runs import SCRIPTS, Runner, assert_same_model, functions
 
 from dlc_runtime.compiler.report.merge import merged
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.summary import paragraph
+from dlc_runtime.compiler.xla.fused import unfuse
 from dlc_runtime.compiler.xla.graphs import Graphs
 from dlc_runtime.compiler.xla.metrics import Metrics, read
 
@@ -114,6 +116,16 @@ def test_a_value_that_is_read_is_a_note_and_no_warning() -> None:
     assert "do it once in a hundred steps" in graphs.notes[0]
 
 
+def test_every_group_is_unfused_and_again_when_a_checkpoint_brings_the_flag_back() -> None:
+    optimizer: Any = SimpleNamespace(param_groups=[{"fused": None}, {"fused": True}, {"lr": 0.1}])
+    assert unfuse(optimizer)
+    assert optimizer.param_groups == [{"fused": None}, {"fused": False}, {"lr": 0.1}]
+    assert not unfuse(optimizer)
+    optimizer.param_groups[1]["fused"] = True
+    assert unfuse(optimizer)
+    assert optimizer.param_groups[1] == {"fused": False}
+
+
 @pytest.fixture
 def xla_runner(runner: Runner) -> Runner:
     if "torch_xla" not in runner.python.has:
@@ -150,6 +162,35 @@ def test_on_an_xla_device_an_operation_that_runs_on_the_cpu_is_warned_about(xla_
     run = xla_runner.run("on_xla.py", "fallback", compiler="xla", environ=CPU)
     assert "aten::linalg_eig" in functions(run.report, "fallbacks")
     assert "XLA does not have it: it runs on the CPU" in run.log
+
+
+def test_sharded_over_four_xla_devices_a_script_trains_the_same_model(xla_runner: Runner) -> None:
+    eager = xla_runner.run("on_xla_sharded.py", "cpu", compiler="")
+    devices = {**CPU, "CPU_NUM_DEVICES": "4", "XLA_THREAD_POOL_SIZE": "4"}
+    run = xla_runner.run("on_xla_sharded.py", compiler="xla", environ=devices)
+    assert_same_model(eager, run, 1e-5)
+    batch, weight = run.results[0]["shardings"]
+    assert "devices=[2,1,2]" in batch
+    assert "devices=[1,2,2]" in weight
+    [rank] = run.report["ranks"]
+    assert (rank["backend"], rank["device"], rank["state"]) == ("xla", "CPU, 4 devices", "ended")
+    assert run.report["steps"]["count"] == 24
+    assert [graph["step"] for graph in run.report["graphs"]] == [2, 3]  # the second for weights that lie otherwise
+    assert run.report["recompilations"] == run.report["fallbacks"] == run.report["warnings"] == []
+
+
+def test_the_trainer_as_it_comes_trains_the_same_model_on_an_xla_device(xla_runner: Runner) -> None:
+    """Its default optimizer is fused, which torch refuses on XLA devices."""
+    if not {"transformers", "accelerate"} <= set(xla_runner.python.has):
+        pytest.skip("transformers is not installed")
+    eager = xla_runner.run("trainer.py", "anywhere", compiler="", environ={"USE_TORCH_XLA": "0"})
+    run = xla_runner.run("trainer.py", "anywhere", compiler="xla", environ=CPU)
+    assert (eager.results[0]["device"], run.results[0]["device"]) == ("cpu", "xla:0")
+    assert_same_model(eager, run, 1e-4)
+    assert run.report["steps"]["count"] == 10
+    assert {graph["file"] for graph in run.report["graphs"]} == {str(SCRIPTS / "trainer.py")}
+    assert run.report["recompilations"] == run.report["fallbacks"] == run.report["warnings"] == []
+    assert [note for note in run.report["notes"] if note.startswith("XLA has no fused AdamW")]
 
 
 def test_a_script_that_trains_elsewhere_is_told_that_nothing_is_compiled(runner: Runner) -> None:

@@ -1,6 +1,10 @@
-"""transformers' Trainer: a small BERT from a configuration, text that is made here."""
+"""transformers' Trainer: a small BERT from a configuration, text that is made here.
+
+On the CPU; with `anywhere` on the device that transformers chooses.
+"""
 
 import os
+import sys
 from pathlib import Path
 
 import small_training
@@ -28,7 +32,7 @@ arguments = TrainingArguments(
     max_steps=10,
     logging_steps=1,
     report_to=[],
-    use_cpu=True,
+    use_cpu="anywhere" not in sys.argv,
     save_strategy="no",
     disable_tqdm=True,
     seed=3,
@@ -37,4 +41,4 @@ arguments = TrainingArguments(
 trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows[:8])
 trainer.train()
 losses = [float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
-small_training.finish([*losses, trainer.evaluate()["eval_loss"]], model)
+small_training.finish([*losses, trainer.evaluate()["eval_loss"]], model.cpu(), device=str(arguments.device))

@@ -22,12 +22,16 @@ NAMED_BY_CONTENT = re.compile(r"-[0-9a-f]{8}\.so")
 # SONAMEs that may stand twice, and why.
 TWICE: dict[str, str] = {
     "libgomp.so.1": "torch brings its own and Debian's g++ depends on another; a process takes the one loaded first",
+    "libz.so.1": "torchvision asks for its own by a name that no other has; a process takes the one loaded first",
     "libprrte.so.3": "Debian 13's libopenmpi40 holds the same file in two folders",
 }
 # (which files, as a glob; which names they may miss, as a pattern) -> why.
 NOT_IN_THE_IMAGE: dict[tuple[str, str], str] = {
     ("*", r"libcuda\.so\.1|libnvidia-ml\.so\.1"): "NVIDIA's driver: the host's, mounted by its container runtime",
     ("*/_XLAC.*.so", r"lib(torch|c10).*"): "torch_xla imports torch first, whose libraries are loaded by then",
+    ("*/torchvision/*.so", r"lib(torch|c10).*|libcudart\..*"): "torchvision imports torch first, which loads CUDA too",
+    ("*/torchaudio/lib/*.so", r"lib(torch|c10).*|libcudart\..*"): "torchaudio imports torch first, then its library",
+    ("*/torchaudio/lib/pybind11_prefixctc.so", r"libctc_prefix_decoder\.so"): "torchaudio loads it by its path, before",
     ("*/horovod/torch/mpi_lib_v2.*.so", r"lib(torch|c10).*"): "horovod.torch imports torch first",
     ("*/horovod/tensorflow/mpi_lib.*.so", r".*tensorflow.*"): "horovod.tensorflow imports tensorflow first",
     ("*/libtensorflow_io_gcs_filesystem.so", r"libtensorflow_framework\.so\.2"): "TensorFlow loads it, after itself",

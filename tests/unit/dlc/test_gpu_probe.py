@@ -49,6 +49,17 @@ def test_every_container_of_the_framework_s_libraries_is_read(tmp_path: Path) ->
     assert gpu_probe.capabilities(tmp_path) == {"machine": [75, 80, 90], "ptx": [90]}
 
 
+def test_a_capability_that_only_few_kernels_are_compiled_for_is_none_of_the_image(tmp_path: Path) -> None:
+    """As linear algebra in PyTorch 2.9, which holds code for 5.0: no other kernel would run there."""
+    folder = tmp_path / "torch/lib"
+    folder.mkdir(parents=True)
+    all_kernels = b"".join(container([(MACHINE, 70), (MACHINE, 90)], b"\x50" * 24) for _ in range(5))
+    (folder / "libtorch_cuda.so").write_bytes(elf({gpu_probe.SECTION: all_kernels}))
+    few = b"".join(container([(MACHINE, 50), (MACHINE, 70), (PTX, 90)], b"\x50" * 24) for _ in range(2))
+    (folder / "libtorch_cuda_linalg.so").write_bytes(elf({gpu_probe.SECTION: few}))
+    assert gpu_probe.capabilities(tmp_path) == {"machine": [70, 90], "ptx": []}
+
+
 def test_a_library_without_the_section_holds_no_code(tmp_path: Path) -> None:
     library = tmp_path / "tensorflow/libtensorflow_cc.so.2"
     library.parent.mkdir(parents=True)

@@ -11,7 +11,8 @@ import json
 import mmap
 import struct
 import sysconfig
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SECTION = b".nv_fatbin"
@@ -20,6 +21,9 @@ CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, byte
 # Kind, version, bytes of this header, bytes of the code, ..., capability as 10 * major + minor.
 ENTRY = struct.Struct("<HHIQIIHHI")
 KINDS = {1: "ptx", 2: "machine"}
+# A GPU is supported where most of the framework's code is for it: PyTorch 2.9 has kernels of linear algebra for
+# capability 5.0, and no others.
+SHARE = 0.5
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 FILES = (
     "torch/lib/libtorch_cuda*.so",
@@ -59,12 +63,18 @@ def entries(data: mmap.mmap, start: int, length: int) -> Iterator[tuple[str, int
 
 def capabilities(packages: Path) -> dict[str, list[int]]:
     """Kind -> capabilities, of the framework's libraries below site-packages; both empty for an image without CUDA."""
-    found: dict[str, set[int]] = {kind: set() for kind in KINDS.values()}
+    found: Counter[tuple[str, int]] = Counter()
     for path in [path for pattern in FILES for path in packages.glob(pattern)]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for kind, capability in entries(data, *section(data, SECTION)):
-                found[kind].add(capability)
-    return {kind: sorted(values) for kind, values in found.items()}
+            found.update(entries(data, *section(data, SECTION)))
+    return common(found)
+
+
+def common(found: Mapping[tuple[str, int], int]) -> dict[str, list[int]]:
+    """Kind -> sorted capabilities, without those of single kernels."""
+    enough = SHARE * max(found.values(), default=0)
+    most = [each for each, count in found.items() if count >= enough]
+    return {kind: sorted(capability for own, capability in most if own == kind) for kind in KINDS.values()}
 
 
 if __name__ == "__main__":

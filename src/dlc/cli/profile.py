@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
-from dlc.cli.arguments import add_json, print_json
+from dlc.cli.arguments import add_json, count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ProfileError
 from dlc.jobs.advice.machines import catalogue
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an image and the entry point of a job, which is started; or what DLC_PROFILE=1 wrote, a folder or files",
     )  # fmt: skip
     parser.add_argument(
-        "--steps", type=run_job.count, default=STEPS, metavar="N",
+        "--steps", type=count, default=STEPS, metavar="N",
         help=f"that a job is measured for, then it ends and saves nothing (default: {STEPS})",
     )  # fmt: skip
     run_job.add_job(parser)

@@ -113,7 +113,7 @@ def test_the_next_job_finds_what_was_compiled(image: Image, tmp_path: Path) -> N
     assert first["cache_hits"] == 0
     assert second["cache_hits"] > 0
     assert second["cache_misses"] == 0
-    assert second["compile_seconds"] < first["compile_seconds"]
+    assert second["compile_seconds"] <= 0.3 * first["compile_seconds"]
 
 
 @pytest.mark.when(framework="pytorch", version=">=2.0")

@@ -105,7 +105,7 @@ class Peer:
 
     def __init__(self, name: str, python: str, megabytes: float, seconds: float, servers: int, consumers: int) -> None:
         self.name, self.size, self.consumers = name, int(megabytes * 1e6), consumers
-        self.count = max(10, int(seconds * 1.5e9 / self.size / consumers))
+        self.count = max(80, int(seconds * 1.5e9 / self.size / consumers))
         self.ports = [free_port() for _ in range(servers)]
         self.command = [python, str(PEERS / f"{name.removesuffix(TLS)}.py")]
         self.environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 PIXELS = 1024  # of an image: 4 KiB
-WARM_UP = 0.2  # of the batches; not timed
+WARM_UP = 0.5  # of the batches; not timed: what was fetched ahead between two rounds is used up
 
 
 def ready(size: int) -> tuple[Any, Any]:

@@ -124,7 +124,8 @@ def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None]) 
 def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
     """What the engine has now of each selected image. Raises BuildError for one that it does not have."""
     targets = [plan.target(identifier) for identifier in plan.selected]
-    found = images.find(engine, [target.tags[0] for target in targets])
+    refs = [target.tags[0] for target in targets]
+    found = images.find(engine, refs, built=refs)
     for target in targets:
         if target.tags[0] not in found:
             raise BuildError(f"{target.tags[0]}: the engine does not have it after the build")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Thread
 
-from dlc.core.errors import EngineError
+from dlc.core.errors import DlcError, EngineError
 from dlc.core.labels import KEY
 from dlc.engine.connection import Engine
 
@@ -25,16 +27,26 @@ class Image:
     size: int  # bytes, sum of its layers unpacked
 
 
-def find(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, Image]:
-    """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`."""
+def find(
+    engine: Engine, refs: Iterable[str], seconds: float = SECONDS, *, built: Iterable[str] = ()
+) -> dict[str, Image]:
+    """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
+
+    `built` are known to be there: their sizes are asked for at the same time.
+    """
     wanted = sorted(set(refs))
     if not wanted:
         return {}
-    done = engine.docker("image", "inspect", *wanted, check=False, timeout=seconds)
+    with ThreadPoolExecutor() as pool:
+        sizes = {ref: pool.submit(size, engine, ref, seconds) for ref in built}
+        done = engine.docker("image", "inspect", *wanted, check=False, timeout=seconds)
     with understood(engine, "docker image inspect", done.stdout):
         found = json.loads(done.stdout or "[]")
         named = [(tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted]
-        return {tag: _image(engine, tag, entry, seconds) for tag, entry in named}
+        return {
+            tag: _image(tag, entry, sizes[tag].result() if tag in sizes else size(engine, tag, seconds))
+            for tag, entry in named
+        }
 
 
 def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
@@ -69,13 +81,19 @@ def understood(engine: Engine, command: str, answer: str) -> Iterator[None]:
 def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
     """After the block, remove the images that `refs` named before it and that have no name now.
 
-    Other images without a name stay, because another build may need them, and so do those that a container uses.
+    Other images without a name stay, because another build may need them, and so do those that a container uses. It is
+    done in a thread, and before dlc ends.
     """
     before = _tags(engine, refs)
     try:
         yield
     finally:
-        if nameless := [identifier for identifier, tags in _tags(engine, before).items() if not tags]:
+        Thread(target=_remove_nameless, args=(engine, before)).start()
+
+
+def _remove_nameless(engine: Engine, identifiers: Iterable[str]) -> None:
+    with suppress(DlcError):  # the build is done, and the next one tells of an engine that does not answer
+        if nameless := [identifier for identifier, tags in _tags(engine, identifiers).items() if not tags]:
             engine.docker("image", "rm", *nameless, check=False)
 
 
@@ -87,7 +105,7 @@ def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
     return {identifier: tags for identifier, *tags in rows}
 
 
-def _image(engine: Engine, ref: str, entry: dict[str, object], seconds: float) -> Image:
+def _image(ref: str, entry: dict[str, object], size: int) -> Image:
     config = entry.get("Config")
     labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
-    return Image(ref, str(entry["Id"]), labels.get(KEY, ""), str(entry["Created"]), size(engine, ref, seconds))
+    return Image(ref, str(entry["Id"]), labels.get(KEY, ""), str(entry["Created"]), size)

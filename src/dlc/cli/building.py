@@ -1,0 +1,89 @@
+"""Builds images that are missing or stale for `dlc build`, shows each step, and prints the next command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from pathlib import Path
+
+from dlc.build import base_images, disk, host
+from dlc.build import run as build
+from dlc.build.display import Display, open_display
+from dlc.build.log import new_log
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import Variant
+from dlc.cli.arguments import print_json, warn_of_end
+from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.drafts import writing
+from dlc.core.environment import cache_folder
+from dlc.engine import images
+from dlc.engine.connection import Engine, connect
+from dlc.plan.plan import Plan, plan_of
+
+
+def run_with(args: argparse.Namespace, found: Future[Engine | None]) -> int:
+    """Plan, skip what is up to date, build the rest on the engine that was found, report."""
+    root = find_root()
+    tree = read_tree(root)
+    variants = load_variants(tree, args.globs, args.sets)
+    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    warn_of_end(variants)
+    with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display:
+        with display.during("Docker engine", "find it, or start one"):
+            engine = connect(found=found)
+        engine.require_platform()
+        plan = base_images.plan_with_digests(variants, tree, engine)
+        results = _build(plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check)
+    if args.json:
+        print_json([asdict(result) for result in results])
+    else:
+        _report(results, engine)
+    return 0
+
+
+def _build(
+    plan: Plan,
+    variants: Sequence[Variant],
+    engine: Engine,
+    root: Path,
+    tree: Tree,
+    display: Display,
+    *,
+    disk_check: bool,
+) -> list[build.Result]:  # fmt: skip
+    """Build the selected images that the engine lacks; returns what it then has of all of them."""
+    existing = images.keys(engine, plan.refs)
+    current = [decision.id for decision in plan.decisions(existing) if not decision.build]
+    remaining = plan.without(current)
+    seconds = 0.0
+    if remaining.selected:
+        if disk_check and (folder := disk.data_folder(engine)):
+            missing = [variant for variant in variants if variant.id in remaining.selected]
+            disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
+        revision, epoch = build.revision_and_epoch(root)
+        cache = cache_folder()
+        with display.during("this host", "base file system, locked wheels, downloads"), writing(cache):
+            inputs = host.collect(remaining, tree, cache)
+        seconds = build.build(
+            remaining, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
+            on_step=display.finished, on_running=display.running,
+        )  # fmt: skip
+    return build.results(plan, engine, seconds, set(remaining.selected))
+
+
+def _report(results: Sequence[build.Result], engine: Engine) -> None:
+    for result in results:
+        state = f"built in {result.seconds:.0f} s" if result.built else "up to date"
+        print(f"{result.ref}  {state}")
+        print(f"  digest  {result.digest}")
+        print(f"  size    {result.size / 1e9:.2f} GB")
+    last = results[-1]
+    where = f"DOCKER_HOST={engine.address} " if engine.address else ""
+    framework = last.id.partition("-")[0]
+    package = {"pytorch": "torch"}.get(framework, framework)
+    print(f"next: {where}docker run --rm {last.ref} {shlex.join(['python', '-c', f'import {package}'])}")

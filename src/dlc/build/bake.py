@@ -18,7 +18,7 @@ def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision:
     """The bake file as a value for JSON.
 
     `output` is a BuildKit exporter such as `type=docker` and goes to the selected images only: parents are built
-    through `target:` links and leave no image (`build.NO_IMAGES_OF_PARENTS`). `epoch` is SOURCE_DATE_EPOCH in seconds,
+    through `target:` links and leave no image (`run.BUILDX`). `epoch` is SOURCE_DATE_EPOCH in seconds,
     `revision` the commit.
     """
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,17 +1,56 @@
 """Loaded by every Python of a job, from PYTHONPATH: SIGUSR1 prints the stacks of all its threads and ends nothing.
 
 A handler that the user's code installs later, by signal.signal or faulthandler.register, takes this one's place.
+And a Python that used PyTorch's gloo ends only when the last work of its threads is freed.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` brings enum and re along: 4 ms in every Python of a job
+import atexit
 import faulthandler
 import os
 import sys
+
+GLOO_THREAD = b"(pt_gloo_runloop) "  # in /proc/PID/task/TID/stat, before the state; PyTorch 2.6 and later name it
+GLOO_BOUND = 2.0  # seconds; a thread that still runs then is not about to end
 
 
 def _register() -> None:
     if _signal.getsignal(_signal.SIGUSR1) == _signal.SIG_DFL:  # ignored ones stay ignored
         faulthandler.register(_signal.SIGUSR1, file=2, all_threads=True)
+
+
+def _wait_for_gloo() -> None:
+    """Let gloo's threads free their last work, which takes Python's lock.
+
+    A thread that asks for the lock once Python has begun to end aborts the process: a job that trained well would end
+    by SIGABRT. pytorch/pytorch#179291 describes it; destroy_process_group does not help where a model keeps the group.
+    """
+    if "torch.distributed" not in sys.modules:
+        return
+    import time
+
+    bound = time.monotonic() + GLOO_BOUND
+    asleep = 0
+    while asleep < 2 and time.monotonic() < bound:
+        states = _gloo_states()
+        if not states:
+            return
+        asleep = 0 if b"R" in states else asleep + 1
+        time.sleep(0.001)  # the lock is free meanwhile, for a thread that waits for it
+
+
+def _gloo_states() -> "set[bytes]":
+    """The states of gloo's threads as proc(5) names them: R runs or is about to, S sleeps."""
+    states = set()
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/stat", "rb") as file:
+                _, found, rest = file.read().partition(GLOO_THREAD)
+        except OSError:  # it has ended
+            continue
+        if found:
+            states.add(rest[:1])
+    return states
 
 
 def _leave() -> None:
@@ -28,5 +67,6 @@ def _leave() -> None:
             sys.modules[__name__] = own
 
 
+atexit.register(_wait_for_gloo)  # the first one registered is the last one called
 _register()
 _leave()

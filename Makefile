@@ -20,7 +20,7 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 test: .venv/ready ## build three CPU images and run every test that needs no GPU on them
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@.venv/bin/python -m pytest -n 2 tests/unit; unit=$$?; \
-	.venv/bin/python -m pytest $(TESTED:%=--image=%) tests/container tests/integration && exit $$unit
+	.venv/bin/python -m pytest -n 2 --dist loadfile $(TESTED:%=--image=%) tests/container tests/integration && exit $$unit
 
 test-all: .venv/ready ## the same for every image, one after the other
 	@scripts/test-all.sh $(TESTED)

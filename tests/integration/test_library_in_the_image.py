@@ -1,0 +1,64 @@
+"""The tests of `src/dlc_runtime`, run by the image's Python: it has the frameworks that the tool's own Python lacks."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from dlc.core.checkout import find_root
+from harness.engine import run_once
+from harness.images import Image
+
+SECONDS = 1800.0  # for one file of tests; only a hang takes that long
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(SECONDS + 60)]
+
+FILES = sorted((find_root() / "tests/unit/runtime").glob("*/**/test_*.py"))
+TENSORFLOW = [file for file in FILES if "tensorflow" in str(file) or "in_frameworks" in file.name]
+PYTORCH = [file for file in FILES if "tensorflow" not in str(file)]
+# pytest and what it needs stand behind the image's own packages, and no process that a test starts sees them.
+RUN = "import sys; sys.path.append('/tools'); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that the files share: compiling is what takes their time."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+def assert_passes(image: Image, file: Path, report: Path, compiled: Path) -> None:
+    root = find_root()
+    done = run_once(
+        image.ref, "python", "-c", RUN, str(file.relative_to(root)), "--junit-xml=/report/tests.xml",
+        "-p", "no:cacheprovider", "-p", "no:xdist",
+        options=(
+            "--init", "--network=none", "--shm-size=1g", "--workdir=/repository",
+            f"--volume={root}:/repository:ro", f"--volume={Path(pytest.__file__).parents[1]}:/tools:ro",
+            f"--volume={report}:/report", f"--volume={compiled}:/compiled", "--env=DLC_TEST_COMPILE_CACHE=/compiled",
+            "--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis", "--env=PYTHONDONTWRITEBYTECODE=1",
+        ),
+        seconds=SECONDS,
+    )  # fmt: skip
+    said = done.stdout[-20_000:] + done.stderr[-2000:]
+    assert done.returncode == 0, said
+    cases = list(ElementTree.parse(report / "tests.xml").iter("testcase"))
+    assert any(case.find("skipped") is None for case in cases), said
+
+
+def name(file: Path) -> str:
+    return f"{file.parent.name}/{file.stem.removeprefix('test_')}"
+
+
+@pytest.mark.when(framework="pytorch", version=">=2.6")
+@pytest.mark.parametrize("file", PYTORCH, ids=name)
+def test_the_librarys_own_tests_pass_beside_pytorch(image: Image, file: Path, tmp_path: Path, compiled: Path) -> None:
+    assert_passes(image, file, tmp_path, compiled)
+
+
+@pytest.mark.when(framework="tensorflow", version=">=2.16")
+@pytest.mark.parametrize("file", TENSORFLOW, ids=name)
+def test_the_librarys_own_tests_pass_beside_tensorflow(
+    image: Image, file: Path, tmp_path: Path, compiled: Path
+) -> None:
+    assert_passes(image, file, tmp_path, compiled)

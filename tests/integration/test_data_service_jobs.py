@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine import docker
 from harness.images import Image
 from harness.job import Job
 
@@ -15,7 +16,26 @@ pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 SCRIPT = Path(__file__).parent / "scripts" / "data_hosts.py"
 DATA, TRAINING = ("algo-1", "algo-2"), ("algo-3", "algo-4")
 SAMPLES = 4000
-CUT_SECONDS = 15.0
+CUT_SECONDS, STILL_SECONDS = 15.0, 30.0
+# What says nothing, half a greeting, garbage: at every port that listens there, for as long as the job lasts.
+STRANGERS = """
+import contextlib, os, socket, sys, time
+found, strangers = [], []
+for port in range(1024, 65536):
+    with socket.socket() as sock:
+        sock.settimeout(1)
+        if not sock.connect_ex((sys.argv[1], port)):
+            found.append(port)
+for port in found:
+    for said in 5 * (b"", b"dlc-data-1", bytes(5000), b"GET / HTTP/1.1\\r\\n\\r\\n"):
+        strangers.append(socket.create_connection((sys.argv[1], port)))
+        with contextlib.suppress(OSError):
+            strangers[-1].sendall(said)
+print(*found, flush=True)
+if os.fork() == 0:
+    os.close(1), os.close(2)
+    time.sleep(600)
+"""
 
 
 def job(image: Image, folder: Path, pods: bool = False, **arguments: object) -> Job:
@@ -82,10 +102,63 @@ def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_w
         assert not any(running.failure(host) for host in running.hosts)
 
 
-def test_an_error_in_the_preprocessing_ends_the_job_and_names_host_and_cause(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path, broken=1234) as running:
+def test_a_data_host_that_stands_still_for_a_while_costs_no_sample(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, pause=0.01) as running:
+        running.wait_for_line("ten batches are here", TRAINING[0])
+        docker("pause", running.container(DATA[1]))
+        time.sleep(STILL_SECONDS)  # this is what is tested
+        docker("unpause", running.container(DATA[1]))
+        assert set(running.wait().values()) == {0}, running.report()
+        assert_each_sample_once(running)
+
+
+def test_strangers_at_the_ports_of_a_data_host_cost_no_sample(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, pause=0.01) as running:
+        running.wait_for_line("ten batches are here", TRAINING[0])
+        ports = running.ask(TRAINING[1], "python", "-c", STRANGERS, running.address(DATA[1])).split()
+        assert "7800" in ports
+        assert len(ports) >= 3, "the control's and two workers'"
+        assert set(running.wait().values()) == {0}, running.report()
+        assert_each_sample_once(running)
+
+
+def test_a_training_host_that_is_killed_ends_the_job_on_every_host(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, pods=True, pause=0.01) as running:
+        running.wait_for_line("ten batches are here", TRAINING[0])
+        running.kill(TRAINING[1])
+        codes = running.wait()
+        assert 0 not in codes.values(), running.report()
+        assert TRAINING[1] in running.failure(TRAINING[0]), running.report()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("raises", "ValueError: sample 1234 cannot be read"),
+        ("hangs", "HangingUserFunctionError: the user's function on algo-"),
+        ("dies", "ended several workers that made it"),
+        ("is too large", "BatchTooLargeError: on the data host algo-"),
+        ("cannot travel", "UnsupportedBatchError: on the data host algo-"),
+    ],
+)
+def test_a_sample_that_cannot_be_had_ends_the_job_and_names_host_and_cause(
+    image: Image, tmp_path: Path, fault: str, said: str
+) -> None:
+    with job(image, tmp_path, fault=fault) as running:
         codes = running.wait()
         assert 0 not in [codes[host] for host in TRAINING], running.report()
         failures = running.failure(TRAINING[0]) + running.failure(TRAINING[1])
-        assert "sample 1234 cannot be read" in failures, running.report()
-        assert "algo-1" in failures or "algo-2" in failures, running.report()
+        assert said in failures, running.report()
+        assert any(host in failures for host in DATA), running.report()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("another token", "refuses this job's token"), ("port in use", "DLC_DATA_PORT")],
+)
+def test_a_data_host_that_cannot_take_part_ends_the_job_and_says_why(
+    image: Image, tmp_path: Path, fault: str, said: str
+) -> None:
+    with job(image, tmp_path, fault=fault) as running:
+        assert 0 not in running.wait().values(), running.report()
+        assert said in "".join(map(running.failure, running.hosts)), running.report()

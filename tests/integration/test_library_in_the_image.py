@@ -33,7 +33,7 @@ def assert_passes(image: Image, file: Path, report: Path, compiled: Path) -> Non
         image.ref, "python", "-c", RUN, str(file.relative_to(root)), "--junit-xml=/report/tests.xml",
         "-p", "no:cacheprovider", "-p", "no:xdist",
         options=(
-            "--init", "--network=none", "--shm-size=1g", "--workdir=/repository",
+            "--network=none", "--shm-size=1g", "--workdir=/repository",
             f"--volume={root}:/repository:ro", f"--volume={Path(pytest.__file__).parents[1]}:/tools:ro",
             f"--volume={report}:/report", f"--volume={compiled}:/compiled", "--env=DLC_TEST_COMPILE_CACHE=/compiled",
             "--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis", "--env=PYTHONDONTWRITEBYTECODE=1",

@@ -3,11 +3,12 @@
 import argparse
 import json
 import os
+import socket
 import time
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 import dlc_runtime
 from dlc_runtime.dataservice import RemoteLoader, serve
@@ -15,8 +16,28 @@ from dlc_runtime.dataservice import RemoteLoader, serve
 SAMPLES, EPOCHS = 4000, 2
 parser = argparse.ArgumentParser()
 parser.add_argument("--pause", type=float, default=0.001)  # seconds of preprocessing
-parser.add_argument("--broken", type=int, default=-1)  # the sample that cannot be read
+parser.add_argument("--fault", default="")  # what goes wrong: with sample 1234, or with the host algo-2
 options = parser.parse_args()
+HOST = os.environ["SM_CURRENT_HOST"]
+
+
+def raises(index):
+    raise ValueError(f"sample {index} cannot be read")
+
+
+def hangs(index):
+    time.sleep(3600)
+
+
+def dies(index):
+    os._exit(7)
+
+
+WRONG = {
+    "raises": raises, "hangs": hangs, "dies": dies,
+    "is too large": lambda index: {"id": index, "value": torch.zeros(1 << 21)},
+    "cannot travel": lambda index: {"id": index, "value": object()},
+}  # fmt: skip
 
 
 class Numbers(Dataset):
@@ -25,15 +46,21 @@ class Numbers(Dataset):
 
     def __getitem__(self, index):
         time.sleep(options.pause)
-        if index == options.broken:
-            raise ValueError(f"sample {index} cannot be read")
+        if index == 1234 and options.fault in WRONG:
+            return WRONG[options.fault](index)
         return {"id": index, "value": torch.full((8,), index, dtype=torch.bfloat16)}
+
+
+def collate(samples):
+    """The first sample that is not as the others are is a batch of its own kind."""
+    odd = [sample for sample in samples if getattr(sample["value"], "shape", None) != (8,)]
+    return odd[0] if odd else default_collate(samples)
 
 
 def train():
     rank = int(os.environ.get("RANK", "0"))
     seen = []
-    with RemoteLoader() as loader:
+    with RemoteLoader(deadline=8.0, patience=60.0) as loader:
         for epoch in range(EPOCHS):
             loader.set_epoch(epoch)
             ids = []
@@ -51,4 +78,8 @@ def train():
 if dlc_runtime.cluster().is_training:
     train()
 else:
-    serve(DataLoader(Numbers(), batch_size=32, shuffle=True), workers=2)
+    if HOST == "algo-2" and options.fault == "another token":
+        os.environ["DLC_DATA_TOKEN"] = "of another job"
+    if HOST == "algo-2" and options.fault == "port in use":
+        taken = socket.create_server(("", 7800))
+    serve(DataLoader(Numbers(), batch_size=32, shuffle=True, collate_fn=collate), workers=2, most_batch_bytes=1 << 22)

@@ -24,5 +24,4 @@ def test_keras_fit_is_measured_inside_its_graph(tensorflow_runner: Runner) -> No
     assert "trained 2 epochs" in ended.log
     found = ended.report()
     assert (found["framework"], found["steps"], found["batch_bytes"]) == ("tensorflow", 80 - 3 - 2, 4 * (8 * 4 + 4))
-    assert found["waiting_seconds"] > found["computing_seconds"]
     assert 0.035 < found["preprocessing"]["cpu_seconds"] / found["preprocessing"]["batches"] < 0.12

@@ -13,8 +13,8 @@ def spin(value):
     return np.float32(value)
 
 
-dataset = tf.data.Dataset.range(160).map(lambda x: tf.numpy_function(spin, [x], tf.float32), num_parallel_calls=2)
-dataset = dataset.batch(4).prefetch(2)
+# Nothing is made ahead: the loop waits for each sample, and none holds Python's lock while the loop computes.
+dataset = tf.data.Dataset.range(160).map(lambda x: tf.numpy_function(spin, [x], tf.float32)).batch(4)
 weight = tf.Variable(1.0)
 for _ in range(2):
     for batch in dataset:

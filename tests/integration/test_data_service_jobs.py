@@ -17,21 +17,23 @@ SCRIPT = Path(__file__).parent / "scripts" / "data_hosts.py"
 DATA, TRAINING = ("algo-1", "algo-2"), ("algo-3", "algo-4")
 SAMPLES = 4000
 CUT_SECONDS, STILL_SECONDS = 15.0, 30.0
+LISTENING = """
+for family in ("tcp", "tcp6"):
+    for line in list(open(f"/proc/net/{family}"))[1:]:
+        address, state = line.split()[1], line.split()[3]
+        if state == "0A":
+            print(int(address.rpartition(":")[2], 16))
+"""
 # What says nothing, half a greeting, garbage: at every port that listens there, for as long as the job lasts.
 STRANGERS = """
 import contextlib, os, socket, sys, time
-found, strangers = [], []
-for port in range(1024, 65536):
-    with socket.socket() as sock:
-        sock.settimeout(1)
-        if not sock.connect_ex((sys.argv[1], port)):
-            found.append(port)
-for port in found:
+strangers = []
+for port in sys.argv[2:]:
     for said in 5 * (b"", b"dlc-data-1", bytes(5000), b"GET / HTTP/1.1\\r\\n\\r\\n"):
-        strangers.append(socket.create_connection((sys.argv[1], port)))
         with contextlib.suppress(OSError):
+            strangers.append(socket.create_connection((sys.argv[1], port), 1))
             strangers[-1].sendall(said)
-print(*found, flush=True)
+print(len(strangers), flush=True)
 if os.fork() == 0:
     os.close(1), os.close(2)
     time.sleep(600)
@@ -115,9 +117,11 @@ def test_a_data_host_that_stands_still_for_a_while_costs_no_sample(image: Image,
 def test_strangers_at_the_ports_of_a_data_host_cost_no_sample(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, pause=0.01) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
-        ports = running.ask(TRAINING[1], "python", "-c", STRANGERS, running.address(DATA[1])).split()
+        ports = running.ask(DATA[1], "python", "-c", LISTENING).split()
         assert "7800" in ports
         assert len(ports) >= 3, "the control's and two workers'"
+        made = running.ask(TRAINING[1], "python", "-c", STRANGERS, running.address(DATA[1]), *ports)
+        assert int(made) >= 3 * 20  # of the launcher's own port the queue may be full: it takes nothing in
         assert set(running.wait().values()) == {0}, running.report()
         assert_each_sample_once(running)
 
@@ -152,13 +156,15 @@ def test_a_sample_that_cannot_be_had_ends_the_job_and_names_host_and_cause(
         assert any(host in failures for host in DATA), running.report()
 
 
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [("another token", "refuses this job's token"), ("port in use", "DLC_DATA_PORT")],
-)
-def test_a_data_host_that_cannot_take_part_ends_the_job_and_says_why(
-    image: Image, tmp_path: Path, fault: str, said: str
-) -> None:
-    with job(image, tmp_path, fault=fault) as running:
+def test_a_data_host_of_another_token_is_left_out_and_named(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, fault="another token") as running:
+        assert set(running.wait().values()) == {0}, running.report()
+        assert_each_sample_once(running)
+        for host in TRAINING:
+            assert "no batch is asked from algo-2:7800: " in running.log(host), running.report()
+
+
+def test_a_data_host_whose_port_is_in_use_ends_the_job_and_says_why(image: Image, tmp_path: Path) -> None:
+    with job(image, tmp_path, fault="port in use") as running:
         assert 0 not in running.wait().values(), running.report()
-        assert said in "".join(map(running.failure, running.hosts)), running.report()
+        assert "DLC_DATA_PORT" in "".join(map(running.failure, running.hosts)), running.report()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.client import calls
-from dlc_runtime.dataservice.errors import DataServiceError, ServersDifferError
+from dlc_runtime.dataservice.errors import DataServiceError, RefusedError, ServersDifferError
 from dlc_runtime.dataservice.wire import control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+LOG = logging.getLogger("dlc.dataservice")
 AGAIN = 1.0  # seconds between two looks at a server that is not there
 CALLERS = 16  # servers that are asked at a time
 
@@ -116,6 +118,8 @@ class Scout:
             address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
             found = Found(server, str(address), str(told["host"]), tuple(map(int, told["workers"])), dict(told["data"]))
         except (DataServiceError, OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, RefusedError) and self.why.get(server) != str(error):
+                LOG.warning("data service: no batch is asked from %s: %s", server, error)
             self.why[server] = str(error)
             return None
         self.answered = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections import OrderedDict
 from concurrent import futures
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
 from dlc_runtime.dataservice.server import worker
+from dlc_runtime.dataservice.server.halts import Halts
 from dlc_runtime.dataservice.wire import control, grpc_package, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
@@ -52,6 +54,7 @@ class Control:
     ) -> None:
         self.token, self.facts, self.board, self.stacks, self.stop = token, facts, board, stacks, stop
         self.nonces = Nonces()
+        self.halts = Halts()
         self.refused = 0
 
     def challenge(self, _request: bytes, _context: Any) -> bytes:
@@ -78,12 +81,16 @@ class Control:
         return dict(self.facts)
 
     def status(self, body: Any) -> Any:
-        """What each worker does; with its stacks for those that have worked for `stacks_after` seconds."""
+        """What each worker does; with its stacks for those that have worked for `stacks_after` seconds.
+
+        Seconds in which the host stood still do not count: the user's function did not work then either.
+        """
         after = body.get("stacks_after") if isinstance(body, dict) else None
         now, found = time.monotonic(), []
         for slot in range(self.board.slots):
             told: dict[str, Any] = self.board.read(slot)._asdict()
-            told["seconds"] = now - told.pop("since") if told["since"] else None
+            told["seconds"] = self.halts.ran(told["since"], now) if told["since"] else None
+            del told["since"]
             if told["seconds"] is not None and isinstance(after, (int, float)) and told["seconds"] >= after:
                 told["stack"] = self.stack(slot, told["pid"])
             found.append(told)
@@ -151,6 +158,7 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
     for service in ("", control.SERVICE):
         checks.set(service, health_pb2.HealthCheckResponse.SERVING)
     bound.send("")
+    threading.Thread(target=control_.halts.watch, name="dlc-data-halts", daemon=True).start()
     server.wait_for_termination()
 
 

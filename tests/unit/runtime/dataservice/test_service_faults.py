@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def test_a_user_function_that_hangs_is_named_after_the_deadline_with_where_it_is
     assert rank.wait() == 1
     assert "HangingUserFunctionError: the user's function on localhost has worked on batch 2 of epoch 0" in rank.log
     assert "in __getitem__" in rank.log
+
+
+def test_the_time_in_which_a_data_host_stood_still_is_not_the_users_function_that_hangs(service: Service) -> None:
+    host, port = service.serve("Numbers", 3000, batch_size=10)
+    rank = service.take([port], deadline=3.0, step=0.002, prefetch=2)
+    wait_for(lambda: rank.count > 20, lambda: rank.log)
+    host.signal_all(signal.SIGSTOP)
+    time.sleep(6.0)  # this is what is tested
+    host.signal_all(signal.SIGCONT)
+    assert rank.finish().samples == list(range(3000))
 
 
 def test_a_batch_that_kills_every_worker_ends_the_job_instead_of_killing_workers_for_ever(service: Service) -> None:
@@ -100,6 +111,14 @@ def test_a_rank_with_another_token_is_refused_and_told_what_to_do(service: Servi
     _, port = service.serve("Numbers", 100)
     rank = service.take([port], environ_token="another", patience=12.0)
     assert rank.wait() == 1
+    assert "refuses this job's token; every host needs the same DLC_JOB_TOKEN" in rank.log
+
+
+def test_a_data_host_with_another_token_is_left_out_and_named(service: Service) -> None:
+    (_, port), (_, other) = service.serve("Numbers", 100), service.serve("Numbers", 100, token="another job's")
+    rank = service.take([port, other], step=0.05)
+    assert sorted(rank.finish().samples) == list(range(100))
+    assert rank.log.count(f"no batch is asked from 127.0.0.1:{other}: ") == 1
     assert "refuses this job's token; every host needs the same DLC_JOB_TOKEN" in rank.log
 
 

@@ -31,7 +31,7 @@ def serve(port: int, size: int) -> None:
     serve_batches(port, itertools.repeat(batches.ready(size)))
 
 
-def serve_batches(port: int, made: Iterable[Any]) -> None:
+def serve_batches(port: int, made: Iterable[Any], address: str = "127.0.0.1") -> None:
     """Each of them, images and labels as numpy arrays, to one consumer."""
 
     def stream(_request: bytes, _context: Any) -> Iterator[bytes]:
@@ -45,22 +45,22 @@ def serve_batches(port: int, made: Iterable[Any]) -> None:
     server.add_generic_rpc_handlers((handler,))
     own = tls.of(TOKEN)
     if own is None:
-        server.add_insecure_port(f"127.0.0.1:{port}")
+        server.add_insecure_port(f"{address}:{port}")
     else:
         pair = [(own.key, own.certificate)]
-        server.add_secure_port(f"127.0.0.1:{port}", grpc.ssl_server_credentials(pair, own.authority, True))
+        server.add_secure_port(f"{address}:{port}", grpc.ssl_server_credentials(pair, own.authority, True))
     server.start()
     server.wait_for_termination()
 
 
-def take(port: int, _size: int) -> Iterator[Any]:
+def take(port: int, _size: int, address: str = "127.0.0.1") -> Iterator[Any]:
     own = tls.of(TOKEN)
     if own is None:
-        channel = grpc.insecure_channel(f"127.0.0.1:{port}", OPTIONS)
+        channel = grpc.insecure_channel(f"{address}:{port}", OPTIONS)
     else:
         credentials = grpc.ssl_channel_credentials(own.authority, own.key, own.certificate)
         named = [*OPTIONS, ("grpc.ssl_target_name_override", tls.NAME)]
-        channel = grpc.secure_channel(f"127.0.0.1:{port}", credentials, named)
+        channel = grpc.secure_channel(f"{address}:{port}", credentials, named)
     grpc.channel_ready_future(channel).result(60)
     for message in channel.unary_stream(METHOD)(b""):
         size = int.from_bytes(message[:8], "little")

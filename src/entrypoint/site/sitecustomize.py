@@ -30,7 +30,7 @@ def _wait_for_gloo() -> None:
     import time
 
     bound = time.monotonic() + GLOO_BOUND
-    asleep = 0
+    asleep = 0  # looks in a row: a thread that waits for Python's lock sleeps too, and works as soon as it has it
     while asleep < 2 and time.monotonic() < bound:
         states = _gloo_states()
         if not states:

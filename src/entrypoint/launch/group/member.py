@@ -160,7 +160,7 @@ class Group:
         return True
 
     def explained(self, outcome: Outcome) -> Outcome:
-        """A failure of this host with what the hub adds, or what it came from: the leader vanished, the ranks saw it."""
+        """A failure of this host with what the hub adds, or what it came from: the leader vanished before."""
         deadline = time.monotonic() + NEWS_BOUND
         while outcome.failure and self.end is None and not self.has_to_restart and time.monotonic() < deadline:
             if self._is_lost:  # until it is back, or is given up

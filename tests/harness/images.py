@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +30,7 @@ class Image:
     variant: Variant
     target: Target
     inspected: dict[str, Any]
+    tree: Tree = field(repr=False, compare=False)
 
     @property
     def ref(self) -> str:
@@ -43,7 +45,7 @@ class Image:
     @property
     def python_packages(self) -> dict[str, str]:
         """Every Python package that belongs in it: those of its lock, and what docker/scripts/ adds."""
-        locked = dict(locked_versions(repository(), self.variant))
+        locked = dict(locked_versions(self.tree, self.variant))
         locked |= {name: locked[normal_name(provider)] for name, provider in self.variant.provided.items()}
         return locked | ({"dlc-xla-cuda": "1"} if "jax-cuda12-pjrt" in locked else {})
 
@@ -64,13 +66,19 @@ def selected(selectors: Sequence[str], conditions: Iterable[Mapping[str, object]
 @lru_cache
 def built_image(identifier: str) -> Image:
     """The image of this id; the calling test fails where it is missing, or was built from other sources."""
-    [variant] = load_variants(repository(), [identifier])
-    target = make_plan(repository(), [identifier]).target(identifier)
+    return image_of(repository(), identifier)
+
+
+def image_of(tree: Tree, identifier: str, *sets: str) -> Image:
+    """The image that this tree and these texts of `--set` describe, else the calling test fails."""
+    [variant] = load_variants(tree, [identifier], sets)
+    target = make_plan(tree, [identifier], sets).target(variant.id)
+    command = shlex.join(["dlc", "build", identifier, *(word for text in sets for word in ("--set", text))])
     found = docker("image", "inspect", variant.ref, check=False)
     if found.returncode:
-        pytest.fail(f"{variant.ref} is not built: dlc build {identifier}", pytrace=False)
+        pytest.fail(f"{variant.ref} is not built: {command}", pytrace=False)
     [inspected] = json.loads(found.stdout)
     key = (inspected["Config"]["Labels"] or {}).get(labels.KEY)
     if key != target.key:
-        pytest.fail(f"{variant.ref} is older than its sources ({labels.KEY}): dlc build {identifier}", pytrace=False)
-    return Image(variant, target, inspected)
+        pytest.fail(f"{variant.ref} is older than its sources ({labels.KEY}): {command}", pytrace=False)
+    return Image(variant, target, inspected, tree)

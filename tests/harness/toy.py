@@ -50,8 +50,7 @@ def make_checkout(
 
     `settings` are lines of the image file.
     """
-    for folder in FOLDERS:
-        shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_sources(root)
     (root / "buildspec/toy").mkdir()
     (root / "buildspec/toy/1.17-training.yml").write_text(
         SPEC.format(repository=repository, framework=framework, training=training, settings=settings)
@@ -60,6 +59,12 @@ def make_checkout(
     shutil.copy(root / "docker/tensorflow/Dockerfile", root / "docker/toy/Dockerfile")
     locked = dlc(root, "lock", "toy-*", **more)
     assert locked.returncode == 0, locked.stderr
+
+
+def copy_sources(root: Path) -> None:
+    """What dlc reads of this checkout, without the locks of `--set` that somebody made in it."""
+    for folder in FOLDERS:
+        shutil.copytree(find_root() / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__", "*-set-*"))
 
 
 @contextmanager

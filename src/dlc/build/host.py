@@ -14,6 +14,7 @@ from uv import find_uv_bin
 from dlc.build import fetch, wheels
 from dlc.build.inputs import HostInputs
 from dlc.build.snapshot import snapshot
+from dlc.buildspec.locked import without_headers
 from dlc.core.checkout import Tree, below, text
 from dlc.core.drafts import draft_folder
 from dlc.core.environment import ca_bundle, proxies, secrets
@@ -35,7 +36,7 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
     contexts: dict[Context, Path] = {}
     for context in sorted(wanted, key=str):
         if isinstance(context, Repo):
-            contexts[context] = snapshot(below(tree, context.folder), cache)
+            contexts[context] = snapshot(without_headers(below(tree, context.folder)), cache)
         elif isinstance(context, Pinned):
             contexts[context] = fetch.folder(context, cache, ca_bundle(os.environ))
         elif isinstance(context, Host):

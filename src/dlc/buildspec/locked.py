@@ -6,6 +6,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import satisfies
@@ -16,6 +17,7 @@ from dlc.core.errors import LockError
 FILES = ("framework.txt", "training.txt", "source.txt", "compiled.txt")
 # The first lines of every lock file: Variant.lock_digest(), the platform, and a digest of what all files pin.
 INPUT, FOR, CONTENT = "# dlc-lock-input: ", "# dlc-lock-platform: ", "# dlc-lock-content: "
+HEADER_LINES = 3
 # A requirement line and the indented lines (hashes) that continue it.
 ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+).*(?:\n +.*)*", re.MULTILINE)
 
@@ -24,6 +26,16 @@ def with_headers(digest: str, texts: Mapping[str, str]) -> dict[str, str]:
     """The lock files, by name, with these entries. `digest` is of what they were resolved from."""
     head = f"{INPUT}{digest}\n{FOR}{PLATFORM}\n{CONTENT}{_content(texts)}\n"
     return {name: head + texts[name] for name in FILES}
+
+
+def without_headers(files: Tree) -> Tree:
+    """The files as a build has them: a step runs again where entries of its own lock changed, and for nothing else."""
+    found = dict(files)
+    for name in FILES:
+        if name in files and files[name].data.startswith(INPUT.encode()):
+            body = files[name].data.split(b"\n", HEADER_LINES)[HEADER_LINES:]
+            found[name] = replace(files[name], data=b"".join(body))
+    return found
 
 
 def entries(lock: str) -> dict[tuple[str, str], str]:

@@ -10,6 +10,7 @@ import pytest
 
 from dlc.build import host
 from dlc.build.index_wheels import link
+from dlc.buildspec.locked import FILES, with_headers
 from dlc.core import environment
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
@@ -57,6 +58,19 @@ def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_h
     assert (found.contexts[CA] / "ca.pem").read_text() == "CERTIFICATE"
     [recipe] = found.dockerfiles.values()
     assert recipe.read_text() == DOCKERFILE.replace("--mount=type=secret,id=index_url", "")
+
+
+def test_a_step_runs_again_for_other_entries_of_its_lock_and_for_nothing_else_that_the_lock_is_made_from(
+    tmp_path: Path, clean: pytest.MonkeyPatch
+) -> None:
+    def given(digest: str, entry: str) -> Path:
+        lock = with_headers(digest, {**dict.fromkeys(FILES, ""), "framework.txt": entry})
+        return collected(lock["framework.txt"], tmp_path).contexts[Repo("locks")]
+
+    folder = given("sha256:one", "one==1.0\n")
+    assert folder == given("sha256:two", "one==1.0\n")
+    assert folder != given("sha256:one", "one==1.1\n")
+    assert (folder / "framework.txt").read_text() == "one==1.0\n"
 
 
 def test_locked_wheel_of_a_local_folder_is_handed_over(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:

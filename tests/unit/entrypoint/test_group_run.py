@@ -158,6 +158,32 @@ def test_a_host_that_is_killed_ends_the_others(two: Hosts) -> None:
     assert failure.count("127.0.0.1, which leads the group, vanished") == 1
 
 
+FAILS_WHEN_TOLD = """
+import pathlib, sys, time
+print("started", flush=True)
+while not pathlib.Path("told").exists():
+    time.sleep(0.02)
+sys.exit("my peer has gone")
+"""
+
+
+def test_a_failure_that_follows_from_a_killed_host_names_that_host_too(three: Hosts) -> None:
+    three.configure(FAILS_WHEN_TOLD, **MULTI_WORKER)
+    three.start()
+    for process in three.processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+    three.processes[1].kill()
+    three.processes[1].wait()
+    for job in three.jobs[:2]:  # the script of the killed launcher has nobody else who would end it
+        (job.base / "code/told").touch()
+    (code, _, failure), _, (other_code, _, other) = three.ends()
+    assert (code, other_code) == (1, 1)
+    broke = "worker rank 0 on 127.0.0.1 exited with code 1; before that the connection to 127.0.0.2 broke\n"
+    assert failure.startswith(f"{broke}my peer has gone")
+    assert other.startswith(f"the job failed on 127.0.0.1: {broke}")
+
+
 def test_a_stop_during_the_wait_for_a_peer_is_prompt_and_truthful(two: Hosts) -> None:
     two.configure("", **MULTI_WORKER)
     two.jobs.pop()

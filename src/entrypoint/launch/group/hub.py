@@ -15,7 +15,7 @@ import time
 
 from launch import signals
 from launch.base.errors import UNAVAILABLE
-from launch.base.outcome import STOPPED
+from launch.base.outcome import FAILED, STOPPED
 from launch.discovery import names
 from launch.group.absence import GONE_AFTER, PROBE_INTERVAL, Absence, beat_interval, quiet_bound, silence
 from launch.group.channel import WRONG_TOKEN, Channel, NotOfThisJobError, pack
@@ -182,7 +182,7 @@ class Hub(threading.Thread):
         elif kind == "done":
             self.ledger.finished(host, message["generation"])
         elif kind == "end":
-            self.ledger.failed(host, End.of_message(message["end"]), message["generation"])
+            self.ledger.failed(host, self._in_context(End.of_message(message["end"])), message["generation"])
         elif kind == "stopping":
             self.ledger.stopping(host)
         elif kind == "stop ended":
@@ -192,6 +192,12 @@ class Hub(threading.Thread):
         elif kind == "bye":
             del self._hosts[channel]  # it knows how the group ended, or needs to know no more
             self.ledger.left.add(host)
+
+    def _in_context(self, end: End) -> End:
+        """A failure, and the hosts that are away just then: it may only follow from what became of them."""
+        if not self._away or end.kind != FAILED:
+            return end
+        return end._replace(cause=f"{end.cause}; before that the connection to {named(sorted(self._away))} broke")
 
     def _join(self, channel: Channel, message: dict[str, Any]) -> None:
         host = message["host"]

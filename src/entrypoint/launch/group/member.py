@@ -160,12 +160,14 @@ class Group:
         return True
 
     def explained(self, outcome: Outcome) -> Outcome:
-        """A failure of this host as it is, or what it came from: the leader vanished, and the ranks saw it first."""
+        """A failure of this host with what the hub adds, or what it came from: the leader vanished before."""
         deadline = time.monotonic() + NEWS_BOUND
         while outcome.failure and self.end is None and not self.has_to_restart and time.monotonic() < deadline:
             if self._is_lost:  # until it is back, or is given up
                 deadline = time.monotonic() + NEWS_BOUND
             time.sleep(CONNECT_RETRY / 10)
+        if outcome.failure and self.end and self.end.cause.startswith(f"{outcome.failure.cause}; "):
+            return outcome._replace(failure=outcome.failure._replace(cause=self.end.cause))
         if not (outcome.failure and self.end and self.end.cause.endswith(self._how_lost) and self._how_lost):
             return outcome
         vanished = verdict_of(self.end).outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from contextlib import nullcontext
 
 import tensorflow as tf
 
@@ -13,6 +14,7 @@ from dlc_runtime.compiler.tensorflow_xla import owners, replay
 from dlc_runtime.compiler.tensorflow_xla import session as sessions
 from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, Owner
 from dlc_runtime.compiler.tensorflow_xla.signatures import Leaf, leaf
+from dlc_runtime.compiler.tensorflow_xla.whole import compiled_as_a_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +193,8 @@ class Stepper:
         held = model.__dict__[SWITCH]
         model.__dict__[SWITCH] = value
         try:
-            return function(iterator)
+            with compiled_as_a_whole() if value else nullcontext():
+                return function(iterator)
         finally:
             model.__dict__[SWITCH] = held
 

@@ -35,11 +35,22 @@ def take(iterator: Any, count: int) -> Kept | None:
 
 def dataset(batches: list[Any], spec: Any) -> Any:
     """With the shapes that the script's own data set states: else the step would be traced anew."""
-    parts = [tf.data.Dataset.from_tensors(batch).map(lambda *batch: stated(batch, spec)) for batch in batches]
+    parts = [tf.data.Dataset.from_tensors(batch) for batch in batches]
+    if any(part.element_spec != spec for part in parts):
+        parts = [part.map(lambda *batch: stated(batch, spec)) for part in parts]
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.concatenate(part)
-    return whole
+    return untuned(whole)
+
+
+def untuned(data: Any) -> Any:
+    """Tuning takes a thread, for which the iterator's end waits: up to a second, and there is nothing to tune."""
+    options = tf.data.Options()
+    tuning = getattr(options, "autotune", None)  # TensorFlow 2.6 has none
+    if tuning is not None:
+        tuning.enabled = False
+    return data.with_options(options)
 
 
 def stated(batch: Any, spec: Any) -> Any:

@@ -36,6 +36,15 @@ def test_a_second_job_loads_what_the_first_one_compiled(kept: tuple[Run, Run]) -
     assert kept[0].losses == pytest.approx(kept[1].losses, rel=1e-6)
 
 
+def test_a_job_that_sets_weights_first_loads_what_a_job_without_that_compiled(
+    kept: tuple[Run, Run], tensorflow_runner: Runner
+) -> None:
+    cache = kept[1].report["ranks"][0]["cache"]["asked"]
+    run = tensorflow_runner.run("fit.py", "tf.keras", "resumed", environ={"DLC_COMPILE_CACHE": cache})
+    assert (run.report["cache_hits"] > 0, run.report["cache_misses"]) == (True, 0)
+    assert run.losses == pytest.approx(kept[0].losses, rel=1e-6)
+
+
 def test_a_job_trains_to_its_end_with_a_damaged_cache(
     kept: tuple[Run, Run], tensorflow_runner: Runner, tmp_path: Path
 ) -> None:

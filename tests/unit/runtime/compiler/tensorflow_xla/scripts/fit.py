@@ -11,6 +11,8 @@ if "prepared" in how:
     from dlc_runtime import compiler
 
     compiler.prepare(model)
+if "resumed" in how:
+    model.set_weights([weight.copy() for weight in model.get_weights()])
 x, y = data(4 * 12)
 model.fit(x, y, batch_size=4, epochs=1, shuffle=False, verbose=0, callbacks=[collector(keras, losses)])
 finish(losses, model.get_weights(), jit=str(model.jit_compile) if hasattr(model, "jit_compile") else "")

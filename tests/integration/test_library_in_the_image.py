@@ -52,7 +52,8 @@ def assert_passes(image: Image, file: Path, report: Path, compiled: Path, wheels
         options=(
             # For the tests that mount a cache read-only and full, and those that attach a packet filter.
             "--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=apparmor=unconfined",
-            "--network=none", "--shm-size=1g", "--workdir=/repository",
+            "--network=none", "--hostname=localhost",  # any other name would have no address there, and torchrun asks
+            "--shm-size=1g", "--workdir=/repository",
             f"--volume={root}:/repository:ro", f"--volume={Path(pytest.__file__).parents[1]}:/tools:ro",
             f"--volume={report}:/report", f"--volume={wheels}:/wheels:ro",
             f"--volume={compiled}/code:/compiled", "--env=DLC_TEST_COMPILE_CACHE=/compiled",

@@ -1,17 +1,21 @@
-"""The training scripts of tests/scripts in images: jobs over them, and data that some of them make for the others."""
+"""The training scripts of tests/scripts in images: jobs over them, the packages they bring, data that some make."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from dlc.core.checkout import find_root
+from dlc.core.errors import ProcessError
+from dlc.core.process import run
 from harness.engine import run_once
 from harness.images import Image
 from harness.job import Job
 from harness.sdk2 import estimator_job
 
 SCRIPTS = find_root() / "tests" / "scripts"
+PACKAGES = find_root() / "tests" / "integration" / "script-packages.txt"
 
 
 def script_job(image: Image, folder: Path, entry_point: str, hosts: int = 1, **options: Any) -> Job:
@@ -27,3 +31,14 @@ def made_by(image: Image, script: str, folder: Path) -> Path:
     done = run_once(image.ref, "python", f"/code/{script}", "/data", options=mounts)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+def brought(folder: Path) -> list[Path]:
+    """Wheels of what scripts use beside what images have, put into `folder`; none where no package index is reached."""
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--dest", str(folder)]
+    try:
+        run([sys.executable, "-m", "pip", "download", *options, "-r", str(PACKAGES)])
+    except ProcessError as error:
+        if "satisfies the requirement" not in str(error):
+            raise
+    return sorted(folder.glob("*.whl"))

@@ -10,32 +10,58 @@ import pytest
 from dlc.core.checkout import find_root
 from harness.engine import run_once
 from harness.images import Image
+from harness.user_scripts import brought
 
 SECONDS = 1800.0  # for one file of tests; only a hang takes that long
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(SECONDS + 60)]
 
-FILES = sorted((find_root() / "tests/unit/runtime").glob("*/**/test_*.py"))
+# The launcher of the image starts the same jobs in test_compiler_jobs.py and test_compiler_xla_jobs.py.
+ELSEWHERE = {"test_launched.py"}
+FILES = sorted(
+    file for file in (find_root() / "tests/unit/runtime").glob("*/**/test_*.py") if file.name not in ELSEWHERE
+)
 TENSORFLOW = [file for file in FILES if "tensorflow" in str(file) or "in_frameworks" in file.name]
 PYTORCH = [file for file in FILES if "tensorflow" not in str(file)]
 # pytest and what it needs stand behind the image's own packages, and no process that a test starts sees them.
 RUN = "import sys; sys.path.append('/tools'); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
 
 
+INSTALL = "pip install --quiet --no-index --no-deps --no-compile --root-user-action=ignore /wheels/*.whl"
+BROUGHT = ("lightning", "tlparse")  # what no image has and some tests are about
+# Inductor's precompiled headers, which it puts nowhere else.
+HEADERS = "/tmp/torchinductor_root/precompiled_headers"
+
+
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that the files share: compiling is what takes their time."""
     return tmp_path_factory.mktemp("compiled")
 
 
-def assert_passes(image: Image, file: Path, report: Path, compiled: Path) -> None:
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what scripts bring; empty where no package index is reached."""
+    folder = tmp_path_factory.mktemp("wheels")
+    brought(folder)
+    return folder
+
+
+def assert_passes(image: Image, file: Path, report: Path, compiled: Path, wheels: Path) -> None:
     root = find_root()
+    brings = any(wheels.iterdir()) and any(name in file.read_text() for name in BROUGHT)
+    command = f'{INSTALL if brings else "true"} && exec python -c "$0" "$@"'
     done = run_once(
-        image.ref, "python", "-c", RUN, str(file.relative_to(root)), "--junit-xml=/report/tests.xml",
+        image.ref, "sh", "-c", command, RUN, str(file.relative_to(root)), "--junit-xml=/report/tests.xml",
         "-p", "no:cacheprovider", "-p", "no:xdist",
         options=(
-            "--network=none", "--shm-size=1g", "--workdir=/repository",
+            # For the tests that mount a cache read-only and full, and those that attach a packet filter.
+            "--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=apparmor=unconfined",
+            "--network=none", "--hostname=localhost",  # any other name would have no address there, and torchrun asks
+            "--shm-size=1g", "--workdir=/repository",
             f"--volume={root}:/repository:ro", f"--volume={Path(pytest.__file__).parents[1]}:/tools:ro",
-            f"--volume={report}:/report", f"--volume={compiled}:/compiled", "--env=DLC_TEST_COMPILE_CACHE=/compiled",
+            f"--volume={report}:/report", f"--volume={wheels}:/wheels:ro",
+            f"--volume={compiled}/code:/compiled", "--env=DLC_TEST_COMPILE_CACHE=/compiled",
+            f"--volume={compiled}/headers:{HEADERS}",
             "--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis", "--env=PYTHONDONTWRITEBYTECODE=1",
         ),
         seconds=SECONDS,
@@ -52,13 +78,15 @@ def name(file: Path) -> str:
 
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 @pytest.mark.parametrize("file", PYTORCH, ids=name)
-def test_the_librarys_own_tests_pass_beside_pytorch(image: Image, file: Path, tmp_path: Path, compiled: Path) -> None:
-    assert_passes(image, file, tmp_path, compiled)
+def test_the_librarys_own_tests_pass_beside_pytorch(
+    image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path
+) -> None:
+    assert_passes(image, file, tmp_path, compiled, wheels)
 
 
 @pytest.mark.when(framework="tensorflow", version=">=2.16")
 @pytest.mark.parametrize("file", TENSORFLOW, ids=name)
 def test_the_librarys_own_tests_pass_beside_tensorflow(
-    image: Image, file: Path, tmp_path: Path, compiled: Path
+    image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path
 ) -> None:
-    assert_passes(image, file, tmp_path, compiled)
+    assert_passes(image, file, tmp_path, compiled, wheels)

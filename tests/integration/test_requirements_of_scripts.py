@@ -5,42 +5,33 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dlc.core.errors import ProcessError
-from dlc.core.process import run
 from harness.images import Image
 from harness.package_index import PackageIndex
 from harness.sdk2 import ends_as_one, estimator_job
-from harness.user_scripts import SCRIPTS
+from harness.user_scripts import SCRIPTS, brought
 
 pytestmark = pytest.mark.integration
 
-PACKAGES = Path(__file__).parent / "script-packages.txt"
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 
 
 @pytest.fixture(scope="module")
 def index(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PackageIndex]:
     """An index that the containers reach: packages of this host's index, and one as source only."""
-    wheels = tmp_path_factory.mktemp("wheels")
-    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--dest", str(wheels)]
-    try:
-        run([sys.executable, "-m", "pip", "download", *options, "-r", str(PACKAGES)])
-    except ProcessError as error:
-        if "satisfies the requirement" not in str(error):
-            raise
-        pytest.skip(f"this host reaches no package index: {error}")
+    wheels = brought(tmp_path_factory.mktemp("wheels"))
+    if not wheels:
+        pytest.skip("this host reaches no package index")
     source = tmp_path_factory.mktemp("sources") / "native-1.0.tar.gz"
     with tarfile.open(source, "w:gz") as archive:
         archive.add(SCRIPTS / "native_package", "native-1.0")
     index = PackageIndex(tmp_path_factory.mktemp("index"))
-    index.hold(source, *wheels.iterdir())
+    index.hold(source, *wheels)
     index.start()
     yield index
     index.stop()

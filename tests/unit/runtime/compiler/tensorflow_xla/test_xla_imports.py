@@ -25,7 +25,7 @@ def packages(tmp_path: Path) -> Path:
 def run(packages: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     program = f"import sys; sys.path[:0] = [{str(SOURCES)!r}, {str(packages)!r}]; {PTH_LINE.strip()}; {code}"
     environ = {"PATH": "/usr/bin", "TMPDIR": str(packages), **variables}
-    command = [sys.executable, "-I", "-c", program]
+    command = [sys.executable, "-I", "-S", "-c", program]  # no other package: this Python may have a TensorFlow
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 

@@ -20,7 +20,10 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 test: .venv/ready ## build three CPU images and run every test that needs no GPU on them
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@.venv/bin/python -m pytest -n 2 tests/unit; unit=$$?; \
-	.venv/bin/python -m pytest -n 2 --dist loadfile $(TESTED:%=--image=%) tests/container tests/integration && exit $$unit
+	.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not long' $(TESTED:%=--image=%) tests/container tests/integration && exit $$unit
+
+test-long: .venv/ready ## what compiles for minutes: the library's own tests in the images of `make test`
+	@.venv/bin/python -m pytest -m long $(TESTED:%=--image=%) tests/integration
 
 test-all: .venv/ready ## the same for every image, one after the other
 	@scripts/test-all.sh $(TESTED)
@@ -40,4 +43,4 @@ lint: .venv/ready ## ruff, mypy, hadolint, shellcheck, schema
 tool-lock: .venv/ready ## resolve the tool's own dependencies into requirements.lock
 	@scripts/lock-tool.sh
 
-.PHONY: help setup image test test-all test-gpu unit example lint tool-lock
+.PHONY: help setup image test test-long test-all test-gpu unit example lint tool-lock

@@ -17,11 +17,19 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(SECONDS + 60)]
 
 # The launcher of the image starts the same jobs in test_compiler_jobs.py and test_compiler_xla_jobs.py.
 ELSEWHERE = {"test_launched.py"}
-FILES = sorted(
-    file for file in (find_root() / "tests/unit/runtime").glob("*/**/test_*.py") if file.name not in ELSEWHERE
-)
-TENSORFLOW = [file for file in FILES if "tensorflow" in str(file) or "in_frameworks" in file.name]
-PYTORCH = [file for file in FILES if "tensorflow" not in str(file)]
+ROOM = find_root() / "tests/unit/runtime"
+SHORT = {"cluster", "dataservice"}  # rooms; the others compile, for a quarter of an hour
+
+
+def case(file: Path) -> object:
+    room = file.relative_to(ROOM).parts[0]
+    name = f"{file.parent.name}/{file.stem.removeprefix('test_')}"
+    return pytest.param(file, id=name, marks=() if room in SHORT else pytest.mark.long)
+
+
+FILES = sorted(file for file in ROOM.glob("*/**/test_*.py") if file.name not in ELSEWHERE)
+TENSORFLOW = [case(file) for file in FILES if "tensorflow" in str(file) or "in_frameworks" in file.name]
+PYTORCH = [case(file) for file in FILES if "tensorflow" not in str(file)]
 # pytest and what it needs stand behind the image's own packages, and no process that a test starts sees them.
 RUN = "import sys; sys.path.append('/tools'); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
 
@@ -72,12 +80,8 @@ def assert_passes(image: Image, file: Path, report: Path, compiled: Path, wheels
     assert any(case.find("skipped") is None for case in cases), said
 
 
-def name(file: Path) -> str:
-    return f"{file.parent.name}/{file.stem.removeprefix('test_')}"
-
-
 @pytest.mark.when(framework="pytorch", version=">=2.6")
-@pytest.mark.parametrize("file", PYTORCH, ids=name)
+@pytest.mark.parametrize("file", PYTORCH)
 def test_the_librarys_own_tests_pass_beside_pytorch(
     image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path
 ) -> None:
@@ -85,7 +89,7 @@ def test_the_librarys_own_tests_pass_beside_pytorch(
 
 
 @pytest.mark.when(framework="tensorflow", version=">=2.16")
-@pytest.mark.parametrize("file", TENSORFLOW, ids=name)
+@pytest.mark.parametrize("file", TENSORFLOW)
 def test_the_librarys_own_tests_pass_beside_tensorflow(
     image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path
 ) -> None:

@@ -73,7 +73,11 @@ SWITCHES = (
         "exit code when all state was saved after a stop; 143 for Kubernetes to start again",
     ),
     Switch("DLC_LOGS", "", "1: a log per rank and events as JSON in output/data/launcher"),
-    Switch("DLC_END_GRACE", "10, 3 with Ray", "the same for what is left after the end or a failure of the job"),
+    Switch(
+        "DLC_END_GRACE",
+        "10, 3 with Ray",
+        "seconds from SIGTERM to SIGKILL for what is left after the end or a failure of the job",
+    ),
     Switch(
         "DLC_HANG_TIMEOUT", "0", "seconds without output and CPU use after which the job ends with all stacks; 0: never"
     ),

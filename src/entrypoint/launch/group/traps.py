@@ -146,7 +146,7 @@ def _efa_without_plugin(root: str, devices: Devices, environ: Mapping[str, str])
         return None
     return Finding(
         f"this machine has EFA, but the image has no plug-in of NCCL for it ({PLUGIN}): NCCL will use TCP",
-        "build the image with efa.source=installer or efa.source=source",
+        "build the image with efa.source=installer",
     )
 
 

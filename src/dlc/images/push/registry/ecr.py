@@ -14,7 +14,7 @@ try:
     from botocore.exceptions import BotoCoreError, ClientError
 except ImportError:
     raise RegistryError(
-        "--to ecr: expected the Python package boto3, found none", "pip install boto3, or 'dlc[ecr]'"
+        "--to ecr: expected the Python package boto3, found none", ".venv/bin/python -m pip install boto3"
     ) from None
 
 

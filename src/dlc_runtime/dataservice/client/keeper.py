@@ -128,6 +128,8 @@ class Keeper:
             self._join(fd, number, message["join"])
             return
         rank, found = self._ranks[fd], self._rounds.get(number)
+        if found is not None and rank in found.left:
+            return  # it waits for the others, or does something else before the next epoch, and its beats go on
         if found is None or rank not in found.heard:
             self._say(fd, {"round": number, "gone": True})
             return

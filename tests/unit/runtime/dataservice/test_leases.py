@@ -74,6 +74,15 @@ def test_the_faster_rank_gets_more_and_every_sample_goes_to_one_rank(service: Se
     assert len(found[0]) > 2 * len(found[2]) > 0
 
 
+def test_a_rank_may_wait_for_the_others_last_step_and_evaluate_between_epochs(service: Service) -> None:
+    _, port = service.serve("Numbers", 60, batch_size=10)
+    place = f"127.0.0.1:{free_port()}"
+    told = {"order": "first_come", "leases": place, "world": 2, "prefetch": 2, "epochs": 2, "between": 1.5}
+    ranks = [service.take([port], rank=rank, step=step, **told) for rank, step in enumerate((0.05, 1.5))]
+    found = [sample for rank in ranks for sample in rank.finish().samples]
+    assert sorted(found) == sorted([*range(60), *range(60)])
+
+
 def test_under_killed_data_hosts_no_sample_is_missing_or_doubled(service: Service) -> None:
     ports = [free_port() for _ in range(3)]
     servers = [service.serve("Numbers", 30000, port, batch_size=10)[0] for port in ports]

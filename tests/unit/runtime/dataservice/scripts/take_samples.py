@@ -15,6 +15,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO)
     path, options = sys.argv[1], json.loads(sys.argv[2])
     epochs, stop_at, step = options.pop("epochs", 1), options.pop("stop_at", None), options.pop("step", 0.0)
+    between = options.pop("between", 0.0)
     states = options.pop("state", None)
     stop_servers = options.pop("stop_servers", False)
     with RemoteLoader(**options) as loader, open(path, "w") as out:
@@ -27,6 +28,7 @@ def main() -> None:
                 time.sleep(step)
                 if number + 1 == stop_at:
                     break
+            time.sleep(between)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         out.write(json.dumps({"state": loader.state_dict(), "length": len(loader), "peak": peak}) + "\n")
         if stop_servers:

@@ -9,6 +9,7 @@ import signal
 # A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: what they mean is the same.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # schedulers announce a preemption or ask for a checkpoint by them
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and what is ignored stays so in a new program
 
 _received: list[int] = []
 _relayed: list[int] = []
@@ -59,7 +60,11 @@ class Interrupting:
 
     def __enter__(self) -> None:
         _raising.append(True)
-        check()
+        try:
+            check()
+        except StopRequested:  # then nothing calls __exit__, and a second signal is not to interrupt the goodbye
+            _raising.clear()
+            raise
 
     def __exit__(self, *_: object) -> None:
         _raising.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,38 @@ def test_any_other_command_is_executed_with_the_images_python_first(job: JobFold
     done = launch(job, LAUNCHER, "python", "-c", "import sys; print(sys.argv, sys.executable)", "a b")
     assert done.stdout == f"['-c', 'a b'] {job.environ['DLC_VENV']}/bin/python\n"
     assert launch(job, LAUNCHER, "sh", "-c", "exit 7").returncode == 7
+
+
+def test_any_other_command_gets_the_signals_that_python_ignores(job: JobFolder) -> None:
+    done = launch(job, LAUNCHER, "grep", "SigIgn", "/proc/self/status")
+    ignored = int(done.stdout.split()[1], 16)
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):
+        assert not ignored >> (signum - 1) & 1
+
+
+def test_a_stop_before_any_other_command_was_started_is_not_lost(job: JobFolder) -> None:
+    source = (
+        f"import os, signal, sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
+        "from launch import main, signals\n"
+        "signals.arm(); os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(main.main(['echo', 'started'], os.environ))"
+    )
+    done = launch(job, "-c", source)
+    assert (done.returncode, done.stdout) == (143, "")
+
+
+def test_after_a_stop_that_came_first_a_second_one_does_not_interrupt_the_goodbye(job: JobFolder) -> None:
+    source = (
+        f"import os, signal, sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
+        "from launch import signals\n"
+        "signals.arm(); os.kill(os.getpid(), signal.SIGTERM)\n"
+        "try:\n"
+        "    with signals.Interrupting(): print('begun')\n"
+        "except signals.StopRequested:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); print('goodbye')"
+    )
+    done = launch(job, "-c", source)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goodbye\n", "")
 
 
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126(job: JobFolder) -> None:

@@ -45,6 +45,17 @@ def test_over_an_empty_list_of_groups_nothing_is_distributed(job: JobFolder) -> 
     assert request.members == request.group_hosts == request.cluster.hosts
 
 
+@pytest.mark.parametrize(("stated", "found"), [({"current_group_name": "dn"}, "dn"), ({}, "homogeneousCluster")])
+def test_a_host_whose_group_nobody_is_in_warns_that_it_is_not_distributed(
+    job: JobFolder, stated: dict[str, str], found: str
+) -> None:
+    config = {key: value for key, value in HETEROGENEOUS.items() if key != "current_group_name"}
+    job.config("resourceconfig", {**config, **stated}).hyperparameters(**TORCHRUN)
+    assert roles(job) == [("worker", 0, True)]
+    said = f"warning: one plain process: current_group_name is {found}, and no instance group is called that"
+    assert said in decisions(job.explain())
+
+
 def test_groups_that_are_null_are_groups_that_are_not_stated(job: JobFolder) -> None:
     job.config("resourceconfig", HETEROGENEOUS)
     job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=None)

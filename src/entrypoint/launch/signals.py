@@ -46,6 +46,12 @@ def arm() -> None:
     _wakeup.append(read_end)
 
 
+def ignore() -> None:
+    """Stop signals come too late from here on."""
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
 def _on_stop(signum: int, _frame: object) -> None:
     _received.append(signum)
     if _raising:

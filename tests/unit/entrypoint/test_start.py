@@ -158,6 +158,18 @@ def test_after_a_stop_that_came_first_a_second_one_does_not_interrupt_the_goodby
     assert (done.returncode, done.stdout, done.stderr) == (0, "goodbye\n", "")
 
 
+def test_a_stop_while_python_ends_changes_no_exit_code(job: JobFolder) -> None:
+    source = (
+        "import os, runpy, signal, sys\n"
+        "class Late:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid(), signum=signal.SIGTERM): kill(pid, signum)\n"
+        "late = Late()\n"
+        "sys.argv = ['launcher.py', '--help']\n"
+        f"runpy.run_path({LAUNCHER!r}, run_name='__main__')"
+    )
+    assert launch(job, "-c", source).returncode == 0
+
+
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126(job: JobFolder) -> None:
     assert launch(job, LAUNCHER, "no-such-command").returncode == 127
     assert launch(job, LAUNCHER, str(job.base)).returncode == 126

@@ -164,7 +164,9 @@ def _outside(context: Context) -> Decision:
     if context.hosts:
         return Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}")
     named = context.cluster.current_group
-    return Decision("warning: one plain process", f"current_group_name is {named}, and no instance group is called that")
+    return Decision(
+        "warning: one plain process", f"current_group_name is {named}, and no instance group is called that"
+    )
 
 
 def _load(name: str) -> Strategy:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from job_folder import JobFolder
+from job_folder import MPI, TORCHRUN, JobFolder
 from real_launcher import LAUNCHER, TRAIN, make_venv
 
 from launch.plan.strategies import STRATEGIES
@@ -210,6 +210,20 @@ def test_variables_that_are_no_text_reach_the_script_as_they_are(job: JobFolder)
     job.env(OWN="\udcff", SAGEMAKER_PROGRAM="caf\udce9.py")
     assert launch(job, LAUNCHER, "--explain").returncode == 0
     assert launch(job, LAUNCHER, "train").stdout == "b'\\xff'\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "strategy", "code"), [("mpirun", MPI, 0), ("mpirun", MPI, 3), ("torchrun", TORCHRUN, 3)]
+)
+def test_a_job_that_empties_the_launchers_own_folder_keeps_its_exit_code(
+    job: JobFolder, tmp_path: Path, program: str, strategy: dict[str, bool], code: int
+) -> None:
+    starter = Path(job.environ["DLC_VENV"]) / "bin" / program
+    starter.write_text(f"#!/bin/sh\nrm -r {tmp_path}/run\nexit {code}\n")
+    starter.chmod(0o755)
+    job.code().hyperparameters(**strategy).env(DLC_RUN_DIR=str(tmp_path / "run"))
+    done = launch(job, LAUNCHER, "train")
+    assert (done.returncode, "internal error" in done.stderr) == (code, False)
 
 
 def test_requirements_are_installed_before_the_script_starts(job: JobFolder) -> None:

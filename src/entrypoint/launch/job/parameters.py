@@ -151,7 +151,7 @@ def _program(environ: Mapping[str, str], path: str, parameters: Mapping[str, Any
 
 
 def _dialect(environ: Mapping[str, str]) -> str:
-    dialect = environ.get("DLC_ARGV_DIALECT", TOOLKIT)
+    dialect = environ.get("DLC_ARGV_DIALECT") or TOOLKIT
     if dialect not in DIALECTS:
         raise LaunchError(
             CONFIG,

@@ -75,7 +75,7 @@ def requested(
     if cluster.task:
         return _each_task_a_rank(request)
     if request is None:
-        return None if "DLC_STRATEGY" in environ else _of_the_platform(job, environ, cluster)
+        return None if environ.get("DLC_STRATEGY") else _of_the_platform(job, environ, cluster)
     # The platform ignores a parameter server on a single host: there is nobody to share parameters with.
     if request.source == SERVERS and len(cluster.hosts_of(groups)) < 2:
         why = Decision("no parameter server", "there is one host to share parameters")
@@ -131,7 +131,7 @@ def asked(job: Job) -> list[Request]:
 
 
 def _horovod_controller(environ: Mapping[str, str]) -> str:
-    controller = environ.get("DLC_HOROVOD_CONTROLLER", "gloo")
+    controller = environ.get("DLC_HOROVOD_CONTROLLER") or "gloo"
     if controller not in ("gloo", "mpi"):
         raise LaunchError(
             CONFIG, "controller", where="DLC_HOROVOD_CONTROLLER", expected="gloo or mpi", found=shown(controller)

@@ -24,4 +24,6 @@ def run() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    exit_code = run()
+    signals.ignore()  # Python takes its handlers away while it ends: a late signal would change the exit code
+    sys.exit(exit_code)

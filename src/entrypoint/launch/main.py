@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 
 from launch import signals
@@ -15,6 +16,7 @@ from launch.plan import interpretation
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 
 
 HELP = """\
@@ -122,11 +124,24 @@ def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     venv = stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
     env = {**environ, "PATH": f"{venv}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"}
+    if signals.received():  # before anything was there to hear it
+        return 128 + signals.received()[0]
     try:
-        os.execvpe(argv[0], list(argv), env)
+        _execute(argv, env)
     except FileNotFoundError:
         print(f"dlc: {argv[0]}: no such command\n{HELP}", file=sys.stderr)
         return NOT_FOUND
     except OSError as error:
         print(f"dlc: {argv[0]}: {os.strerror(error.errno or 0)}", file=sys.stderr)
         return NOT_EXECUTABLE
+
+
+def _execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Become the command, which gets the signals that Python ignores as every program does."""
+    try:
+        for signum in signals.IGNORED_BY_PYTHON:
+            signal.signal(signum, signal.SIG_DFL)
+        os.execvpe(argv[0], list(argv), env)
+    finally:  # still here: a stderr that is gone does not end us
+        for signum in signals.IGNORED_BY_PYTHON:
+            signal.signal(signum, signal.SIG_IGN)

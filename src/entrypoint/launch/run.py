@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -128,7 +129,8 @@ def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
         return _run_processes(request, plan.launch, settings, group)
     finally:
         for path in plan.launch.files:  # they hold the environment, and so whatever secrets are in it
-            os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):  # the script may have emptied /tmp
+                os.unlink(path)
 
 
 def _wait_until_ready(group: Group) -> Outcome | None:

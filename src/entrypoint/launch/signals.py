@@ -9,6 +9,7 @@ import signal
 # A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: what they mean is the same.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # schedulers announce a preemption or ask for a checkpoint by them
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and what is ignored stays so in a new program
 
 _received: list[int] = []
 _relayed: list[int] = []
@@ -45,6 +46,12 @@ def arm() -> None:
     _wakeup.append(read_end)
 
 
+def ignore() -> None:
+    """Stop signals come too late from here on."""
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
 def _on_stop(signum: int, _frame: object) -> None:
     _received.append(signum)
     if _raising:
@@ -59,7 +66,11 @@ class Interrupting:
 
     def __enter__(self) -> None:
         _raising.append(True)
-        check()
+        try:
+            check()
+        except StopRequested:  # then nothing calls __exit__, and a second signal is not to interrupt the goodbye
+            _raising.clear()
+            raise
 
     def __exit__(self, *_: object) -> None:
         _raising.clear()

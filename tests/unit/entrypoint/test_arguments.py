@@ -30,6 +30,12 @@ def test_pythons_spelling_of_a_boolean_is_a_flag_too() -> None:
     assert arguments({"a-b": "True", "c-d": "False", "e-f": 1}, "flags") == ("--a-b", "--e-f", "1")
 
 
+@pytest.mark.parametrize("text", [r"[\u0000-\u007f]", r"\\u0000", 'it\'s "q" \\'])
+def test_a_text_that_spells_a_nul_is_passed_on_as_it_is(tmp_path: Path, text: str) -> None:
+    job = JobFolder(tmp_path).code().hyperparameters(pattern=text)
+    assert job.explain()["job"]["arguments"] == ["--pattern", text]
+
+
 def test_equals_signs_keep_a_value_that_looks_like_an_option() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--lr", "--no-accel", "--debug", "-b", "--name", "--shift"):

@@ -62,6 +62,18 @@ def test_a_group_name_that_no_group_has_leaves_the_host_without_mates() -> None:
     assert parse({**HETEROGENEOUS, "current_group_name": "other"}).current_group_hosts == ()
 
 
+def test_null_is_not_stated() -> None:
+    optional = ("current_group_name", "current_instance_type", "network_interface_name", "instance_groups", "topology")
+    short = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]}
+    assert parse({**short, **dict.fromkeys(optional)})._replace(resource_config={}) == parse(short)._replace(
+        resource_config={}
+    )
+    assert (
+        parse({**HETEROGENEOUS, "instance_groups": [{**DATA, "instance_type": None}, DNN]}).groups[0].instance_type
+        == ""
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "key"),
     [

@@ -82,6 +82,10 @@ def test_an_executable_is_executed(job: JobFolder) -> None:
     assert command(job.code(["bin/tool"], "\x7fELF"), "bin/tool") == ["./bin/tool", "--lr", "1"]
 
 
+def test_a_text_that_names_no_interpreter_is_a_shells_as_a_shell_would_have_it(job: JobFolder) -> None:
+    assert command(job.code(["bin/tool"], "echo"), "bin/tool") == ["/bin/sh", "./bin/tool", "--lr", "1"]
+
+
 def test_requirements_are_installed_for_scripts_and_for_shell_scripts_alike(job: JobFolder) -> None:
     job.code(["train.py", "run.sh", "requirements.txt"])
     assert pip(job) == pip(job, "run.sh") == ("-r", "requirements.txt")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from job_folder import JobFolder
+from job_folder import MPI, TORCHRUN, JobFolder
 from real_launcher import LAUNCHER, TRAIN, make_venv
 
 from launch.plan.strategies import STRATEGIES
@@ -125,6 +126,50 @@ def test_any_other_command_is_executed_with_the_images_python_first(job: JobFold
     assert launch(job, LAUNCHER, "sh", "-c", "exit 7").returncode == 7
 
 
+def test_any_other_command_gets_the_signals_that_python_ignores(job: JobFolder) -> None:
+    done = launch(job, LAUNCHER, "grep", "SigIgn", "/proc/self/status")
+    ignored = int(done.stdout.split()[1], 16)
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):
+        assert not ignored >> (signum - 1) & 1
+
+
+def test_a_stop_before_any_other_command_was_started_is_not_lost(job: JobFolder) -> None:
+    source = (
+        f"import os, signal, sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
+        "from launch import main, signals\n"
+        "signals.arm(); os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(main.main(['echo', 'started'], os.environ))"
+    )
+    done = launch(job, "-c", source)
+    assert (done.returncode, done.stdout) == (143, "")
+
+
+def test_after_a_stop_that_came_first_a_second_one_does_not_interrupt_the_goodbye(job: JobFolder) -> None:
+    source = (
+        f"import os, signal, sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
+        "from launch import signals\n"
+        "signals.arm(); os.kill(os.getpid(), signal.SIGTERM)\n"
+        "try:\n"
+        "    with signals.Interrupting(): print('begun')\n"
+        "except signals.StopRequested:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); print('goodbye')"
+    )
+    done = launch(job, "-c", source)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goodbye\n", "")
+
+
+def test_a_stop_while_python_ends_changes_no_exit_code(job: JobFolder) -> None:
+    source = (
+        "import os, runpy, signal, sys\n"
+        "class Late:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid(), signum=signal.SIGTERM): kill(pid, signum)\n"
+        "late = Late()\n"
+        "sys.argv = ['launcher.py', '--help']\n"
+        f"runpy.run_path({LAUNCHER!r}, run_name='__main__')"
+    )
+    assert launch(job, "-c", source).returncode == 0
+
+
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126(job: JobFolder) -> None:
     assert launch(job, LAUNCHER, "no-such-command").returncode == 127
     assert launch(job, LAUNCHER, str(job.base)).returncode == 126
@@ -165,6 +210,20 @@ def test_variables_that_are_no_text_reach_the_script_as_they_are(job: JobFolder)
     job.env(OWN="\udcff", SAGEMAKER_PROGRAM="caf\udce9.py")
     assert launch(job, LAUNCHER, "--explain").returncode == 0
     assert launch(job, LAUNCHER, "train").stdout == "b'\\xff'\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "strategy", "code"), [("mpirun", MPI, 0), ("mpirun", MPI, 3), ("torchrun", TORCHRUN, 3)]
+)
+def test_a_job_that_empties_the_launchers_own_folder_keeps_its_exit_code(
+    job: JobFolder, tmp_path: Path, program: str, strategy: dict[str, bool], code: int
+) -> None:
+    starter = Path(job.environ["DLC_VENV"]) / "bin" / program
+    starter.write_text(f"#!/bin/sh\nrm -r {tmp_path}/run\nexit {code}\n")
+    starter.chmod(0o755)
+    job.code().hyperparameters(**strategy).env(DLC_RUN_DIR=str(tmp_path / "run"))
+    done = launch(job, LAUNCHER, "train")
+    assert (done.returncode, "internal error" in done.stderr) == (code, False)
 
 
 def test_requirements_are_installed_before_the_script_starts(job: JobFolder) -> None:

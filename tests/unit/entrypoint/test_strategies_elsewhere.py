@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HOROVOD, MPI, TORCHRUN, XLA, JobFolder, roles
+from job_folder import HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, roles
 
 from launch.base.errors import LaunchError
+from launch.base.switches import SWITCHES
 from launch.plan import interpretation
 
 TRAINER = {
@@ -28,6 +29,8 @@ TASK = {
     "SLURM_LOCALID": "1",
 }
 
+SAY_WHO_IS_THERE = ("DLC_HOSTS", "DLC_GROUPS", "DLC_RANK", "DLC_NUM_HOSTS")  # each of these has to say something
+
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> JobFolder:
@@ -40,6 +43,19 @@ def test_trainer_v2_expects_torchrun_and_what_it_told_is_in_the_flags(elsewhere:
     assert " ".join(process["argv"]) == f"torchrun {flags} train.py"
     env = interpretation.decide(interpretation.read(elsewhere.environ)).context.env
     assert not [name for name in env if name.startswith("PET_")]  # torchrun would take c10d from it
+
+
+@pytest.mark.parametrize("asked", [{}, TORCHRUN, HOROVOD, SERVERS])
+def test_a_switch_that_is_set_to_nothing_is_not_set(elsewhere: JobFolder, asked: dict[str, Any]) -> None:
+    """As compose files and charts pass variables on that nobody set."""
+    elsewhere.env(**TRAINER).hyperparameters(**asked)
+    switches = [switch.name for switch in SWITCHES if switch.name not in SAY_WHO_IS_THERE]
+    for name in switches:
+        elsewhere.environ.pop(name, None)
+    unset = elsewhere.explain()
+    told = elsewhere.env(**dict.fromkeys(switches, "")).explain()
+    for part in ("strategy", "decisions", "job", "devices"):
+        assert told[part] == unset[part]
 
 
 def test_trainer_v2_leaves_other_programs_and_other_strategies_alone(elsewhere: JobFolder) -> None:

@@ -36,6 +36,33 @@ def test_a_host_outside_of_the_stated_group_runs_the_script_and_ends_with_the_gr
     assert "the distributed group is algo-3, algo-1" in decisions(job.explain())
 
 
+def test_over_an_empty_list_of_groups_nothing_is_distributed(job: JobFolder) -> None:
+    job.config("resourceconfig", HETEROGENEOUS)
+    job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=[])
+    assert roles(job) == [("worker", 0, True)]
+    assert json.loads(job.process()["env"]["SM_DISTRIBUTION_INSTANCE_GROUPS"]) == []
+    request = interpretation.read(job.environ)
+    assert request.members == request.group_hosts == request.cluster.hosts
+
+
+@pytest.mark.parametrize(("stated", "found"), [({"current_group_name": "dn"}, "dn"), ({}, "homogeneousCluster")])
+def test_a_host_whose_group_nobody_is_in_warns_that_it_is_not_distributed(
+    job: JobFolder, stated: dict[str, str], found: str
+) -> None:
+    config = {key: value for key, value in HETEROGENEOUS.items() if key != "current_group_name"}
+    job.config("resourceconfig", {**config, **stated}).hyperparameters(**TORCHRUN)
+    assert roles(job) == [("worker", 0, True)]
+    said = f"warning: one plain process: current_group_name is {found}, and no instance group is called that"
+    assert said in decisions(job.explain())
+
+
+def test_groups_that_are_null_are_groups_that_are_not_stated(job: JobFolder) -> None:
+    job.config("resourceconfig", HETEROGENEOUS)
+    job.hyperparameters(**TORCHRUN, sagemaker_distribution_instance_groups=None)
+    request = interpretation.read(job.environ)
+    assert request.members == request.group_hosts == ("algo-3", "algo-1")
+
+
 def test_without_stated_groups_each_group_is_a_job_of_its_own(job: JobFolder) -> None:
     job.config("resourceconfig", HETEROGENEOUS).hyperparameters(**TORCHRUN)
     request = interpretation.read(job.environ)

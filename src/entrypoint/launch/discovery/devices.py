@@ -60,7 +60,7 @@ def detect(environ: Mapping[str, str], root: str = "/") -> Devices:
 
 def _count(environ: Mapping[str, str], name: str) -> int | None:
     text = environ.get(name)
-    if text is None:
+    if not text:
         return None
     if not re.fullmatch(r"[0-9]{1,6}", text):
         raise LaunchError(CONFIG, "how many there are", where=name, expected="a number", found=shown(text))
@@ -101,7 +101,7 @@ def _fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:
     # Without its node in /dev/infiniband a device is seen but cannot be opened; preflight says so.
     usable = bool(_names(root, "dev/infiniband"))
     stated = environ.get("DLC_EFA")
-    if stated is not None:
+    if stated:
         if stated not in ("0", "1"):
             raise LaunchError(CONFIG, "whether there is EFA", where="DLC_EFA", expected="0 or 1", found=shown(stated))
         return stated == "1", stated == "1", len(adapters) > len(efa) and usable

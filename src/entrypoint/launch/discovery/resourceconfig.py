@@ -36,7 +36,7 @@ def parse(path: str, config: dict[str, Any]) -> Cluster:
     check_member(path, "current_host", current_host, hosts)
     groups = _groups(path, config.get("instance_groups"), hosts)
     # The file spells it current_group_name; the API, and nothing that reaches a container, current_instance_group.
-    current_group = require_text(path, "current_group_name", config.get("current_group_name", DEFAULT_GROUP))
+    current_group = require_text(path, "current_group_name", _stated(config, "current_group_name", DEFAULT_GROUP))
     _check_own_group(path, groups, current_group, current_host)
     _check_topology(path, config.get("topology"))
     return Cluster(
@@ -45,11 +45,19 @@ def parse(path: str, config: dict[str, Any]) -> Cluster:
         current_host=current_host,
         groups=groups,
         current_group=current_group,
-        instance_type=require_text(path, "current_instance_type", config.get("current_instance_type", LOCAL_INSTANCE)),
-        network_interface=check_interface(path, config.get("network_interface_name", DEFAULT_INTERFACE)),
+        instance_type=require_text(
+            path, "current_instance_type", _stated(config, "current_instance_type", LOCAL_INSTANCE)
+        ),
+        network_interface=check_interface(path, _stated(config, "network_interface_name", DEFAULT_INTERFACE)),
         resource_config=config,
         each_group_is_a_job=True,
     )
+
+
+def _stated(config: dict[str, Any], key: str, default: str) -> Any:
+    """What is there under the key. Serializers write null for what is not set."""
+    value = config.get(key)
+    return default if value is None else value
 
 
 def _groups(path: str, value: object, hosts: tuple[str, ...]) -> tuple[Group, ...]:
@@ -69,7 +77,7 @@ def _group(path: str, key: str, value: object, hosts: tuple[str, ...]) -> Group:
     members = check_hosts(path, f"{key}.hosts", value.get("hosts"))
     for host in members:
         check_member(path, f"{key}.hosts", host, hosts)
-    return Group(name, require_text(path, f"{key}.instance_type", value.get("instance_type", "")), members)
+    return Group(name, require_text(path, f"{key}.instance_type", _stated(value, "instance_type", "")), members)
 
 
 def check_hosts_once(path: str, groups: tuple[Group, ...]) -> None:

@@ -38,7 +38,7 @@ def _number_of_hosts(environ: Mapping[str, str]) -> int | None:
     stated = environ.get("PET_NNODES")
     if stated:
         least, _, most = stated.partition(":")
-        if most and most != least and "DLC_ELASTIC" not in environ:
+        if most and most != least and not environ.get("DLC_ELASTIC"):
             raise LaunchError(
                 CONFIG,
                 "a number of hosts that may change",

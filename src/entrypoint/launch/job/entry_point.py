@@ -116,7 +116,7 @@ def _resolve_file(name: str, path: str, code: str) -> EntryPoint:
         return EntryPoint(PACKAGE, name)
     if name.endswith(".py"):
         return EntryPoint(SCRIPT, name)
-    return EntryPoint(EXECUTABLE, name, _shebang(path))
+    return EntryPoint(EXECUTABLE, name, _shebang(path) or _shell_of_text(path))
 
 
 def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
@@ -169,3 +169,13 @@ def _shebang(path: str) -> tuple[str, ...]:
         return ()
     # As the kernel does: the program, and everything after it as one argument.
     return tuple(os.fsdecode(part) for part in line[2:].strip().split(None, 1))
+
+
+def _shell_of_text(path: str) -> tuple[str, ...]:
+    """The shell for a text whose first line names no interpreter: shells run such a file, the kernel refuses it."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(LONGEST_SHEBANG)
+    except OSError:
+        return ()
+    return ("/bin/sh",) if start and b"\0" not in start and not start.startswith(b"\x7fELF") else ()

@@ -124,7 +124,8 @@ def _typed(path: str, key: str, value: Any) -> Any:
             return value
     try:
         passable = is_passable(json.dumps(value, ensure_ascii=False))
-        passable = passable and "\0" not in str(value) and "\\u0000" not in json.dumps(value)
+        # JSON writes a NUL as \u0000, and a text in which these six characters stand with one more backslash.
+        passable = passable and "\\u0000" not in json.dumps(value).replace("\\\\", "")
     except (ValueError, RecursionError):
         passable = False
     if not passable:
@@ -150,7 +151,7 @@ def _program(environ: Mapping[str, str], path: str, parameters: Mapping[str, Any
 
 
 def _dialect(environ: Mapping[str, str]) -> str:
-    dialect = environ.get("DLC_ARGV_DIALECT", TOOLKIT)
+    dialect = environ.get("DLC_ARGV_DIALECT") or TOOLKIT
     if dialect not in DIALECTS:
         raise LaunchError(
             CONFIG,

@@ -129,7 +129,7 @@ class Request(NamedTuple):
             return ()
         if not self.strategy:
             return self.cluster.hosts
-        together = GROUPS in self.job.parameters or group_programs.tf_data_group(self.job.group_programs)
+        together = _stated_groups(self.job) is not None or group_programs.tf_data_group(self.job.group_programs)
         return self.cluster.hosts if together else self.hosts
 
 
@@ -165,7 +165,9 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
     libraries = installed(_venv(environ))
     distributed = bool(strategies.asked(job) or environ.get("DLC_STRATEGY"))
     groups = _groups(job, cluster, distributed)
-    strategy = strategies.requested(job, environ, cluster, groups, libraries)
+    # As in the platform's toolkit, a job that is distributed over an empty list of groups is not distributed.
+    nowhere = _stated_groups(job) == []
+    strategy = None if nowhere else strategies.requested(job, environ, cluster, groups, libraries)
     if strategy and strategy.strategy == "mpi":
         _require_one_program(stated, groups or _groups(job, cluster, distributed=True), environ)
     return Request(
@@ -293,13 +295,18 @@ def _venv(environ: Mapping[str, str]) -> str:
     return stated_folder(environ, "DLC_VENV", DEFAULT_VENV)
 
 
+def _stated_groups(job: Job) -> object:
+    """What the job says of the groups that it is distributed over; None where it says nothing."""
+    return job.parameters.get(GROUPS)
+
+
 def _distributed_groups(
     job: Job, cluster: Cluster, strategy: strategies.Request | None, groups: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Known now that the strategy is. A Ray cluster holds the whole job where no group is stated."""
     if strategy is None:
         return groups
-    if strategy.strategy == "ray" and GROUPS not in job.parameters:
+    if strategy.strategy == "ray" and _stated_groups(job) is None:
         return tuple(group.name for group in cluster.groups) or (cluster.current_group,)
     return _groups(job, cluster, distributed=True)
 
@@ -309,7 +316,7 @@ def _groups(job: Job, cluster: Cluster, distributed: bool) -> tuple[str, ...]:
 
     On the platform each host's own: without stated groups its toolkit takes each group for a job.
     """
-    stated = job.parameters.get(GROUPS)
+    stated = _stated_groups(job)
     serving = group_programs.tf_data_group(job.group_programs)
     if stated is None:
         own = (cluster.current_group,)

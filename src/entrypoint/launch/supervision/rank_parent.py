@@ -88,7 +88,7 @@ def _start(command: Sequence[str], env: Mapping[str, str], stdout: int, stderr: 
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # torchrun and mpirun kill us, and mean the rank
             if os.getppid() != parent:
                 os._exit(1)
-            for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so
+            for signum in signals.IGNORED_BY_PYTHON:
                 signal.signal(signum, signal.SIG_DFL)
             os.dup2(stdout, 1)
             os.dup2(stderr, 2)

@@ -67,8 +67,12 @@ class RankFolder:
 
     def ends(self) -> list[RankEnd]:
         """The launcher: all ranks that were started, those that ended in their order, then those that did not."""
-        found = []
-        for name in os.listdir(self.path) if self.path else []:
+        found: list[RankEnd] = []
+        try:
+            names = os.listdir(self.path) if self.path else []
+        except OSError:  # a script that empties /tmp may take it along
+            return found
+        for name in names:
             if name.endswith(".json"):
                 with contextlib.suppress(OSError, ValueError), open(f"{self.path}/{name}", encoding="utf-8") as file:
                     fields = RankEnd(*json.load(file))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
+
+from launch import signals
 
 TYPE_CHECKING = False  # typing's own costs 2 ms at start
 if TYPE_CHECKING:
     from launch.base.process_spec import ProcessSpec
-
-# Python ignores these, and what is ignored stays so in a new program.
-DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def spawn(spec: ProcessSpec, stdout: int, stderr: int) -> int:
@@ -34,7 +32,7 @@ def spawn(spec: ProcessSpec, stdout: int, stderr: int) -> int:
                 (os.POSIX_SPAWN_DUP2, stderr, 2),
             ],
             setsid=True,
-            setsigdef=DEFAULT_SIGNALS,
+            setsigdef=signals.IGNORED_BY_PYTHON,
         )
     finally:
         if here is not None:

@@ -75,7 +75,7 @@ def requested(
     if cluster.task:
         return _each_task_a_rank(request)
     if request is None:
-        return None if "DLC_STRATEGY" in environ else _of_the_platform(job, environ, cluster)
+        return None if environ.get("DLC_STRATEGY") else _of_the_platform(job, environ, cluster)
     # The platform ignores a parameter server on a single host: there is nobody to share parameters with.
     if request.source == SERVERS and len(cluster.hosts_of(groups)) < 2:
         why = Decision("no parameter server", "there is one host to share parameters")
@@ -131,7 +131,7 @@ def asked(job: Job) -> list[Request]:
 
 
 def _horovod_controller(environ: Mapping[str, str]) -> str:
-    controller = environ.get("DLC_HOROVOD_CONTROLLER", "gloo")
+    controller = environ.get("DLC_HOROVOD_CONTROLLER") or "gloo"
     if controller not in ("gloo", "mpi"):
         raise LaunchError(
             CONFIG, "controller", where="DLC_HOROVOD_CONTROLLER", expected="gloo or mpi", found=shown(controller)
@@ -151,15 +151,22 @@ def plan(context: Context, request: Request | None) -> Launch:
     if request is None:
         return _with(_load("single").plan(context), Decision("one plain process", "no distribution was asked for"))
     if context.cluster.current_host not in context.hosts and request.strategy != "ray":
-        return _with(
-            _load("single").plan(context),
-            Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}"),
-        )
+        return _with(_load("single").plan(context), _outside(context))
     by_name = request.strategy == "horovod" or BELOW_MPI in request.decisions
     if by_name or (request.strategy == "mpi" and horovod_build.imported(context)):
         horovod_build.require_gpus(context)
     launch = _load(request.strategy).plan(context)
     return _with(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
+
+
+def _outside(context: Context) -> Decision:
+    """Why this host runs no strategy. A group that nobody is in is a mistake of whoever wrote resourceconfig.json."""
+    if context.hosts:
+        return Decision("one plain process", f"the distributed group is {', '.join(context.hosts)}")
+    named = context.cluster.current_group
+    return Decision(
+        "warning: one plain process", f"current_group_name is {named}, and no instance group is called that"
+    )
 
 
 def _load(name: str) -> Strategy:

@@ -45,7 +45,7 @@ def plan(context: Context) -> Launch:
         },
         essential=False,  # it serves every host's worker, so it ends when the group does
     )
-    why = "DLC_TF_CHIEF" if "DLC_TF_CHIEF" in context.environ else "the platform's name"
+    why = "DLC_TF_CHIEF" if context.environ.get("DLC_TF_CHIEF") else "the platform's name"
     decisions = (Decision(f"the first task is called {chief}", why),)
     return Launch("tf_parameter_server", (server, worker), decisions)
 
@@ -62,7 +62,7 @@ def _cluster(context: Context, chief: str) -> dict[str, Any]:
 
 
 def _chief_name(context: Context) -> str:
-    name = context.environ.get("DLC_TF_CHIEF", CHIEF_NAMES[0])
+    name = context.environ.get("DLC_TF_CHIEF") or CHIEF_NAMES[0]
     if name not in CHIEF_NAMES:
         raise LaunchError(
             CONFIG,

@@ -14,7 +14,7 @@ from dlc_runtime.dataservice.client.lessee import Lessee
 from dlc_runtime.dataservice.client.link import Failure
 from dlc_runtime.dataservice.client.pool import Pool
 from dlc_runtime.dataservice.client.pump import Pump
-from dlc_runtime.dataservice.client.settings import Settings
+from dlc_runtime.dataservice.client.settings import Settings, check_above_zero
 from dlc_runtime.dataservice.plan import progress
 from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
 from dlc_runtime.dataservice.plan.leases import WHEN_LOST
@@ -85,6 +85,7 @@ class RemoteLoader:
                 "RemoteLoader: when_lost='give_back' needs order='first_come': a deterministic order names each rank's"
                 " batches, so the loss of a rank has to fail the job"
             )
+        check_above_zero("lost_after", lost_after)
         self.when_lost, self.lost_after = when_lost, lost_after
         self._asked_share = (rank, world)
         self.tail, self.share = tail, place.share(rank, world)

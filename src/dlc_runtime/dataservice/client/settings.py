@@ -58,5 +58,5 @@ class Settings(NamedTuple):
 
 def check_above_zero(name: str, value: object) -> None:
     """Raises SettingError."""
-    if not isinstance(value, numbers.Real) or not value > 0:
+    if not isinstance(value, numbers.Real) or not float(value) > 0:
         raise SettingError(f"RemoteLoader: {name}: expected a number above 0, found {value!r}")

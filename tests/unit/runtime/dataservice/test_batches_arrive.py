@@ -14,6 +14,8 @@ def test_every_structure_and_dtype_arrives_as_it_was_and_kept_batches_stay_as_th
     assert found["wrong"] == []
     assert found["count"] == 21
     assert found["kept"] == []
+    assert "batch['a']: a masked array" in found["masked"]
+    assert "batch['b']: a tensor of torch.float32" in found["nested"]
     assert {"bfloat16", "float16", "int64", "bool", "complex64"} <= set(found["dtypes"])
 
 
@@ -29,6 +31,7 @@ def test_one_line_around_an_existing_data_loader_serves_what_it_would_have_loade
     assert second["pairs"]
     assert first["workers"] == [3]  # get_worker_info() tells what a DataLoader's worker would see
     assert first["threads"] == [1]
+    assert not first["shared"]  # no batch needs /dev/shm, which is small in many containers: it leaves by a socket
 
 
 @pytest.mark.parametrize("stop", [0, 1, 17, 49])

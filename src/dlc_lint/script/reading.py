@@ -21,6 +21,9 @@ WORDS = {"not", "if", "else", "lambda", "and", "or", "await", "in", "is", "for"}
 
 def read(path: str) -> str:
     """The text of a file. Raises BadScriptError."""
+    if path.endswith(".ipynb"):  # its JSON is read as one expression of Python, in which nothing is ever found
+        remedy = f"jupyter nbconvert --to script {path}, and name what it writes"
+        raise BadScriptError(path, 0, "a notebook: expected a Python script", remedy)
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)

@@ -32,6 +32,7 @@ BAD = {
     "python2.py": (b"import torch\nprint 'loss'\n", "python2.py:2: syntax error"),
     "null.py": (b"x = 1\ny = '\0'\n", "null.py:2: a NUL byte"),
     "tabs.py": (b"if 1:\n\tx = 1\n        y = 2\n", "tabs.py:3: syntax error"),
+    "notebook.ipynb": (b'{"cells": [], "nbformat": 4}\n', "notebook.ipynb: a notebook: expected a Python script"),
     "model.pt": (b"\x80\x02}q\x00" * 1000, "NUL byte"),
 }
 

@@ -57,10 +57,9 @@ class Session:
         self.choice = Choice()
         self._optimizers, self._decided = Seen(), Seen()
         self._primary: Callable[[], Any] = lambda: None  # its steps are counted
-        self._depth = self._in_phase = 0
+        self._in_phase = 0
 
     def start(self) -> None:
-        optimizers.register_optimizer_step_pre_hook(self._before_step)
         optimizers.register_optimizer_step_post_hook(self._after_step)
         self.own_compile.listen()
         self._begin_watch()
@@ -68,16 +67,8 @@ class Session:
     # -- steps ----------------------------------------------------------------------------------------------------
 
     @guarded
-    def _before_step(self, _optimizer: Any, _arguments: Any, _named: Any) -> None:
-        if not torch.compiler.is_compiling():
-            self._depth += 1
-
-    @guarded
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
-        if torch.compiler.is_compiling():
-            return
-        self._depth = max(0, self._depth - 1)
-        if self._depth:  # Horovod's step calls the one that it wraps
+        if torch.compiler.is_compiling() or is_inner_step():  # Horovod's step calls the one that it wraps
             return
         if self.phase == FAILED:
             return
@@ -257,6 +248,21 @@ class Session:
             self._decided.add_all(parameters_of(optimizer))
             self._primary = weakref.ref(optimizer)
         self._compile()
+
+
+def is_inner_step() -> bool:
+    """Whether the optimizer's step that has just ended was called by another one's.
+
+    The stack tells, and no count of beginnings: a step that raises, as one without memory does, has no end to count.
+    """
+    frame, step = sys._getframe(), None
+    while (outer := frame.f_back) is not None:
+        frame = outer
+        if frame.f_globals is vars(optimizers):  # torch's own function around each step, which calls our hook
+            if frame.f_code is step:
+                return True
+            step = step or frame.f_code
+    return False
 
 
 @functools.cache

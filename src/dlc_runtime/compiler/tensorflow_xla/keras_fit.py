@@ -32,7 +32,9 @@ _owners: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
 
 
 def patch(trainer: Any) -> None:
-    make, compile_model = trainer.make_train_function, trainer.compile
+    # Keras compiles a loaded model only if its class has no `compile` other than the one where Keras defines it.
+    defines = next(base for base in trainer.__mro__ if "compile" in vars(base))
+    make, compile_model = trainer.make_train_function, defines.compile
 
     @functools.wraps(compile_model)
     def compile_and_note(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -65,7 +67,7 @@ def patch(trainer: Any) -> None:
         self.train_function = Stepper(session, self, self.train_function, make, route)
         return result if result is None else self.train_function
 
-    trainer.compile, trainer.make_train_function = compile_and_note, make_and_stand
+    defines.compile, trainer.make_train_function = compile_and_note, make_and_stand
 
 
 def compile_at_once(model: Any) -> None:

@@ -14,7 +14,7 @@ from dlc_runtime.dataservice.client.lessee import Lessee
 from dlc_runtime.dataservice.client.link import Failure
 from dlc_runtime.dataservice.client.pool import Pool
 from dlc_runtime.dataservice.client.pump import Pump
-from dlc_runtime.dataservice.client.settings import Settings
+from dlc_runtime.dataservice.client.settings import Settings, check_above_zero
 from dlc_runtime.dataservice.plan import progress
 from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
 from dlc_runtime.dataservice.plan.leases import WHEN_LOST
@@ -85,6 +85,7 @@ class RemoteLoader:
                 "RemoteLoader: when_lost='give_back' needs order='first_come': a deterministic order names each rank's"
                 " batches, so the loss of a rank has to fail the job"
             )
+        check_above_zero("lost_after", lost_after)
         self.when_lost, self.lost_after = when_lost, lost_after
         self._asked_share = (rank, world)
         self.tail, self.share = tail, place.share(rank, world)
@@ -103,6 +104,7 @@ class RemoteLoader:
         self._leases = leases
         self._lease_place = self._find_lease_place()
         self._round = 0  # which iteration is the current one
+        self._process = os.getpid()
         self.sampler = self.batch_sampler = stand_in.BatchNumbers(self)
 
     def __len__(self) -> int:
@@ -180,6 +182,7 @@ class RemoteLoader:
 
         def current(take: Callable[[], Any]) -> Callable[[], Any]:
             def taken() -> Any:
+                self._leave_to_parent()
                 if own != self._round:
                     raise errors.DataServiceError("another iteration over this RemoteLoader began; this one has ended")
                 return take()
@@ -255,6 +258,7 @@ class RemoteLoader:
 
         With order="first_come" rank 0 waits here until the other ranks have left the epoch: it keeps their leases.
         """
+        self._leave_to_parent()
         if self._lessee is not None and self._keeper is not None and self._pump is not None:
             self._lessee.leave()
             with contextlib.suppress(errors.DataServiceError):
@@ -262,6 +266,7 @@ class RemoteLoader:
         self._close_at_once()
 
     def _close_at_once(self) -> None:
+        self._leave_to_parent()
         for part in (self._lessee, self._keeper, self._pump):
             if part is not None:
                 part.close()
@@ -275,6 +280,13 @@ class RemoteLoader:
             self.close()
         else:
             self._close_at_once()
+
+    def _leave_to_parent(self) -> None:
+        """In a forked process: the threads are not here, and the connections are the parent's to read."""
+        if os.getpid() != self._process:
+            self._process = os.getpid()
+            self._round += 1
+            self._lessee = self._keeper = self._pump = None
 
     def _started(self) -> Pump:
         if self._pump is None:
@@ -296,6 +308,7 @@ class RemoteLoader:
 
     def _known(self) -> Sampling:
         """What the first data server describes. Raises ServersLostError where none does in time."""
+        self._leave_to_parent()
         if not self._progress.taken and not self._is_begun:
             self._settle_share()
         if self._sampling is None:

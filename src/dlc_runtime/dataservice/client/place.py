@@ -10,7 +10,6 @@ from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
 from dlc_runtime.dataservice.plan.epoch import Share
 from dlc_runtime.dataservice.wire import address
-from dlc_runtime.dataservice.wire.control import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,9 +34,9 @@ def servers(
     asked: Sequence[str] | None, group: str | None, port: int | None, environ: Mapping[str, str] = os.environ
 ) -> list[str]:
     """The control addresses of the data hosts, `host:port`. Raises SettingError where the job has no data group."""
-    number = port or int(environ.get("DLC_DATA_PORT") or DEFAULT_PORT)
+    number = address.port(port, environ)
     if asked is not None:
-        hosts = list(asked)
+        hosts = [] if isinstance(asked, str) else list(asked)
         if not hosts or not all(isinstance(host, str) and host for host in hosts):
             raise SettingError(f"RemoteLoader: servers: expected a list of host or host:port, found {asked!r}")
         return [host if _has_port(host) else f"{_bracketed(host)}:{number}" for host in hosts]
@@ -50,7 +49,7 @@ def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[
 
     Rank 0 is on the first host of the first group that trains: so the launcher counts ranks.
     """
-    number = int(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
+    number = address.checked_port(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
     if asked is not None:
         host, _, text = asked.rpartition(":") if _has_port(asked) else (asked, "", str(number))
         host = host.strip("[]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import NamedTuple
 
 from dlc_runtime.dataservice.errors import SettingError
@@ -11,6 +12,7 @@ ORDERS = ("deterministic", "first_come")
 QUICK = 0.02  # seconds of batches, as they come, that are asked or held: while one side pauses the other one works on
 MOST_QUICK = 64  # batches for each worker, and
 MOST_QUICK_BYTES = 4 << 20  # their bytes
+LONGEST = 1e9  # seconds: as good as float("inf"), which no lock can wait for
 UNKNOWN_SIZE = 4 << 20  # bytes that a batch is taken to have before the first one came
 
 
@@ -44,11 +46,17 @@ class Settings(NamedTuple):
         return max(2, min(wanted, self.prefetch_bytes // size))
 
     def check(self) -> Settings:
-        """Itself. Raises SettingError."""
+        """Itself, with times that can be waited for. Raises SettingError."""
         if self.order not in ORDERS:
             raise SettingError(f"RemoteLoader: order: expected one of {ORDERS}, found {self.order!r}")
         for name in ("prefetch", "prefetch_bytes", "most_batch_bytes", "elsewhere_after", "deadline", "patience"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise SettingError(f"RemoteLoader: {name}: expected a number above 0, found {value!r}")
-        return self
+            if name != "prefetch" or self.prefetch is not None:
+                check_above_zero(name, getattr(self, name))
+        forever = {name: min(getattr(self, name), LONGEST) for name in ("elsewhere_after", "deadline", "patience")}
+        return self._replace(**forever)
+
+
+def check_above_zero(name: str, value: object) -> None:
+    """Raises SettingError."""
+    if not isinstance(value, numbers.Real) or not float(value) > 0:
+        raise SettingError(f"RemoteLoader: {name}: expected a number above 0, found {value!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import random
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -89,24 +90,37 @@ def of(
                 " state them there"
             )
         return _of_loader(torch, data, seed)
-    if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+    is_iterable = torch is not None and isinstance(data, torch.utils.data.IterableDataset)  # inherits a __getitem__
+    if is_iterable or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise SettingError(f"serve: a {type(data).__qualname__} is not indexable; {NOT_INDEXABLE}")
-    if batch_size is not None and batch_size < 1:
+    size = None if batch_size is None else _whole("batch_size", batch_size)
+    if size is not None and size < 1:
         raise SettingError(f"serve: batch_size: expected a number of at least 1, or None, found {batch_size!r}")
     if collate is None:
         collate = _default_collate() if batch_size is not None else _as_it_is
-    sampling = Sampling(len(data), batch_size or 1, shuffle, drop_last, seed)
-    return Source(data, collate, sampling, batch_size is not None, worker_init)
+    sampling = Sampling(len(data), size or 1, bool(shuffle), bool(drop_last), _whole("seed", seed))
+    return Source(data, collate, sampling, size is not None, worker_init)
+
+
+def _whole(name: str, value: Any) -> int:
+    """A number of Python's own: numpy's cannot be told to the training hosts."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise SettingError(f"serve: {name}: expected a whole number, found {value!r}") from None
 
 
 def _of_loader(torch: Any, loader: Any, seed: int) -> Source:
     kinds = torch.utils.data
     if isinstance(loader.dataset, kinds.IterableDataset):
         raise SettingError(f"serve: the DataLoader's dataset is iterable; {NOT_INDEXABLE}")
-    batched = loader.batch_size is not None
-    sampler = loader.sampler
-    if batched and type(loader.batch_sampler) is not kinds.BatchSampler:
-        raise SettingError(_other_sampler("batch_sampler", loader.batch_sampler))
+    batches, sampler = loader.batch_sampler, loader.sampler
+    batch_size, drop_last = loader.batch_size, loader.drop_last
+    if batches is not None:
+        if type(batches) is not kinds.BatchSampler:
+            raise SettingError(_other_sampler("batch_sampler", batches))
+        # One that the script made is all that tells: the loader then says batch_size=None and another sampler.
+        sampler, batch_size, drop_last = batches.sampler, batches.batch_size, batches.drop_last
     if isinstance(sampler, kinds.distributed.DistributedSampler):
         shuffle, seed = bool(sampler.shuffle), int(sampler.seed)  # the training ranks share the batches themselves
     elif (
@@ -117,10 +131,11 @@ def _of_loader(torch: Any, loader: Any, seed: int) -> Source:
         shuffle = False
     else:
         raise SettingError(_other_sampler("sampler", sampler))
-    if loader.generator is not None:
-        seed = loader.generator.initial_seed()
-    sampling = Sampling(len(loader.dataset), loader.batch_size or 1, shuffle, bool(loader.drop_last), seed)
-    return Source(loader.dataset, loader.collate_fn, sampling, batched, loader.worker_init_fn)
+    generator = getattr(sampler, "generator", None) or loader.generator
+    if generator is not None:
+        seed = generator.initial_seed()
+    sampling = Sampling(len(loader.dataset), batch_size or 1, shuffle, bool(drop_last), _whole("seed", seed))
+    return Source(loader.dataset, loader.collate_fn, sampling, batches is not None, loader.worker_init_fn)
 
 
 def _other_sampler(what: str, sampler: Any) -> str:

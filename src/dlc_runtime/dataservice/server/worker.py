@@ -23,6 +23,8 @@ from dlc_runtime.dataservice.server.source import Maker
 from dlc_runtime.dataservice.wire import frames, structure
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from dlc_runtime.dataservice.server.board import Board
     from dlc_runtime.dataservice.server.source import Source
 
@@ -69,8 +71,19 @@ def _as_torch_worker(source: Source, place: Place) -> None:
         torch_worker._worker_info = torch_worker.WorkerInfo(
             id=place.slot, num_workers=place.workers, seed=source.sampling.seed, dataset=source.dataset
         )
+        _share_nothing(torch)
     if source.worker_init is not None:
         source.worker_init(place.slot)
+
+
+def _share_nothing(torch: Any) -> None:
+    """In a worker torch's default_collate takes memory of /dev/shm, for a main process that is to read the batch.
+
+    Here it leaves by a socket, and in many containers /dev/shm has less room than the workers' batches take.
+    """
+    storage: Any = getattr(torch, "UntypedStorage", None)  # not in old ones
+    if hasattr(storage, "_new_shared"):
+        storage._new_shared = classmethod(lambda kind, size, *, device="cpu": kind(size, device=device))
 
 
 class Worker:

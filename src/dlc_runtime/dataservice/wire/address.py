@@ -7,9 +7,13 @@ import fcntl
 import os
 import socket
 import struct
+from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import SettingError
 from dlc_runtime.dataservice.wire.control import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BACKLOG = 512
 _SIOCGIFADDR = 0x8915
@@ -32,9 +36,13 @@ def own(name: str, interface: str) -> str:
     return "127.0.0.1"
 
 
-def port(asked: int | None) -> int:
+def port(asked: int | None, environ: Mapping[str, str] = os.environ) -> int:
     """The control port. Raises SettingError for a number that is none."""
-    found: int | str = os.environ.get("DLC_DATA_PORT") or DEFAULT_PORT if asked is None else asked
+    return checked_port(environ.get("DLC_DATA_PORT") or DEFAULT_PORT if asked is None else asked)
+
+
+def checked_port(found: int | str) -> int:
+    """Raises SettingError."""
     try:
         number = int(found)
     except ValueError:

@@ -59,7 +59,8 @@ def memory_of(node: Any, place: str) -> Memory | None:
 
 def _tensor(torch: Any, node: Any, place: str) -> Memory:
     dtype = str(node.dtype).rpartition(".")[2]
-    if dtype not in TORCH_DTYPES or node.layout is not torch.strided or node.device.type != "cpu":
+    is_dense = node.layout is torch.strided and not getattr(node, "is_nested", False)
+    if dtype not in TORCH_DTYPES or not is_dense or node.device.type != "cpu":
         raise UnsupportedBatchError(
             f"{place}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a dense"
             " tensor on the CPU; convert it in collate"
@@ -73,6 +74,8 @@ def _tensor(torch: Any, node: Any, place: str) -> Memory:
 
 
 def _array(numpy: Any, node: Any, place: str) -> Memory:
+    if isinstance(node, numpy.ma.MaskedArray):
+        raise UnsupportedBatchError(f"{place}: a masked array would arrive without its mask; send mask and data as two")
     array = numpy.ascontiguousarray(node).reshape(node.shape)
     if array.dtype.hasobject or array.dtype.names or array.dtype.kind not in "biufcSUmM":
         raise UnsupportedBatchError(

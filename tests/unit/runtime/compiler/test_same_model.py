@@ -103,6 +103,12 @@ def test_every_way_to_write_a_step_is_compiled_once(runner: Runner) -> None:
     assert [entry["module"] for entry in report["eager"]] == ["Net"]
 
 
+def test_a_step_that_raised_and_one_that_calls_another_do_not_disturb_the_counting(runner: Runner) -> None:
+    report = runner.both("odd_steps.py", weights=SGD).report
+    assert [entry["module"] for entry in report["modules"]] == ["Net"]
+    assert report["steps"]["count"] == 12
+
+
 def test_a_second_model_is_compiled_and_the_first_is_not_compiled_again(runner: Runner) -> None:
     report = runner.both("folds.py").report
     assert [entry["module"] for entry in report["modules"]] == ["Net", "Net_2"]

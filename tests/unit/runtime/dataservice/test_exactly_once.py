@@ -8,7 +8,7 @@ import signal
 from itertools import chain
 
 import pytest
-from service_runs import Host, Rank, Service, free_port, wait_for
+from service_runs import Host, Rank, Service, answer_of, free_port, wait_for
 
 from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling, Share
 
@@ -117,3 +117,11 @@ def test_a_data_host_that_joins_late_takes_part(service: Service) -> None:
     wait_for(lambda: "1 workers" in joined.log, lambda: joined.log)
     service.hosts[0].kill()
     assert rank.finish().samples == list(range(200))
+
+
+def test_a_forked_process_has_connections_of_its_own_and_takes_nothing_of_its_parents(grpc_python: str) -> None:
+    found = answer_of(grpc_python, "after_a_fork.py")
+    batches = [list(range(start, start + 4)) for start in range(0, 40, 4)]
+    assert found["parent"] == batches
+    assert found["child"]["batches"] == batches
+    assert "this one has ended" in found["child"]["said"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -70,14 +71,42 @@ def test_a_rank_beyond_the_number_of_ranks_is_refused() -> None:
         place.share(2, 2, {})
 
 
+def test_one_server_instead_of_a_list_is_refused() -> None:
+    with pytest.raises(SettingError, match="expected a list of host or host:port, found 'host:7800'"):
+        place.servers("host:7800", None, None, {})
+
+
+@pytest.mark.parametrize("port", ["x", "0", "70000"])
+def test_a_variable_that_holds_no_port_is_refused(port: str) -> None:
+    with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
+        place.servers(["a"], None, None, {"DLC_DATA_PORT": port})
+    with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
+        place.leases("a", {"DLC_DATA_LEASE_PORT": port})
+
+
 def test_the_leases_are_kept_on_the_first_host_that_trains() -> None:
     assert place.leases(None, job("algo-4", TWO, ["dnn_group"])) == ("algo-2", "algo-2", 7801)
 
 
-@pytest.mark.parametrize("wrong", [{"order": "random"}, {"prefetch": 0}, {"deadline": -1.0}, {"prefetch_bytes": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"order": "random"},
+        {"prefetch": 0},
+        {"deadline": -1.0},
+        {"deadline": None},
+        {"patience": "300"},
+        {"prefetch_bytes": 0},
+    ],
+)
 def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=next(iter(wrong))):
         Settings(**wrong).check()
+
+
+def test_a_time_without_end_is_one_that_a_lock_can_wait_for() -> None:
+    settings = Settings(patience=float("inf"), deadline=float("inf"), elsewhere_after=float("inf")).check()
+    assert max(settings.patience, settings.deadline, settings.elsewhere_after) < threading.TIMEOUT_MAX
 
 
 def test_what_is_on_its_way_is_bounded_in_number_and_in_bytes() -> None:
@@ -108,6 +137,23 @@ def test_a_dataset_without_an_index_is_refused_with_the_reason() -> None:
         source.of(Iterable(), list, 1, False, False, 0, None)
     with pytest.raises(SettingError, match="batch_size"):
         source.of([1], list, 0, False, False, 0, None)
+
+
+class Number:
+    """As numpy's: a number that JSON does not know."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+def test_numbers_of_other_libraries_are_told_to_the_training_hosts_as_numbers() -> None:
+    made: Any = source.of([1, 2], list, Number(2), 1, 0, Number(7), None)  # type: ignore[arg-type]
+    assert json.loads(json.dumps(made.facts)) == {**made.facts, "batch_size": 2, "shuffle": True, "seed": 7}
+    with pytest.raises(SettingError, match=r"serve: seed: expected a whole number, found 0\.5"):
+        source.of([1], list, 1, False, False, 0.5, None)  # type: ignore[arg-type]
 
 
 class Grouped:

@@ -21,6 +21,15 @@ def test_fit_is_compiled_as_a_whole(tensorflow_runner: Runner, keras: str) -> No
     assert run.report["compile_seconds"] > 0
 
 
+@pytest.mark.parametrize("keras", ["keras", "tf_keras"])
+def test_a_model_that_was_saved_and_loaded_trains_on_and_is_compiled(tensorflow_runner: Runner, keras: str) -> None:
+    if keras not in tensorflow_runner.python.has:
+        pytest.skip(f"{keras} is not installed")
+    run = tensorflow_runner.both("fit.py", keras, "reloaded")
+    assert len(run.losses) == 24
+    assert len(run.report["modules"]) == 2
+
+
 def test_a_loop_with_tf_function_is_compiled_in_clusters(tensorflow_runner: Runner) -> None:
     run = tensorflow_runner.both("loop.py", weights=1e-5)
     assert "with xla (auto-clustering), after 5 steps" in run.log

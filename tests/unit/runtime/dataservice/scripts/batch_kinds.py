@@ -12,6 +12,8 @@ import torch
 from forked_host import data_host
 
 from dlc_runtime.dataservice import RemoteLoader
+from dlc_runtime.dataservice.errors import UnsupportedBatchError
+from dlc_runtime.dataservice.wire import structure
 from dlc_runtime.dataservice.wire.leaves import TORCH_DTYPES
 
 Pair = collections.namedtuple("Pair", ["image", "label"])
@@ -106,6 +108,14 @@ def kept_batches_do_not_change(address: str) -> list[str]:
     return [f"view {at}" for at, (view, before) in enumerate(kept) if bits(view) != before] + ([] if kept else ["none"])
 
 
+def refusal_of(batch: Any) -> str:
+    try:
+        structure.pack(batch)
+    except UnsupportedBatchError as error:
+        return str(error)
+    return ""
+
+
 def main() -> None:
     with data_host(Kinds(), batch_size=None, workers=1) as address:
         with RemoteLoader([address], patience=120) as loader:
@@ -115,11 +125,11 @@ def main() -> None:
             for at, pair in enumerate(zip(batches(), found, strict=False))
             for text in differences(*pair)
         ]
-        print(
-            json.dumps(
-                {"count": len(found), "wrong": wrong, "kept": kept_batches_do_not_change(address), "dtypes": NAMES}
-            )
-        )
+        told = {"count": len(found), "wrong": wrong, "kept": kept_batches_do_not_change(address), "dtypes": NAMES}
+    ones = [torch.ones(1), torch.ones(2)]
+    told["masked"] = refusal_of({"a": numpy.ma.array([1, 2], mask=[0, 1])})
+    told["nested"] = refusal_of({"b": torch.nested.nested_tensor(ones)})
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":

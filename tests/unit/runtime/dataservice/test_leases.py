@@ -140,7 +140,7 @@ def test_without_rank_zero_the_others_say_so(service: Service) -> None:
 
 def test_a_rank_that_never_begins_is_named(service: Service) -> None:
     _, port = service.serve("Numbers", 100)
-    told = {"order": "first_come", "leases": f"127.0.0.1:{free_port()}", "world": 3, "patience": 3.0}
+    told = {"order": "first_come", "leases": f"127.0.0.1:{free_port()}", "world": 3, "patience": 10.0}
     ranks = [service.take([port], rank=rank, **told) for rank in (0, 2)]
     assert [rank.wait() for rank in ranks] == [1, 1]
     assert "the training ranks [1] did not begin the epoch" in ranks[1].log

@@ -104,4 +104,4 @@ def test_without_boto3_the_error_says_what_to_install() -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     assert "expected the Python package boto3, found none" in done.stdout
-    assert "remedy: pip install boto3" in done.stdout
+    assert "remedy: .venv/bin/python -m pip install boto3" in done.stdout

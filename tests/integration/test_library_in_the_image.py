@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(SECONDS + 60)]
 # The launcher of the image starts the same jobs in test_compiler_jobs.py and test_compiler_xla_jobs.py.
 ELSEWHERE = {"test_launched.py"}
 ROOM = find_root() / "tests/unit/runtime"
-SHORT = {"cluster", "dataservice"}  # rooms; the others compile, for a quarter of an hour
+SHORT = {"cluster", "dataservice"}  # rooms; the others compile for minutes
 
 
 def case(file: Path) -> object:

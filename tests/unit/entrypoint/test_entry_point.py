@@ -64,6 +64,17 @@ def test_a_script_beside_a_buildable_pyproject_stays_a_script_and_the_package_is
     assert pip(job) == (".",)
 
 
+@pytest.mark.parametrize(
+    ("program", "file"), [("run.sh", "setup.py"), ("run.sh", "pyproject.toml"), ("run", "pyproject.toml")]
+)
+def test_a_shell_script_or_executable_installs_a_package_beside_it_by_itself(
+    job: JobFolder, program: str, file: str
+) -> None:
+    job.code([file], "[build-system]\n").code([program], "#!/bin/sh\n")
+    assert pip(job, program) == ()
+    assert pip(job.code(["requirements.txt"]), program) == ("-r", "requirements.txt")
+
+
 def test_a_pyproject_that_only_configures_tools_is_no_package(job: JobFolder) -> None:
     job.code(["pyproject.toml"], "[tool.ruff]\n[project]\n").code()
     assert pip(job) == ()

@@ -29,7 +29,7 @@ from launch.plan.frameworks import (
     installed,
     keras_decisions,
 )
-from launch.plan.install import installation, needs_installation
+from launch.plan.install import installation, needed
 from launch.plan.network import Network, data_service_variables, network_variables, reached_at
 from launch.plan.own_folders import home_variables, package_variables
 from launch.plan.strategies import tf_data
@@ -193,7 +193,7 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     entry = programs[0][0]
     job = request.job._replace(program=entry.program)
     env = _environment(request._replace(job=job))
-    installs = needs_installation(folder)
+    installs = bool(needed(entry, folder))
     if installs:
         env.update(package_variables(env, venv, request.run_dir))
     context = Context(

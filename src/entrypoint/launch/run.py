@@ -15,7 +15,7 @@ from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.switches import count, exit_code, seconds
 from launch.group import traps
-from launch.job import source
+from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, own_folders, programs
 from launch.plan.interpretation import Request
@@ -117,6 +117,7 @@ def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
         return outcome
     plan = interpretation.decide(request)
     plan.check_programs(request.paths.code)
+    entry_point.make_executable(plan.context.entry, request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
     signals.check()
     _make_own_folders(plan.context)

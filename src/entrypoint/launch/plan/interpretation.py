@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.base import modules, ports
+from launch.base import modules, ports, switches
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
@@ -157,6 +157,7 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
 
     Raises LaunchError: the first thing that is wrong.
     """
+    switches.check(environ)
     paths = Paths.of(environ)
     cluster = cluster_module.discover(environ, paths)
     stated = job_module.read(environ, paths, extra)

@@ -356,7 +356,7 @@ def _environment(request: Request) -> dict[str, str]:
     env.update(data_service_variables(request.network))
     env.update(tf_data.variables(job))
     env["CURRENT_HOST"] = request.cluster.current_host
-    env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
+    env["SAGEMAKER_JOB_NAME"] = job.text(job_module.JOB_NAME)
     env["SAGEMAKER_REGION"] = _region(request)
     env.update(sm_variables(request.cluster, request.devices, job, request.groups, paths, environ))
     return env

@@ -32,13 +32,23 @@ class Output:
     def write(self, text: str) -> int:
         *lines, self._unfinished = (self._unfinished + text).split("\n")
         for line in lines:
-            said = line.strip()
-            if said.startswith(NOISE):
-                continue
-            self._stream.write(f"{line}\n")
-            if said and not said.startswith(PROGRESS):
-                self.reason = [*self.reason, line][-MOST_LINES:]
+            self._line(line)
         return len(text)
+
+    def end(self) -> None:
+        """Pass on what came after the last newline, and all that the stream holds back."""
+        if self._unfinished:
+            self._line(self._unfinished)
+        self._unfinished = ""
+        self._stream.flush()
+
+    def _line(self, line: str) -> None:
+        said = line.strip()
+        if said.startswith(NOISE):
+            return
+        self._stream.write(f"{line}\n")
+        if said and not said.startswith(PROGRESS):
+            self.reason = [*self.reason, line][-MOST_LINES:]
 
 
 def _take_turns() -> None:
@@ -58,9 +68,9 @@ def main() -> int:
         runpy.run_module("pip", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code
+    output.end()
     if not code:
         return 0
-    output._stream.flush()
     for line in output.reason:
         print(line, file=sys.stderr)
     return UNAVAILABLE

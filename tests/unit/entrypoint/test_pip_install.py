@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,26 @@ def test_what_is_there_already_is_not_worth_a_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
     assert done.returncode == 0, done.stderr
     assert "already satisfied" not in done.stdout
+
+
+def with_a_pip(folder: Path, program: str) -> dict[str, Any]:
+    """The arguments of subprocess that run ours with this program as pip."""
+    (folder / "pip.py").write_text(program)
+    return {
+        "args": (sys.executable, programs.path("pip_install")),
+        "env": {**os.environ, "PYTHONPATH": str(folder)},
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_last_line_without_a_newline_is_a_line_too(tmp_path: Path, code: int) -> None:
+    pip = f"import sys\nprint('first')\nprint('last words', end='')\nsys.exit({code})"
+    done = subprocess.run(**with_a_pip(tmp_path, pip), timeout=BOUND, check=False)
+    assert done.stdout == "first\nlast words\n"
+    assert done.stderr == ("first\nlast words\n" if code else "")
 
 
 def test_a_module_of_the_code_directory_does_not_stand_in_for_pips_own(wheels: Path) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import runpy
+import signal
 import sys
 from typing import TextIO
 
@@ -16,6 +17,8 @@ NOISE = ("Requirement already satisfied:", "Looking in indexes:", "Looking in li
 PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Processing ", "Preparing ", "Installing ", "Getting ",
             "Building ", "Created wheel ", "Stored in ", "Obtaining ", "Successfully ", "INFO: ")  # fmt: skip
 MOST_LINES = 15  # of a reason
+
+_interrupts: list[int] = []  # pip turns the exception into an exit code like any other
 
 
 class Output:
@@ -57,18 +60,30 @@ def _take_turns() -> None:
         fcntl.flock(os.open(sys.prefix, os.O_RDONLY), fcntl.LOCK_EX)  # given back when this process ends
 
 
+def _interrupt(signum: int, _frame: object) -> None:
+    _interrupts.append(signum)
+    raise KeyboardInterrupt
+
+
 def main() -> int:
-    """Run pip; its reason and EX_UNAVAILABLE where it fails."""
+    """Run pip; its reason and EX_UNAVAILABLE where it fails. A SIGINT ends us as a signal, when pip has cleaned up."""
     output = Output(sys.stdout)
     sys.stdout = output
-    _take_turns()
-    sys.path.pop(0)  # this program's folder: nothing in it is for pip
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     code: object = 0
     try:
+        _take_turns()
+        sys.path.pop(0)  # this program's folder: nothing in it is for pip
         runpy.run_module("pip", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code
+    except KeyboardInterrupt as end:
+        code = end
     output.end()
+    if code and _interrupts:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     if not code:
         return 0
     for line in output.reason:

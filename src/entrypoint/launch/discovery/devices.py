@@ -85,10 +85,8 @@ def _visible_gpus(environ: Mapping[str, str], root: str) -> int:
 
 def _neuron_cores(root: str) -> int:
     devices = [name for name in _names(root, "dev") if re.fullmatch(r"neuron\d+", name)]
-    return sum(
-        int(_first_line(root, f"sys/devices/virtual/neuron_device/{name}/core_count") or CORES_OF_A_NEURON_DEVICE)
-        for name in devices
-    )
+    told = [_first_line(root, f"sys/devices/virtual/neuron_device/{name}/core_count") for name in devices]
+    return sum(int(text) if re.fullmatch(r"[0-9]{1,4}", text) else CORES_OF_A_NEURON_DEVICE for text in told)
 
 
 def _fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:

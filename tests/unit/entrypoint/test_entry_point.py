@@ -131,6 +131,12 @@ def test_a_module_is_run_as_a_module(job: JobFolder, program: str) -> None:
     assert (env["SM_MODULE_NAME"], env["SM_USER_ENTRY_POINT"]) == ("pkg.train", "-m pkg.train")
 
 
+@pytest.mark.parametrize("strategy", ["torchrun", "xla", "mpi"])
+def test_a_script_whose_name_begins_with_a_dash_is_no_option_of_what_starts_it(job: JobFolder, strategy: str) -> None:
+    job.code(["-x.py"]).env(DLC_STRATEGY=strategy)
+    assert command(job, "-x.py")[-3:] == ["./-x.py", "--lr", "1"]
+
+
 def test_torchrun_runs_a_module_too(job: JobFolder) -> None:
     job.code(["pkg/train.py"]).env(DLC_STRATEGY="torchrun")
     assert command(job, "-m pkg.train")[-4:] == ["-m", "pkg.train", "--lr", "1"]

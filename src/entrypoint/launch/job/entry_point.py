@@ -41,7 +41,9 @@ class EntryPoint(NamedTuple):
 
     def target(self) -> tuple[str, ...]:
         """What a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
-        return ("-m", self.module) if self.kind in (PACKAGE, MODULE) else (self.name,)
+        if self.kind in (PACKAGE, MODULE):
+            return ("-m", self.module)
+        return (f"./{self.name}" if self.name.startswith("-") else self.name,)  # no option of torchrun's
 
     def command(self, python: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """The argument list of one plain process. "--" keeps a script's name from being read as an option."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PLATFORM_PREFIX = "sagemaker_"
 JOB_NAME = "sagemaker_job_name"
+GROUPS = "sagemaker_distribution_instance_groups"
 # Consumed by the platform's toolkit, or by us: neither arguments of the script nor "framework parameters".
 CONSUMED = (
     "sagemaker_program",

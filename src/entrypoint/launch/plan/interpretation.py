@@ -16,7 +16,7 @@ from launch.discovery.devices import Devices
 from launch.job import entry_point, group_programs
 from launch.job import parameters as job_module
 from launch.job.entry_point import EntryPoint
-from launch.job.parameters import Job
+from launch.job.parameters import GROUPS, Job
 from launch.plan import programs, strategies
 from launch.plan.compiler import asked as compiler
 from launch.plan.compiler.asked import Asked
@@ -49,7 +49,6 @@ READ_FOR_TORCHRUN = frozenset(
 )
 # Of all SM_* these are settings, not what a launcher said to the processes of its job.
 USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE",))
-GROUPS = "sagemaker_distribution_instance_groups"
 LED = ("mpi", "ray")  # strategies in which one process on the first host is the whole job
 
 

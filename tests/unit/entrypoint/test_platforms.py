@@ -270,10 +270,19 @@ def test_tasks_of_one_host_and_evaluators_are_alone(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["{", "3", '{"cluster": 3}', '{"cluster": {"worker": "a:1"}}', tf_config("worker", 2, worker=["a:1", "b:1"]),
-     '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "x"}}'],
+     '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "x"}}',
+     '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "%s"}}' % ("9" * 5000)],
 )  # fmt: skip
 def test_a_malformed_tf_config_is_an_error(text: str) -> None:
     assert "TF_CONFIG" in refused(TF_CONFIG=text)
+
+
+@pytest.mark.parametrize("task", [{}, {"task": {}}, {"task": {"type": "wroker", "index": 0}}])
+def test_a_task_that_is_in_no_cluster_and_no_evaluator_is_refused(task: dict[str, object]) -> None:
+    said = refused(TF_CONFIG=json.dumps({"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}, **task}))
+    assert "expected a task of type worker or ps or evaluator: this host would train alone" in said
+    alone = json.dumps({"cluster": {"worker": ["a:1"]}, **task})  # then there is nobody that it could be apart from
+    assert discover(TF_CONFIG=alone).source == "single host"
 
 
 def test_the_launcher_of_an_mpi_job_is_found_and_its_workers_are_refused() -> None:

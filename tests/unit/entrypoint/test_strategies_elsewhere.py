@@ -45,6 +45,10 @@ def test_trainer_v2_expects_torchrun_and_what_it_told_is_in_the_flags(elsewhere:
     assert not [name for name in env if name.startswith("PET_")]  # torchrun would take c10d from it
 
 
+def test_a_number_of_nodes_that_says_nothing_expects_no_torchrun(elsewhere: JobFolder) -> None:
+    assert elsewhere.env(PET_NNODES="").explain()["strategy"] == "single"
+
+
 @pytest.mark.parametrize("asked", [{}, TORCHRUN, HOROVOD, SERVERS])
 def test_a_switch_that_is_set_to_nothing_is_not_set(elsewhere: JobFolder, asked: dict[str, Any]) -> None:
     """As compose files and charts pass variables on that nobody set."""

@@ -19,6 +19,7 @@ DEFAULT_GROUP = "homogeneousCluster"  # the platform's own name for the only gro
 DEFAULT_INTERFACE = "eth0"
 LOCAL_INSTANCE = "local"
 SINGLE_HOST = "single host"  # the discoverer of a host to which nobody said anything
+NAMING_NO_HOST = (SINGLE_HOST, "torchrun's variables")  # discoverers whose only host has a name of ours
 
 # In this order; each module has `discover(environ, paths) -> Cluster | None`, None meaning "not mine".
 DISCOVERERS = {
@@ -84,6 +85,11 @@ class Cluster(NamedTuple):
     def is_heterogeneous(self) -> bool:
         """As the platform's toolkit counts: more than one group listed."""
         return len(self.groups) > 1
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether the job has one host, and nobody gave it a name that resolves."""
+        return len(self.hosts) == 1 and self.source in NAMING_NO_HOST
 
     @property
     def current_group_hosts(self) -> tuple[str, ...]:

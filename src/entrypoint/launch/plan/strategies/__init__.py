@@ -105,7 +105,7 @@ def _of_the_platform(job: Job, environ: Mapping[str, str], cluster: Cluster) -> 
     """What a platform that is made for one way of starting ranks expects where the job asks for none."""
     if cluster.source == "MPIJob":
         return Request("MPIJob", "mpi")
-    if "PET_NNODES" in environ and job.program.endswith(".py"):
+    if environ.get("PET_NNODES") and job.program.endswith(".py"):
         return Request("PET_NNODES", "torchrun")
     return None
 

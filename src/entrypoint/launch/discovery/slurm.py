@@ -10,6 +10,7 @@ from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, Task, plain
 from launch.discovery.node_list import MOST_HOSTS, expand
 
+INTERACTIVE_STEP = str(0xFFFFFFFA)  # salloc's own shell, where sites run it on the first node: no step of the user's
 START = "start it with `srun --ntasks-per-node=1`"
 ALONE = "for a job of this host alone set DLC_HOSTS to its name"
 
@@ -17,11 +18,11 @@ ALONE = "for a job of this host alone set DLC_HOSTS to its name"
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """The step's nodes, None outside of Slurm and in an allocation of one node.
 
-    Raises LaunchError: an allocation of several nodes without a step (a batch script's own shell runs on one of them),
-    a step whose container was not told which task it is, a malformed list, no such node.
+    Raises LaunchError: an allocation of several nodes without a step (the shell of a batch script or of salloc runs on
+    one of them), a step whose container was not told which task it is, a malformed list, no such node.
     """
     node_list = environ.get("SLURM_STEP_NODELIST")
-    if not node_list:
+    if not node_list or environ.get("SLURM_STEP_ID") == INTERACTIVE_STEP:
         _refuse_without_step(environ)
         return None
     hosts = list(expand(node_list))

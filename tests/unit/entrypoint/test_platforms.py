@@ -143,6 +143,11 @@ def test_a_step_whose_container_was_told_no_task_is_refused() -> None:
 
 def test_a_step_of_one_node_needs_no_task() -> None:
     assert discover(SLURM_STEP_NODELIST="n1").hosts == ("n1",)
+    assert discover(SLURM_STEP_NODELIST="n1", SLURM_PROCID="0").hosts == ("n1",)
+
+
+def test_several_tasks_of_one_node_that_were_not_told_which_they_are_are_refused() -> None:
+    assert "SLURM_PROCID" in refused(SLURM_STEP_NODELIST="n1", SLURM_STEP_TASKS_PER_NODE="2", SLURM_STEP_NUM_TASKS="2")
 
 
 # --- Kubernetes

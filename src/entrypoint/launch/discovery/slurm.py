@@ -29,8 +29,6 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     groups = _het_groups(environ, hosts)
     if groups:  # a heterogeneous job numbers its nodes by component, whatever their names sort like
         hosts = [host for members in groups.values() for host in members]
-    if len(hosts) == 1 and "SLURM_PROCID" not in environ:
-        return plain("Slurm", hosts, hosts[0], "SLURM_STEP_NODELIST", environ)
     index = _node(environ, hosts)
     cluster = plain("Slurm", hosts, hosts[index], "SLURM_STEP_NODELIST", environ, groups)
     return cluster._replace(task=_task(environ, hosts, index))
@@ -73,8 +71,8 @@ def _het_groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[
 def _node(environ: Mapping[str, str], hosts: list[str]) -> int:
     """Which of the hosts this is: by name, because numbers do not follow the list in every job."""
     name = environ.get("SLURMD_NODENAME", "")
-    if name in hosts:
-        return hosts.index(name)
+    if name in hosts or len(hosts) == 1:
+        return hosts.index(name) if name in hosts else 0
     node = environ.get("SLURM_NODEID")
     if node is None:
         raise LaunchError(

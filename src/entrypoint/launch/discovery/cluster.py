@@ -153,8 +153,11 @@ def plain(
 
 def named(hosts: Sequence[str], name: str) -> str:
     """The one of `hosts` that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
-    found = [host for host in hosts if name and (host == name or host.partition(".")[0] == name.partition(".")[0])]
-    return found[0] if len(found) == 1 else ""
+    if name in hosts:
+        return name
+    first = name.partition(".")[0]
+    found = [host for host in hosts if host.partition(".")[0] == first]
+    return found[0] if len(found) == 1 and not first.isdigit() else ""  # the first label of an address is no name
 
 
 def _interface_of_default_route() -> str:

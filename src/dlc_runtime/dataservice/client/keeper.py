@@ -66,9 +66,12 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="dlc-data-keeper", daemon=True)
         self._thread.start()
 
-    def wait_for_all(self, check: Callable[[], None]) -> None:
-        """Until every rank has left the rounds that it joined, or counts as lost. `check` may raise to end the wait."""
-        while any(found.heard for found in self._rounds.copy().values()):
+    def wait_for_all(self, last: int, check: Callable[[], None]) -> None:
+        """Until every rank has left the round `last` and those before, or counts as lost. `check` may raise to end it.
+
+        A rank that is ahead waits in the next round for this one: so that round is not waited for here.
+        """
+        while any(found.heard for number, found in self._rounds.copy().items() if number <= last):
             check()
             time.sleep(TICK / 5)
 

@@ -31,7 +31,7 @@ class Lessee:
         self.address = address
         self._lines = Lines(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
-        self._round = 0
+        self.round = 0  # of the keeper: how many iterations this rank has begun
         self._leased = 0  # ids asked for or leased, and not yet taken
         self._echoed = 0.0  # when that word was sent to which the keeper answered last
         self._heard = threading.Condition(self._lock)
@@ -43,7 +43,7 @@ class Lessee:
         """Let the pump begin the epoch, with the ids that the keeper grants from now on."""
         with self._lock:
             self.pump.begin(epoch, (), is_complete=False)
-            self._round += 1
+            self.round += 1
             self._leased = 0
             self._echoed = 0.0
             self._send({"join": {"rank": self.rank, "facts": facts, "done": [list(run) for run in done]}})
@@ -84,7 +84,7 @@ class Lessee:
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._lines.send({"round": self._round, **message})
+            self._lines.send({"round": self.round, **message})
         except OSError as error:
             self._fail(error)
 
@@ -99,7 +99,7 @@ class Lessee:
                     self._lines.flush()
                     for message in self._lines.receive() if ready else ():
                         self._hear(message)
-                    if time.monotonic() >= beat and self._round:
+                    if time.monotonic() >= beat and self.round:
                         beat = time.monotonic() + BEAT
                         self._send({"beat": time.monotonic()})
                         self.top_up()
@@ -109,7 +109,7 @@ class Lessee:
             selector.close()
 
     def _hear(self, message: dict[str, Any]) -> None:
-        if message.get("round") != self._round:
+        if message.get("round") != self.round:
             return
         if "beat" in message:
             self._echoed = float(message["beat"])

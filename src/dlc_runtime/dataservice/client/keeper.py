@@ -26,6 +26,8 @@ HANDSHAKE = 10.0  # seconds a stranger may take
 MOST_STRANGERS = 64
 TICK = 0.25
 MOST_AT_ONCE = 4096  # ids of one grant
+NOBODY = -1  # the rank of a process that was refused: it gets nothing
+ANEW = "start all ranks anew, from a checkpoint"
 
 
 class Round:
@@ -153,25 +155,38 @@ class Keeper:
 
     def _join(self, fd: int, number: int, told: dict[str, Any]) -> None:
         rank = int(told["rank"])
-        self._ranks[fd] = rank
         for old in [key for key in self._rounds if key < number - 1]:
             del self._rounds[old]  # every rank has begun the one after it
-        found = self._rounds.setdefault(number, Round(told["facts"], self.when_lost))
-        problem = ""
-        if told["facts"] != found.facts:
-            problem = f"rank {rank} iterates over {told['facts']}, another rank over {found.facts}"
-        elif rank in found.heard or rank in found.left:
-            problem = f"two processes say that they are training rank {rank}"
+        problem = self._problem(number, rank, told["facts"])
         if problem:
+            self._ranks[fd] = NOBODY
             self._say(fd, {"round": number, "error": problem})
             return
+        for other in [key for key, same in self._ranks.items() if same == rank and key != fd]:
+            self._drop(other)  # of a process that is gone: it would be sent what this one waits for
+        self._ranks[fd] = rank
+        found = self._rounds.setdefault(number, Round(told["facts"], self.when_lost))
         found.heard[rank] = time.monotonic()
+        if found.leases is not None:
+            return  # it was lost, and what it had not taken went to others: it takes part again
         found.done[rank] = [(int(first), int(end)) for first, end in told["done"]]
         if len(found.done) == self.world:
             try:
                 found.start()
             except SettingError as error:
                 self._tell_all(number, {"error": str(error)})
+
+    def _problem(self, number: int, rank: int, facts: dict[str, Any]) -> str:
+        """Why the rank may not join the round, if there is a reason."""
+        found = self._rounds.get(number)
+        if found is None:
+            is_late = number < max(self._rounds, default=0)
+            return f"training rank {rank} began anew, alone; {ANEW}" if is_late else ""
+        if facts != found.facts:
+            return f"rank {rank} iterates over {facts}, another rank over {found.facts}"
+        if rank in found.heard or rank in found.left:
+            return f"two processes say that they are training rank {rank}, or it began anew, alone; {ANEW}"
+        return ""
 
     def _grant(self, number: int, found: Round) -> None:
         """Give every rank that waits what there is."""

@@ -14,7 +14,7 @@ from dlc_runtime.dataservice.client.keeper import Keeper
 from dlc_runtime.dataservice.wire import address
 from dlc_runtime.dataservice.wire.lines import Lines
 
-HANGS = 60.0  # seconds; only a bound
+HANGS = 30.0  # seconds; only a bound
 TOKEN = b"a token"
 FACTS = {"epoch": 0, "batches": 6, "world": 2}
 
@@ -107,3 +107,48 @@ def test_rank_zero_ends_its_epoch_though_another_rank_waits_in_the_next_one(keep
     keepers.keepers[0].wait_for_all(1, check)
     zero.join(2, epoch=1)
     assert one.hear(2, "ids")
+
+
+def test_a_lost_rank_that_comes_again_gets_what_is_left_and_nothing_is_given_twice(keepers: Keepers) -> None:
+    port = keepers.keeper("give_back", lost_after=1.0)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    one.join(1, more=3)
+    zero.join(1, more=3)
+    first, lost = zero.hear(1, "ids"), one.hear(1, "ids")
+    zero.say(1, done=first, more=6)
+    while not (back := [id_ for told in zero.heard for id_ in told.get("ids", ())]):
+        zero.say(1, beat=1.0)  # only rank 1 is silent
+        zero.listen(0.1)
+    assert sorted(back) == sorted(lost)
+    again = keepers.voice(port, 1)
+    again.join(1, more=6)
+    zero.say(1, done=back)  # nobody holds anything any more: the connection of before is not told it instead
+    assert again.hear(1, "over") is True
+
+
+def test_a_rank_that_was_started_again_alone_ends_and_the_others_go_on(keepers: Keepers) -> None:
+    port = keepers.keeper()
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    for number in (1, 2, 3):
+        one.join(number)
+        zero.join(number)
+        assert zero.hear(number, "ids")
+        assert one.hear(number, "ids")
+    again = keepers.voice(port, 1)
+    again.join(1)
+    assert "training rank 1 began anew, alone; start all ranks anew" in again.hear(1, "error")
+    keepers.keepers[0].wait_for_all(1, nothing)  # nothing of it is left there
+    assert not [told for told in [*zero.heard, *one.heard] if "error" in told]
+
+
+def test_a_second_process_of_a_rank_is_refused_and_gets_nothing_of_the_first_one(keepers: Keepers) -> None:
+    port = keepers.keeper()
+    one, second, zero = keepers.voice(port, 1), keepers.voice(port, 1), keepers.voice(port, 0)
+    one.join(1, more=1)
+    second.join(1, more=5)
+    assert "two processes say that they are training rank 1" in second.hear(1, "error")
+    zero.join(1, more=1)
+    assert sorted(one.hear(1, "ids") + zero.hear(1, "ids")) == [0, 1]
+    second.say(1, beat=1.0)
+    assert second.hear(1, "gone") is True
+    assert not [told for told in second.heard if "ids" in told]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -51,6 +51,15 @@ class Voice:
             self.listen(0.1)
         self.heard.remove(found[0])
         return found[0][word]
+
+    def beat_until(self, number: int, what: Callable[[], Any]) -> Any:
+        """What is waited for, once it is there."""
+        deadline = time.monotonic() + HANGS
+        while not (found := what()):
+            assert time.monotonic() < deadline, f"it hangs; heard: {self.heard}"
+            self.say(number, beat=1.0)
+            self.listen(0.1)
+        return found
 
 
 class Keepers:
@@ -116,9 +125,7 @@ def test_a_lost_rank_that_comes_again_gets_what_is_left_and_nothing_is_given_twi
     zero.join(1, more=3)
     first, lost = zero.hear(1, "ids"), one.hear(1, "ids")
     zero.say(1, done=first, more=6)
-    while not (back := [id_ for told in zero.heard for id_ in told.get("ids", ())]):
-        zero.say(1, beat=1.0)  # only rank 1 is silent
-        zero.listen(0.1)
+    back = zero.beat_until(1, lambda: [id_ for told in zero.heard for id_ in told.get("ids", ())])
     assert sorted(back) == sorted(lost)
     again = keepers.voice(port, 1)
     again.join(1, more=6)
@@ -152,3 +159,46 @@ def test_a_second_process_of_a_rank_is_refused_and_gets_nothing_of_the_first_one
     second.say(1, beat=1.0)
     assert second.hear(1, "gone") is True
     assert not [told for told in second.heard if "ids" in told]
+
+
+def test_while_a_rank_evaluates_between_epochs_the_others_wait_longer_than_the_patience(
+    keepers: Keepers, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = keepers.keeper(patience=0.5)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    for voice in (zero, one):
+        voice.say(1, leave=True)
+    one.join(2, epoch=1)
+    zero.beat_until(1, lambda: "the training ranks [0] have yet to begin the epoch" in caplog.text)
+    zero.join(2, epoch=1)
+    assert one.hear(2, "ids")
+    assert not [told for told in one.heard if "error" in told]
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_a_rank_that_does_not_begin_the_epoch_ends_the_others_wait_at_last(keepers: Keepers, beats: bool) -> None:
+    port = keepers.keeper(patience=0.3)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    one.join(2, epoch=1)
+    if beats:
+        zero.beat_until(1, lambda: [told for told in zero.heard if "error" in told])
+    error = one.hear(2, "error")
+    assert error.startswith("the training ranks [0] did not begin the epoch")
+    assert ("though they are there" in error) is beats
+
+
+def test_the_epoch_after_a_rank_was_lost_begins_without_it_where_the_others_take_its_batches(keepers: Keepers) -> None:
+    port = keepers.keeper("give_back", lost_after=0.5)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    assert zero.hear(1, "ids")
+    zero.say(1, leave=True)
+    one.lines.sock.close()
+    zero.join(2, more=6, epoch=1)
+    zero.beat_until(2, lambda: [told for told in zero.heard if told["round"] == 2 and "ids" in told])
+    assert zero.hear(2, "ids") == [*range(6)]

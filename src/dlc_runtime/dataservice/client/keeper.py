@@ -28,6 +28,7 @@ LOG = logging.getLogger("dlc.dataservice")
 HANDSHAKE = 10.0  # seconds a stranger may take
 MOST_STRANGERS = 64
 TICK = 0.25
+HALT = 1.0  # seconds between two looks at the clock from which on this process stood still
 MOST_AT_ONCE = 4096  # ids of one grant
 LONGER = 12  # times the patience that a rank is waited for which is heard of
 NOBODY = -1  # the rank of a process that was refused: it gets nothing
@@ -69,6 +70,7 @@ class Keeper:
         self._ranks: dict[int, int] = {}  # connection -> rank
         self._heard: dict[int, float] = {}  # rank -> when, in whatever round it is
         self._rounds: dict[int, Round] = {}
+        self._looked = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dlc-data-keeper", daemon=True)
         self._thread.start()
@@ -139,8 +141,11 @@ class Keeper:
             return
         rank, found = self._ranks[fd], self._rounds.get(number)
         self._heard[rank] = now
-        if found is not None and rank in found.left:
-            return  # it waits for the others, or does something else before the next epoch, and its beats go on
+        is_between = found is not None and rank in found.left  # it waits for the others, or evaluates
+        if is_between and "beat" in message:
+            self._say(fd, {"round": number, "beat": message["beat"]})
+        if is_between:
+            return
         if found is None or rank not in found.heard:
             self._say(fd, {"round": number, "gone": True})
             return
@@ -219,6 +224,9 @@ class Keeper:
                 self._say(fd, {"round": number, "ids": grant.ids, "over": grant.over})
 
     def _clock(self, now: float) -> None:
+        if now - self._looked >= HALT:
+            self._forgive(self._looked, now)
+        self._looked = now
         for fd in [fd for fd, until in self._strangers.items() if now > until]:
             self._drop(fd)
         for number, found in self._rounds.items():
@@ -227,6 +235,11 @@ class Keeper:
                 self._wait(number, found, now)
             for rank in [rank for rank, heard in found.heard.items() if now - heard > self.lost_after]:
                 self._lost(number, found, rank)
+
+    def _forgive(self, begin: float, now: float) -> None:
+        """A time in which this process stood still counts for no rank's silence, least of all for its own rank's."""
+        for heard in [self._heard, *[found.heard for found in self._rounds.values()]]:
+            heard.update({rank: min(now, at + now - begin) for rank, at in heard.items()})
 
     def _wait(self, number: int, found: Round, now: float) -> None:
         """Say who is waited for; and end the wait for a rank that is silent, or that takes far too long."""

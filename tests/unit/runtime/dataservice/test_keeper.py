@@ -202,3 +202,28 @@ def test_the_epoch_after_a_rank_was_lost_begins_without_it_where_the_others_take
     zero.join(2, more=6, epoch=1)
     zero.beat_until(2, lambda: [told for told in zero.heard if told["round"] == 2 and "ids" in told])
     assert zero.hear(2, "ids") == [*range(6)]
+
+
+def test_a_time_in_which_rank_zero_itself_stood_still_makes_no_rank_lost(keepers: Keepers) -> None:
+    port = keepers.keeper(lost_after=15.0)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    assert zero.hear(1, "ids")
+    keeper = keepers.keepers.pop()
+    keeper.close()  # its thread: the clock is this test's
+    keeper._clock(time.monotonic() + 3600.0)
+    assert {*keeper._rounds[1].heard} == {0, 1}
+    for passed in range(1, 40):
+        keeper._clock(time.monotonic() + 3600.0 + passed / 2)
+    assert not keeper._rounds[1].heard
+
+
+def test_a_rank_between_epochs_hears_that_the_keeper_is_there(keepers: Keepers) -> None:
+    port = keepers.keeper()
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    one.say(1, leave=True)
+    one.say(1, beat=5.0)
+    assert one.hear(1, "beat") == 5.0

@@ -84,6 +84,12 @@ def test_a_variable_that_holds_no_port_is_refused(port: str) -> None:
         place.leases("a", {"DLC_DATA_LEASE_PORT": port})
 
 
+@pytest.mark.parametrize("asked", ["a:0", "a:99999", "[::1]:70000"])
+def test_leases_at_a_place_that_holds_no_port_are_refused(asked: str) -> None:
+    with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
+        place.leases(asked, {})
+
+
 def test_the_leases_are_kept_on_the_first_host_that_trains() -> None:
     assert place.leases(None, job("algo-4", TWO, ["dnn_group"])) == ("algo-2", "algo-2", 7801)
 

@@ -82,3 +82,10 @@ def test_the_generator_of_a_sampler_is_the_seed_of_the_order(kinds: dict[str, An
 
 def test_an_iterable_dataset_is_refused_also_where_it_has_a_length(kinds: dict[str, Any]) -> None:
     assert "a WithLength is not indexable" in kinds["iterable with a length"]
+
+
+def test_what_is_drawn_from_a_library_that_is_imported_with_the_first_sample_follows_from_the_seed_too(
+    torch_python: str,
+) -> None:
+    first, second = answer_of(torch_python, "late_numpy.py")
+    assert first == second

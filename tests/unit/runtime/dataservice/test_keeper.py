@@ -23,7 +23,8 @@ class Voice:
     """A rank's connection."""
 
     def __init__(self, port: int, rank: int) -> None:
-        self.rank, self.heard = rank, []
+        self.rank = rank
+        self.heard: list[dict[str, Any]] = []
         self.lines = Lines(socket.create_connection(("127.0.0.1", port), timeout=HANGS), TOKEN, is_server=False)
         ends = time.monotonic() + HANGS
         while not self.lines.is_open:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BEAT = 1.0  # seconds
 TICK = 0.25
+MOST_TICK = 1.0  # seconds; a longer one is a time in which this process stood still
 
 
 class Lessee:
@@ -28,10 +29,10 @@ class Lessee:
         self, pump: Pump, address: tuple[str, int], token: bytes, rank: int, lost_after: float, patience: float
     ) -> None:
         self.pump, self.rank, self.valid = pump, rank, lost_after * 2 / 3
-        self.address = address
+        self.address, self.patience = address, patience
         self._lines = Lines(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
-        self._round = 0
+        self.round = 0  # of the keeper: how many iterations this rank has begun
         self._leased = 0  # ids asked for or leased, and not yet taken
         self._echoed = 0.0  # when that word was sent to which the keeper answered last
         self._heard = threading.Condition(self._lock)
@@ -43,7 +44,7 @@ class Lessee:
         """Let the pump begin the epoch, with the ids that the keeper grants from now on."""
         with self._lock:
             self.pump.begin(epoch, (), is_complete=False)
-            self._round += 1
+            self.round += 1
             self._leased = 0
             self._echoed = 0.0
             self._send({"join": {"rank": self.rank, "facts": facts, "done": [list(run) for run in done]}})
@@ -84,22 +85,27 @@ class Lessee:
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._lines.send({"round": self._round, **message})
+            self._lines.send({"round": self.round, **message})
         except OSError as error:
             self._fail(error)
 
     def _run(self) -> None:
         selector = selectors.DefaultSelector()
         selector.register(self._lines.sock, selectors.EVENT_READ)
-        beat = 0.0
+        beat, silence, looked = 0.0, 0.0, time.monotonic()
         try:
             while not self._ended:
                 ready = selector.select(TICK)
+                silence += min(MOST_TICK, time.monotonic() - looked)
+                looked = time.monotonic()
                 with self._lock:
                     self._lines.flush()
                     for message in self._lines.receive() if ready else ():
+                        silence = 0.0
                         self._hear(message)
-                    if time.monotonic() >= beat and self._round:
+                    if silence > self.patience:
+                        raise TimeoutError(f"it has not answered for {self.patience:.0f} s")
+                    if time.monotonic() >= beat and self.round:
                         beat = time.monotonic() + BEAT
                         self._send({"beat": time.monotonic()})
                         self.top_up()
@@ -109,7 +115,7 @@ class Lessee:
             selector.close()
 
     def _hear(self, message: dict[str, Any]) -> None:
-        if message.get("round") != self._round:
+        if message.get("round") != self.round:
             return
         if "beat" in message:
             self._echoed = float(message["beat"])

@@ -202,8 +202,8 @@ class RemoteLoader:
         finally:
             if self._lessee is not None and own == self._round:
                 self._lessee.leave()
-        if self._keeper is not None:
-            self._keeper.wait_for_all(pump.check)  # the other ranks need it until they are done
+        if self._keeper is not None and self._lessee is not None:
+            self._keeper.wait_for_all(self._lessee.round, pump.check)  # the other ranks need it until they are done
         self._begin(Progress(at.epoch + 1, world=self.share.world))
 
     def _took(self, id_: int) -> None:
@@ -262,7 +262,7 @@ class RemoteLoader:
         if self._lessee is not None and self._keeper is not None and self._pump is not None:
             self._lessee.leave()
             with contextlib.suppress(errors.DataServiceError):
-                self._keeper.wait_for_all(self._pump.check)
+                self._keeper.wait_for_all(self._lessee.round, self._pump.check)
         self._close_at_once()
 
     def _close_at_once(self) -> None:

@@ -74,11 +74,14 @@ def test_the_faster_rank_gets_more_and_every_sample_goes_to_one_rank(service: Se
     assert len(found[0]) > 2 * len(found[2]) > 0
 
 
-def test_a_rank_may_wait_for_the_others_last_step_and_evaluate_between_epochs(service: Service) -> None:
+@pytest.mark.parametrize(("steps", "between"), [((0.05, 1.5), 1.5), ((1.5, 0.05), 0.0)])
+def test_a_rank_may_wait_for_the_others_last_step_and_evaluate_between_epochs(
+    service: Service, steps: tuple[float, float], between: float
+) -> None:
     _, port = service.serve("Numbers", 60, batch_size=10)
     place = f"127.0.0.1:{free_port()}"
-    told = {"order": "first_come", "leases": place, "world": 2, "prefetch": 2, "epochs": 2, "between": 1.5}
-    ranks = [service.take([port], rank=rank, step=step, **told) for rank, step in enumerate((0.05, 1.5))]
+    told = {"order": "first_come", "leases": place, "world": 2, "prefetch": 2, "epochs": 2, "between": between}
+    ranks = [service.take([port], rank=rank, step=step, **told) for rank, step in enumerate(steps)]
     found = [sample for rank in ranks for sample in rank.finish().samples]
     assert sorted(found) == sorted([*range(60), *range(60)])
 
@@ -136,6 +139,16 @@ def test_without_rank_zero_the_others_say_so(service: Service) -> None:
     ranks[0].kill()
     assert ranks[1].wait() == 1
     assert "ConsumerLostError: training rank 0, which keeps the leases at 127.0.0.1:" in ranks[1].log
+
+
+def test_a_rank_zero_that_stands_still_for_longer_than_the_patience_is_named(service: Service) -> None:
+    _, port = service.serve("Numbers", 100000, batch_size=10)
+    ranks = first_come(service, [port], 2, step=0.01, patience=10.0)
+    wait_for(lambda: ranks[1].count > 5, lambda: ranks[1].log)
+    ranks[0].signal_all(signal.SIGSTOP)
+    assert ranks[1].wait() == 1
+    assert "ConsumerLostError: training rank 0, which keeps the leases at 127.0.0.1:" in ranks[1].log
+    assert "it has not answered for 10 s" in ranks[1].log
 
 
 def test_a_rank_that_never_begins_is_named(service: Service) -> None:

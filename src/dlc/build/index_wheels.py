@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from packaging.tags import compatible_tags, cpython_tags
+
 from dlc.buildspec.locked import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.drafts import draft_folder
@@ -26,6 +28,7 @@ from dlc.core.process import run
 FETCH_SECONDS = 3600.0
 NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
 EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
+WORDS = (5, 6)  # of a wheel's name: package, version, perhaps a build number, Python, binary interface, platform
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
@@ -35,7 +38,7 @@ def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path
     Raises LockError for a wheel that no index has, PackageIndexError if an index does not answer.
     """
     for index in indexed:
-        have = {wheel_name(path) for path in folder.glob("*.whl")}
+        have = {pin for wheel, pin in wheels_in(folder) if _is_for(wheel, index.python)}
         for pin, entry in entries(lock).items():
             if pin[0] in index.packages and pin not in have:
                 wheel = _kept(pin, entry, index, cache)
@@ -46,7 +49,7 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
     """Raise LockError for a local version that is not in `folder` and for which no index is named."""
     if own_indexes(os.environ).all:
         return
-    have = {wheel_name(path) for path in folder.glob("*.whl")}
+    have = {pin for _, pin in wheels_in(folder)}
     named = {name for index in indexed for name in index.packages}
     for name, version in entries(lock):
         if "+" in version and name not in named and (name, version) not in have:
@@ -72,10 +75,22 @@ def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict
     return found
 
 
-def wheel_name(path: Path) -> tuple[str, str]:
-    """Normal name and version of a wheel's file."""
-    name, version = path.name.split("-")[:2]
-    return normal_name(name), version
+def wheels_in(folder: Path) -> list[tuple[Path, tuple[str, str]]]:
+    """Each wheel of a folder with its normal name and version. A file with a name that no wheel may have is none."""
+    named = [(path, path.stem.split("-")) for path in sorted(folder.glob("*.whl"))]
+    return [(path, (normal_name(words[0]), words[1])) for path, words in named if len(words) in WORDS]
+
+
+def _is_for(wheel: Path, python: str) -> bool:
+    """Whether a wheel is for this Python (3.11): the images of a plan may have several."""
+    major, minor = python.split(".")
+    own, version = f"cp{major}{minor}", (int(major), int(minor))
+    fitting = {
+        (tag.interpreter, tag.abi)
+        for tag in (*cpython_tags(version, [own], ["any"]), *compatible_tags(version, own, ["any"]))
+    }
+    interpreters, abis = (word.split(".") for word in wheel.stem.split("-")[-3:-1])
+    return any((interpreter, abi) in fitting for interpreter in interpreters for abi in abis)
 
 
 def link(source: Path, target: Path, cache: Path) -> None:

@@ -242,6 +242,17 @@ NEEDS_A_CHECKOUT = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("verb", [verb for verb, words in NEEDS_A_CHECKOUT.items() if {TORCH, "*"} & {*words}])
+def test_a_name_that_no_image_has_is_said_before_an_engine_is_looked_for(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is none, one would be installed first."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    words = ["nothing-9" if word in (TORCH, "*") else word for word in NEEDS_A_CHECKOUT[verb]]
+    assert main([verb, *words]) == SelectorError.exit_code
+    assert "nothing-9: no such image" in capsys.readouterr().err
+
+
 WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "lint", "profile")
 
 

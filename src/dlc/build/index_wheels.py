@@ -27,6 +27,9 @@ from dlc.core.process import run
 
 FETCH_SECONDS = 3600.0
 NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
+# In pip's log: why it passed over a page. Without it, a server that fails looks like one that has no such package.
+UNREAD = re.compile(r"Could not fetch URL \S+ (.*?)(?: for url: \S+)? - skipping")
+BUSY = re.compile(r"^(429|5\d\d) (Client|Server) Error")
 EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
 WORDS = (5, 6)  # of a wheel's name: package, version, perhaps a build number, Python, binary interface, platform
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
@@ -118,15 +121,17 @@ def _kept(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path)
 
 def _fetched(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:
     """The wheel from the first index that has it: the user's indexes, then the buildspec's or its mirror."""
-    lock = draft / "lock.txt"
+    lock, log = draft / "lock.txt", draft / "pip.log"
     lock.write_text(entry + "\n")
     found = ""
     own = own_indexes(os.environ).all
     for address in (*own, mirrored(index.index, index.address, os.environ)):
-        done = run(_command(index, lock, draft), env=_environment(address), check=False, timeout=FETCH_SECONDS)
+        log.unlink(missing_ok=True)
+        environment = {**_environment(address), "PIP_LOG": str(log)}
+        done = run(_command(index, lock, draft), env=environment, check=False, timeout=FETCH_SECONDS)
         if not done.returncode:
             return next(draft.glob("*.whl"))
-        found += f"\n  {shown(address)}: {_reason(done.stderr, address)}"
+        found += f"\n  {shown(address)}: {_reason(done.stderr, log, address)}"
     raise _refusal(pin, index, found)
 
 
@@ -158,12 +163,15 @@ def _environment(address: str) -> Mapping[str, str]:
     }
 
 
-def _reason(stderr: str, address: str) -> str:
+def _reason(stderr: str, log: Path, address: str) -> str:
     """What pip says last, and that it got no answer where it did not."""
+    unread = UNREAD.findall(log.read_text(errors="replace")) if log.is_file() else []
     lines = stderr.replace(address, shown(address)).strip().splitlines()
     errors = [line for line in lines if line.startswith("ERROR:") and line != EXCEPTION] or lines[-1:]
     said = "".join(errors[:1]).removeprefix("ERROR: ")[:300]
-    return f"does not answer ({said})" if NO_ANSWER.search(stderr) else said
+    why = "".join(unread[-1:]).replace(address, shown(address))[:300]
+    said = f"{said}; {why}" if why else said
+    return f"does not answer ({said})" if NO_ANSWER.search(stderr + why) or BUSY.search(why) else said
 
 
 def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:

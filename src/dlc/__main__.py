@@ -19,7 +19,8 @@ from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, Usa
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # they clean up as Ctrl-C does
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.default_int_handler)  # they clean up as Ctrl-C does
     try:
         _check_streams()
         code = run(sys.argv[1:] if argv is None else argv)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_lint.check import check
-from dlc_lint.script.reading import parse
+from dlc_lint.script.reading import encoding_of, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,11 +82,11 @@ def _without_blanks(text: str, at: int) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """Replace a script at once, with its rights; a link stays a link."""
+    """Replace a script at once, with its rights and in the encoding that it states; a link stays a link."""
     target = Path(os.path.realpath(path))
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(text.encode("utf-8"))
+        part.write_bytes(text.encode(encoding_of(text.encode("utf-8"))))
         shutil.copymode(target, part)
         part.replace(target)
     finally:

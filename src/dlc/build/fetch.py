@@ -18,6 +18,8 @@ from dlc.plan.contexts import Pinned
 
 SECONDS = 60.0  # without a byte
 OTHER_SECONDS = 3600.0  # while another process fetches
+BUSY = (http.client.REQUEST_TIMEOUT, http.client.TOO_EARLY, http.client.TOO_MANY_REQUESTS)
+LATER = "run again when it can be reached: the bytes received so far are kept"
 CHUNK = 1 << 16  # bytes; a kill loses no more
 FILE = "file"  # name of every downloaded file in its folder
 
@@ -54,20 +56,25 @@ def _require_hash(sha256: str, url: str, part: Path) -> None:
 def _fetch(url: str, part: Path, ca: Path | None) -> None:
     """Download the file into `part`, after the bytes that are there if the server can continue."""
     have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
     context = _trusted(ca)
     try:
+        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
         with urllib.request.urlopen(request, timeout=SECONDS, context=context) as answer:  # noqa: S310
             continued = getattr(answer, "status", None) == http.client.PARTIAL_CONTENT
             _receive(answer, part, "ab" if continued else "wb")
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # the file is complete
-        raise LockError(f"{url}: {error}", "correct the address in the buildspec") from None
+        busy = error.code in BUSY or error.code >= http.client.INTERNAL_SERVER_ERROR
+        raise LockError(f"{url}: {error}", LATER if busy else "correct the address in the buildspec") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
+        raise LockError(f"{url}: {reason}", LATER) from None
+    except ValueError as error:  # what the URL or a proxy's variable names is no address
         raise LockError(
-            f"{url}: {reason}", "run again when it can be reached: the bytes received so far are kept"
+            f"{url}: expected an address, found: {error}",
+            "correct the address, or HTTP_PROXY and HTTPS_PROXY if it is right",
         ) from None
 
 

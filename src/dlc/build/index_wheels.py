@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from packaging.tags import compatible_tags, cpython_tags
+
 from dlc.buildspec.locked import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.drafts import draft_folder
@@ -25,7 +27,11 @@ from dlc.core.process import run
 
 FETCH_SECONDS = 3600.0
 NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
+# In pip's log: why it passed over a page. Without it, a server that fails looks like one that has no such package.
+UNREAD = re.compile(r"Could not fetch URL \S+ (.*?)(?: for url: \S+)? - skipping")
+BUSY = re.compile(r"^(429|5\d\d) (Client|Server) Error")
 EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
+WORDS = (5, 6)  # of a wheel's name: package, version, perhaps a build number, Python, binary interface, platform
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
@@ -35,7 +41,7 @@ def add(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path
     Raises LockError for a wheel that no index has, PackageIndexError if an index does not answer.
     """
     for index in indexed:
-        have = {wheel_name(path) for path in folder.glob("*.whl")}
+        have = {pin for wheel, pin in wheels_in(folder) if _is_for(wheel, index.python)}
         for pin, entry in entries(lock).items():
             if pin[0] in index.packages and pin not in have:
                 wheel = _kept(pin, entry, index, cache)
@@ -46,7 +52,7 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
     """Raise LockError for a local version that is not in `folder` and for which no index is named."""
     if own_indexes(os.environ).all:
         return
-    have = {wheel_name(path) for path in folder.glob("*.whl")}
+    have = {pin for _, pin in wheels_in(folder)}
     named = {name for index in indexed for name in index.packages}
     for name, version in entries(lock):
         if "+" in version and name not in named and (name, version) not in have:
@@ -72,10 +78,22 @@ def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict
     return found
 
 
-def wheel_name(path: Path) -> tuple[str, str]:
-    """Normal name and version of a wheel's file."""
-    name, version = path.name.split("-")[:2]
-    return normal_name(name), version
+def wheels_in(folder: Path) -> list[tuple[Path, tuple[str, str]]]:
+    """Each wheel of a folder with its normal name and version. A file with a name that no wheel may have is none."""
+    named = [(path, path.stem.split("-")) for path in sorted(folder.glob("*.whl"))]
+    return [(path, (normal_name(words[0]), words[1])) for path, words in named if len(words) in WORDS]
+
+
+def _is_for(wheel: Path, python: str) -> bool:
+    """Whether a wheel is for this Python (3.11): the images of a plan may have several."""
+    major, minor = python.split(".")
+    own, version = f"cp{major}{minor}", (int(major), int(minor))
+    fitting = {
+        (tag.interpreter, tag.abi)
+        for tag in (*cpython_tags(version, [own], ["any"]), *compatible_tags(version, own, ["any"]))
+    }
+    interpreters, abis = (word.split(".") for word in wheel.stem.split("-")[-3:-1])
+    return any((interpreter, abi) in fitting for interpreter in interpreters for abi in abis)
 
 
 def link(source: Path, target: Path, cache: Path) -> None:
@@ -103,15 +121,17 @@ def _kept(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path)
 
 def _fetched(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:
     """The wheel from the first index that has it: the user's indexes, then the buildspec's or its mirror."""
-    lock = draft / "lock.txt"
+    lock, log = draft / "lock.txt", draft / "pip.log"
     lock.write_text(entry + "\n")
     found = ""
     own = own_indexes(os.environ).all
     for address in (*own, mirrored(index.index, index.address, os.environ)):
-        done = run(_command(index, lock, draft), env=_environment(address), check=False, timeout=FETCH_SECONDS)
+        log.unlink(missing_ok=True)
+        environment = {**_environment(address), "PIP_LOG": str(log)}
+        done = run(_command(index, lock, draft), env=environment, check=False, timeout=FETCH_SECONDS)
         if not done.returncode:
             return next(draft.glob("*.whl"))
-        found += f"\n  {shown(address)}: {_reason(done.stderr, address)}"
+        found += f"\n  {shown(address)}: {_reason(done.stderr, log, address)}"
     raise _refusal(pin, index, found)
 
 
@@ -143,12 +163,15 @@ def _environment(address: str) -> Mapping[str, str]:
     }
 
 
-def _reason(stderr: str, address: str) -> str:
+def _reason(stderr: str, log: Path, address: str) -> str:
     """What pip says last, and that it got no answer where it did not."""
+    unread = UNREAD.findall(log.read_text(errors="replace")) if log.is_file() else []
     lines = stderr.replace(address, shown(address)).strip().splitlines()
     errors = [line for line in lines if line.startswith("ERROR:") and line != EXCEPTION] or lines[-1:]
     said = "".join(errors[:1]).removeprefix("ERROR: ")[:300]
-    return f"does not answer ({said})" if NO_ANSWER.search(stderr) else said
+    why = "".join(unread[-1:]).replace(address, shown(address))[:300]
+    said = f"{said}; {why}" if why else said
+    return f"does not answer ({said})" if NO_ANSWER.search(stderr + why) or BUSY.search(why) else said
 
 
 def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:

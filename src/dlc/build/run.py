@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from dlc.build.inputs import HostInputs
 from dlc.build.log import open_log
 from dlc.build.progress import Progress, Running, Step
 from dlc.core.drafts import draft_folder, writing
-from dlc.core.errors import BuildError
+from dlc.core.errors import BuildError, UsageError
 from dlc.core.process import run
 from dlc.engine import images
 from dlc.engine.connection import Engine
@@ -140,11 +141,17 @@ def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list
 def revision_and_epoch(root: Path) -> tuple[str, int]:
     """The commit that is built from (with `-dirty` where files differ) and its time in seconds.
 
-    SOURCE_DATE_EPOCH, where set, is the time. A folder that is no git checkout is `unknown` at time 0.
+    SOURCE_DATE_EPOCH, where set, is the time. A folder that is no git checkout is `unknown` at time 0, and so is any
+    folder where there is no git. Raises UsageError for a SOURCE_DATE_EPOCH that is no number.
     """
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    done = run(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
-    commit, _, seconds = done.stdout.strip().partition(" ")
+    if not re.fullmatch(r"([0-9]{1,10})?", given):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH={given[:80]}: expected seconds since 1970, such as 1790000000, found other text",
+            "correct it, or unset it: then the commit's time is taken",
+        )
+    words = ["git", "-C", str(root), "log", "-1", "--format=%H %ct"]
+    commit, _, seconds = run(words, check=False).stdout.strip().partition(" ") if shutil.which("git") else ("", "", "")
     if not commit:
         return "unknown", int(given or 0)
     dirty = run(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()

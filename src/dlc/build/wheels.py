@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dlc.build import index_wheels
-from dlc.build.index_wheels import link, wheel_name
+from dlc.build.index_wheels import link, wheels_in
 from dlc.buildspec.locked import entries
 from dlc.core.checkout import Tree, below
 from dlc.core.environment import local_wheel_folders, other_find_links
@@ -44,17 +44,20 @@ def sha256(path: Path) -> str:
 
 
 def _add_own(locks: str, wheels: Path, cache: Path) -> None:
-    """Add the wheels of the user's own folders that these locks name."""
+    """Add the wheels of the user's own folders that these locks name; of a version there is one for each Python."""
     known = set(re.findall(r"sha256:([0-9a-f]{64})", locks))
-    have = {wheel_name(path): path for own in local_wheel_folders() for path in sorted(own.glob("*.whl"))}
+    have: dict[tuple[str, str], list[Path]] = {}
+    for own in local_wheel_folders():
+        for wheel, pin in wheels_in(own):
+            have.setdefault(pin, []).append(wheel)
     for pin in entries(locks):
-        wheel = have.get(pin)
-        if wheel and not (wheels / wheel.name).exists():
-            if sha256(wheel) not in known:
-                raise LockError(
-                    f"{wheel}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB"
-                )
-            link(wheel, wheels / wheel.name, cache)
+        found = have.get(pin, [])
+        locked = [wheel for wheel in found if (wheels / wheel.name).exists() or sha256(wheel) in known]
+        if found and not locked:
+            raise LockError(f"{found[0]}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB")
+        for wheel in locked:
+            if not (wheels / wheel.name).exists():
+                link(wheel, wheels / wheel.name, cache)
 
 
 def _lock_text(tree: Tree, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from dlc.buildspec.models import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, UNKNOWN, WHOLE, YES_NO, Day, Model, Name
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report
@@ -14,6 +14,13 @@ from dlc.core.checkout import Tree, text
 from dlc.core.errors import SpecError
 
 INSTANCES = "buildspec/instances.yml"
+
+
+def _above_zero(text: str) -> str:
+    """Raise ValueError for 0: `dlc advise` divides by these."""
+    if text != UNKNOWN and not float(text.removeprefix("up to ")):
+        raise ValueError("more than 0")
+    return text
 
 
 class Source(Model):
@@ -26,7 +33,7 @@ class Source(Model):
 class Price(Model):
     """US dollars for one hour of one machine."""
 
-    usd: Annotated[str, Field(pattern=PRICE)] = Field(description="the price, or unknown")
+    usd: Annotated[str, Field(pattern=PRICE), AfterValidator(_above_zero)] = Field(description="the price, or unknown")
     date: Day = Field(default="", description="day on which the source said so")
     source: str = Field(default="", description="a name below `sources`")
 
@@ -40,11 +47,13 @@ class Price(Model):
 class Instance(Model):
     """One type of machine."""
 
-    vcpus: Annotated[str, Field(pattern=WHOLE)] = Field(description="virtual CPUs")
+    vcpus: Annotated[str, Field(pattern=WHOLE), AfterValidator(_above_zero)] = Field(description="virtual CPUs")
     gpus: Annotated[str, Field(pattern=WHOLE)] = Field(default="0", description="accelerators")
     gpu: str = Field(default="", description="name of the accelerator")
     memory: Annotated[str, Field(pattern=NUMBER)] = Field(description="memory in GiB")
-    network: Annotated[str, Field(pattern=NETWORK)] = Field(description="Gbit/s; `up to`: not for long")
+    network: Annotated[str, Field(pattern=NETWORK), AfterValidator(_above_zero)] = Field(
+        description="Gbit/s; `up to`: not for long"
+    )
     efa: Annotated[str, Field(pattern=YES_NO)] = Field(default="no", description="has an Elastic Fabric Adapter")
     price: Price = Field(description="US dollars for one hour")
 

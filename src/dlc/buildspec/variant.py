@@ -115,10 +115,11 @@ class Variant:
     def lock_folder(self) -> str:
         """Path of the folder with the locks, which is the build's main context.
 
-        Where --set asks for other packages than the files do, it is a folder of its own, which git ignores.
+        Where --set asks for other packages than the files do, or makes an image of another name, it is a folder of its
+        own, which git ignores: the name may be another image's.
         """
         folder = f"docker/{self.header.framework}/locks/{self.id}"
-        if self.plain is None or self.plain.lock_input() == self.lock_input():
+        if self.plain is None or (self.plain.id, self.plain.lock_input()) == (self.id, self.lock_input()):
             return folder
         return f"{folder}-set-{self.lock_digest().removeprefix('sha256:')[:DIGITS]}"
 

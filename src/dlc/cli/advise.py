@@ -22,6 +22,9 @@ HELP = "say which machines make a training job faster and cheaper: more CPUs, da
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"
 
 
+LEAST, MOST = 1e-9, 1e12
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """REPORT, what was measured, the cluster, what to compare it with, and how to print it."""
     parser.add_argument(
@@ -72,8 +75,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> float:
-    """A number above 0."""
-    return number(text, lambda value: value > 0, "a number above 0")
+    """A number above 0, and none that no measurement has: its quotients would be infinite."""
+    return number(text, lambda value: LEAST <= value <= MOST, f"a number above 0, from {LEAST:g} to {MOST:g}")
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,9 @@ def add_json(parser: argparse._ActionsContainer) -> None:
 
 
 def count(text: str) -> int:
-    """A whole number above 0."""
+    """A whole number above 0, below a million."""
+    if re.fullmatch(r"[1-9][0-9]{6,}", text):
+        raise argparse.ArgumentTypeError(f"expected at most 999999, found {text[:40]}")
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
     return int(text)

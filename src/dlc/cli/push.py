@@ -56,12 +56,12 @@ def run(args: argparse.Namespace) -> int:
         lifecycle.require_supported(variants)
     plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
+    destination = open_destination(args.to, environment.ca_bundle(os.environ))  # a wrong --to starts no engine either
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
     engine.require_containerd_store()
     keys = images.keys(engine, plan.refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
-    destination = open_destination(args.to, environment.ca_bundle(os.environ))
     exceptions = read_exceptions(tree)
     rows = []
     for order in orders:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import sys
 from datetime import datetime
@@ -28,6 +29,8 @@ EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --hp epoch
 INTERMIXED = True  # IMAGE and SCRIPT may have options between them
 
 CLAIMS = "jobs"  # in the cache
+JOB = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +140,10 @@ def options(args: argparse.Namespace) -> Options:
 
 
 def _remove(job_id: str) -> int:
+    if not re.fullmatch(JOB, job_id):  # it becomes the name of a file that is removed
+        raise UsageError(
+            f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
+        )
     removed = claims.remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
     print("\n".join(f"removed {name}" for name in removed) or f"{job_id}: nothing to remove", file=sys.stderr)
     return 0

@@ -20,7 +20,7 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, reproducible
 from dlc.images.inspection.archive import Archive
-from dlc.plan.plan import Plan
+from dlc.plan.plan import Plan, plan_of
 
 HELP = "build images twice without any cache and compare them, also with the image that is built"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
@@ -40,10 +40,12 @@ def run(args: argparse.Namespace) -> int:
     """One image after the other; raises ImageError at the end where one differs."""
     root = find_root()
     tree = read_tree(root)
-    engine = connect()
+    variants = load_variants(tree, args.globs, args.sets)
+    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     revision, epoch = build.revision_and_epoch(root)
+    engine = connect()
     rows = []
-    for variant in load_variants(tree, args.globs, args.sets):
+    for variant in variants:
         plan = base_images.plan_with_digests([variant], tree, engine)
         archives = [
             _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)

@@ -28,15 +28,15 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 def cache_folder() -> Path:
     """Where dlc keeps what it can make again: `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`."""
     if chosen := os.environ.get("DLC_CACHE_DIR"):
-        return Path(chosen).absolute()
+        return user_path(chosen).absolute()
     chosen = os.environ.get("XDG_CACHE_HOME")
-    return (Path(chosen) if chosen else home() / ".cache").absolute() / "dlc"
+    return (user_path(chosen) if chosen else home() / ".cache").absolute() / "dlc"
 
 
 def engine_folder() -> Path:
     """`DLC_ENGINE_DIR`, else `engine` in the cache folder: socket, data, pid and log of the private engine."""
     chosen = os.environ.get("DLC_ENGINE_DIR")
-    return Path(chosen).absolute() if chosen else cache_folder() / "engine"
+    return user_path(chosen).absolute() if chosen else cache_folder() / "engine"
 
 
 def local_wheel_folders() -> list[Path]:
@@ -103,11 +103,11 @@ def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     Raises UsageError where DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
     """
     chosen = environment.get("DLC_CA_BUNDLE")
-    if chosen and not (Path(chosen).is_file() and b"CERTIFICATE-----" in Path(chosen).read_bytes()):
+    if chosen and not (user_path(chosen).is_file() and b"CERTIFICATE-----" in user_path(chosen).read_bytes()):
         raise UsageError(
             f"DLC_CA_BUNDLE={chosen}: expected a file of certificates in PEM, found none", "correct it, or unset it"
         )
-    named = [Path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name)]
+    named = [user_path(environment[name]).absolute() for name in CA_VARIABLES if environment.get(name)]
     return next((path for path in [*named, SYSTEM_BUNDLE] if path.is_file()), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from dlc.core.checkout import Tree, text
@@ -12,6 +13,9 @@ HEADING = """\
 # Builds take these versions while Debian's mirrors have them. A mirror drops a version when an update replaces it:
 # the build then installs the newer one and says so. `dlc update debian --write` makes this file anew.
 """
+
+# A comment, nothing, or a package with a version as Debian's policy has them.
+LINE = re.compile(r"#.*||[a-z0-9][a-z0-9+.-]+=([0-9]+:)?[0-9][A-Za-z0-9.+~:-]*")
 
 
 def folder(suite: str) -> str:
@@ -25,12 +29,19 @@ def path(suite: str) -> str:
 
 
 def recorded(tree: Tree, suite: str) -> dict[str, str]:
-    """Package -> version. Raises LockError if the suite has no list."""
+    """Package -> version. Raises LockError if the suite has no list, or one with a line of a merge conflict."""
     if path(suite) not in tree:
         raise LockError(
             f"{path(suite)}: expected the Debian versions of this suite, found no file", "dlc update debian --write"
         )
-    return versions(text(tree, path(suite)))
+    listing = text(tree, path(suite))
+    for number, line in enumerate(listing.splitlines(), 1):
+        if not LINE.fullmatch(line):
+            raise LockError(
+                f"{path(suite)}:{number}: expected NAME=VERSION, found {line[:80]!r}",
+                "correct the line, or remove the file and run dlc update debian --write",
+            )
+    return versions(listing)
 
 
 def versions(listing: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from dlc.core.process import Completed, run
 from dlc.debian.suites import suite
 from dlc.locks import indexes, stand_in
 
-NO_ANSWER = "error sending request"
+NO_ANSWER = re.compile("error sending request|HTTP status server error|429 Too Many Requests")
 RESOLVE_SECONDS = 900.0
 
 
@@ -131,7 +132,7 @@ def _answer(
     done = _compile([*argv, *options], asked, requirements, [*request.constraints, *constraints], request.provided)
     if done.returncode:
         message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
-        error = PackageIndexError if NO_ANSWER in done.stderr else LockError
+        error = PackageIndexError if NO_ANSWER.search(done.stderr) else LockError
         if not asked:
             raise error(message, "change the versions, or check that the package index answers")
         raise error(f"{message}\n{indexes.places(asked)}", f"change the versions, or {indexes.remedy(asked)}")

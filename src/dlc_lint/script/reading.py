@@ -40,11 +40,30 @@ def decode(content: bytes, path: str) -> str:
         line = content.count(b"\n", 0, content.index(b"\0")) + 1
         raise BadScriptError(path, line, "a NUL byte: expected a Python script", "name the script itself")
     try:
-        return content.decode("utf-8")
+        encoding = encoding_of(content)
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        what = f"byte 0x{content[error.start]:02x} is not UTF-8"
-        raise BadScriptError(path, line, f"{what}: expected a script in UTF-8", "save the file as UTF-8") from error
+        name = "UTF-8" if encoding == "utf-8" else encoding
+        what = f"byte 0x{content[error.start]:02x} is not {name}"
+        raise BadScriptError(path, line, f"{what}: expected a script in {name}", "save the file as UTF-8") from error
+    except (SyntaxError, LookupError) as error:
+        remedy = "save the file as UTF-8, without a line that says another encoding"
+        raise BadScriptError(path, 1, f"{error}: expected an encoding that Python knows", remedy) from error
+
+
+def encoding_of(content: bytes) -> str:
+    """What Python reads it with: UTF-8, or what one of the first two lines says. Raises SyntaxError.
+
+    The byte order mark stays in the text.
+    """
+    try:
+        found, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    except SyntaxError:
+        if b"coding" in b"".join(content.splitlines()[:2]):
+            raise
+        return "utf-8"  # a byte that is not: decoding says which
+    return "utf-8" if found.startswith("utf-8") else found
 
 
 def parse(text: str, path: str) -> cst.Module:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
-from dlc_runtime.profile.processors import GROUPS, descendants
+from dlc_runtime.profile.processors import descendants
+from dlc_runtime.usable_cpus import GROUPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             _tell_the_others(environ, paths, error)
         return code
     except Exception as error:  # a bug of ours: say so in one line, the traceback only on request
-        if environ.get("DLC_DEBUG"):
+        if environ.get("DLC_DEBUG") == "1":
             raise
         return _failed(paths, f"internal error: {type(error).__name__}: {error}", SOFTWARE, verb)
     return _become(argv, environ)

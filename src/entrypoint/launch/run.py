@@ -13,9 +13,9 @@ from launch.base.errors import CANNOT_CREATE, LaunchError, one_line
 from launch.base.outcome import Failure, Outcome
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Launch, ProcessSpec
-from launch.base.switches import count, exit_code, seconds
+from launch.base.switches import choice, count, exit_code, seconds
 from launch.group import traps
-from launch.job import source
+from launch.job import entry_point, source
 from launch.job.source import S3, Source
 from launch.plan import interpretation, own_folders, programs
 from launch.plan.interpretation import Request
@@ -85,7 +85,7 @@ def _settings(request: Request) -> Settings:
         stop_margin=limits.margin,
         end_grace=seconds(environ, "DLC_END_GRACE", RAY_END_GRACE if is_ray else END_GRACE),
         hang_timeout=seconds(environ, "DLC_HANG_TIMEOUT", 0.0),
-        log_folder=request.paths.launcher if environ.get("DLC_LOGS") == "1" else "",
+        log_folder=request.paths.launcher if choice(environ, "DLC_LOGS") else "",
         rank_folder=f"{request.run_dir}/{RANK_FOLDER}" if request.strategy else "",
     )
 
@@ -117,6 +117,7 @@ def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
         return outcome
     plan = interpretation.decide(request)
     plan.check_programs(request.paths.code)
+    entry_point.make_executable(plan.context.entry, request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
     signals.check()
     _make_own_folders(plan.context)

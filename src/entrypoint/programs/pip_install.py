@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import runpy
+import signal
 import sys
 from typing import TextIO
 
@@ -16,6 +17,8 @@ NOISE = ("Requirement already satisfied:", "Looking in indexes:", "Looking in li
 PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Processing ", "Preparing ", "Installing ", "Getting ",
             "Building ", "Created wheel ", "Stored in ", "Obtaining ", "Successfully ", "INFO: ")  # fmt: skip
 MOST_LINES = 15  # of a reason
+
+_interrupts: list[int] = []  # pip turns the exception into an exit code like any other
 
 
 class Output:
@@ -32,13 +35,23 @@ class Output:
     def write(self, text: str) -> int:
         *lines, self._unfinished = (self._unfinished + text).split("\n")
         for line in lines:
-            said = line.strip()
-            if said.startswith(NOISE):
-                continue
-            self._stream.write(f"{line}\n")
-            if said and not said.startswith(PROGRESS):
-                self.reason = [*self.reason, line][-MOST_LINES:]
+            self._line(line)
         return len(text)
+
+    def end(self) -> None:
+        """Pass on what came after the last newline, and all that the stream holds back."""
+        if self._unfinished:
+            self._line(self._unfinished)
+        self._unfinished = ""
+        self._stream.flush()
+
+    def _line(self, line: str) -> None:
+        said = line.strip()
+        if said.startswith(NOISE):
+            return
+        self._stream.write(f"{line}\n")
+        if said and not said.startswith(PROGRESS):
+            self.reason = [*self.reason, line][-MOST_LINES:]
 
 
 def _take_turns() -> None:
@@ -47,20 +60,32 @@ def _take_turns() -> None:
         fcntl.flock(os.open(sys.prefix, os.O_RDONLY), fcntl.LOCK_EX)  # given back when this process ends
 
 
+def _interrupt(signum: int, _frame: object) -> None:
+    _interrupts.append(signum)
+    raise KeyboardInterrupt
+
+
 def main() -> int:
-    """Run pip; its reason and EX_UNAVAILABLE where it fails."""
+    """Run pip; its reason and EX_UNAVAILABLE where it fails. A SIGINT ends us as a signal, when pip has cleaned up."""
     output = Output(sys.stdout)
     sys.stdout = output
-    _take_turns()
-    sys.path.pop(0)  # this program's folder: nothing in it is for pip
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     code: object = 0
     try:
+        _take_turns()
+        sys.path.pop(0)  # this program's folder: nothing in it is for pip
         runpy.run_module("pip", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code
+    except KeyboardInterrupt as end:
+        code = end
+    output.end()
+    if code and _interrupts:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     if not code:
         return 0
-    output._stream.flush()
     for line in output.reason:
         print(line, file=sys.stderr)
     return UNAVAILABLE

@@ -99,6 +99,8 @@ def test_the_picture_is_one_svg_file_that_needs_no_other(tmp_path: Path, capsys:
         ([*TENSORFLOW, "--on", "p4d.24xlarge+c5.9xlarge"], "--data-host names those"),
         ([*TENSORFLOW, "--data-host", "c9.*"], "no machine 'c9.*'"),
         ([*TENSORFLOW, "--price", "p4d.24xlarge=-1"], "TYPE=USD with a number above 0"),
+        ([*TENSORFLOW, "--step-ms", "1e-300"], "expected a number above 0, from 1e-09 to 1e+12"),
+        ([*TENSORFLOW, "--price", "p4d.24xlarge=1e308"], "TYPE=USD with a number above 0"),
         ([*TENSORFLOW, "--step-ms", "0"], "expected a number above 0"),
         ([*TENSORFLOW, "--step-ms", "inf"], "expected a number above 0"),
         (["--measured", "p4d.24xlarge"], "CLUSTER=MS with a number above 0"),

@@ -29,6 +29,13 @@ def failed(output: str, step: str = "[toy training 1/1] RUN /scripts/python-pack
         ("  cause: Because there is no version of six==1.99 and ...\nNo solution found when", LockError, "in no index"),
         ("E: Failed to fetch http://mirror/libc6.deb  404 Not Found", LockError, "in no index"),
         ("error: Request failed after 3 retries\n  cause: tcp connect error", PackageIndexError, "does not answer"),
+        (
+            "  cause: HTTP status server error (503 Service Unavailable) for url (x)",
+            PackageIndexError,
+            "does not answer",
+        ),
+        ("  cause: HTTP status client error (429 Too Many Requests) for url (x)", PackageIndexError, "does not answer"),
+        ("E: Failed to fetch http://mirror/libc6.deb  502  Bad Gateway [IP: 10.0.0.1]", PackageIndexError, "answer"),
         ("Temporary failure resolving 'mirror.invalid'", PackageIndexError, "does not answer"),
         ("W: Could not connect to 10.0.0.1:80 (10.0.0.1). - connect (111: Connection refused)", PackageIndexError, ""),
         ("cause: failed to write to file `/x`: No space left on device (os error 28)", DiskError, "the disk is full"),

@@ -164,6 +164,12 @@ def test_a_key_that_stands_twice_is_an_error_with_both_places(path: str, old: st
     assert "expected each key once, found it also at" in line
 
 
+@pytest.mark.parametrize("text", ["device=cu1", "device=cu0", "device=cu012", f"budget.gigabytes={'9' * 400}"])
+def test_a_number_that_no_program_can_use_is_refused_where_it_is_written(text: str) -> None:
+    with pytest.raises(UsageError, match=f"^--set {text}: {text.partition('=')[0]}: expected "):
+        load_variants(unlocked(), (), [text])
+
+
 def test_a_label_of_dlcs_own_cannot_be_set() -> None:
     with pytest.raises(
         UsageError, match=r"^--set labels\.org\.dlc\.id=x: labels\.org\.dlc\.id: expected a label outside"

@@ -63,6 +63,7 @@ def test_help_lists_every_verb_with_its_line(argv: list[str], capsys: pytest.Cap
         (["list", "pytorch-9.9-*"], SelectorError, "known versions of pytorch: "),
         (["show"], UsageError, "ID"),
         (["size", "x", "--top", "-1"], UsageError, "expected a whole number above 0, found '-1'"),
+        (["size", "x", "--top", "1000000"], UsageError, "expected at most 999999, found 1000000"),
         (["diff", "x", "y", "--top", "all"], UsageError, "expected a whole number above 0, found 'all'"),
         (["plan", "--set", "packages.training=[numpy==1.0]"], LockError, "dlc lock"),
     ],
@@ -239,6 +240,17 @@ NEEDS_A_CHECKOUT = {
     "advise": ["--measured", "p4d.24xlarge=192"],
     "run": [TORCH, "train.py"], "tune-batch": [TORCH, "train.py", "--hp-name", "batch"],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", [verb for verb, words in NEEDS_A_CHECKOUT.items() if {TORCH, "*"} & {*words}])
+def test_a_name_that_no_image_has_is_said_before_an_engine_is_looked_for(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is none, one would be installed first."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    words = ["nothing-9" if word in (TORCH, "*") else word for word in NEEDS_A_CHECKOUT[verb]]
+    assert main([verb, *words]) == SelectorError.exit_code
+    assert "nothing-9: no such image" in capsys.readouterr().err
 
 
 WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "lint", "profile")

@@ -9,7 +9,7 @@ import pytest
 from specimen import TORCH_ID, changed, specimen, unlocked
 
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import find_root, read_tree
+from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import LockError
 from dlc.debian import mmdebstrap, rootfs
 from dlc.debian import recorded as debian
@@ -47,6 +47,15 @@ def test_a_suite_without_a_list_is_named_with_the_command_that_writes_it() -> No
     with pytest.raises(LockError, match=r"docker/debian/bookworm/versions\.txt: expected") as caught:
         make_plan(tree, [TORCH_ID])
     assert caught.value.remedy == "dlc update debian --write"
+
+
+@pytest.mark.parametrize("line", ["<<<<<<< HEAD", "=======", "libc6", "libc6=", "libc6=new!", "\ufefflibc6=1"])
+def test_a_line_that_records_no_version_is_named(line: str) -> None:
+    path = debian.path("bookworm")
+    tree = {path: SourceFile(f"# Versions.\nlibc6=2.36-9\n{line}\n".encode())}
+    with pytest.raises(LockError) as caught:
+        debian.recorded(tree, "bookworm")
+    assert caught.value.message == f"{path}:3: expected NAME=VERSION, found {line!r}"
 
 
 def test_compilers_are_recorded_too() -> None:

@@ -28,6 +28,17 @@ def test_the_cache_is_below_home_unless_a_variable_says_where(bare: pytest.Monke
     assert environment.engine_folder() == Path("/other/engine")
 
 
+@pytest.mark.parametrize("name", ["DLC_CACHE_DIR", "DLC_ENGINE_DIR"])
+def test_a_tilde_that_no_shell_has_read_is_the_home_folder_and_no_folder_of_that_name(
+    bare: pytest.MonkeyPatch, name: str
+) -> None:
+    """systemd, compose and env files hand it on as it is; whoever deletes a folder `~` loses more than a cache."""
+    bare.setenv("HOME", "/home/me")
+    bare.setenv(name, "~/dlc")
+    found = {"DLC_CACHE_DIR": environment.cache_folder, "DLC_ENGINE_DIR": environment.engine_folder}[name]()
+    assert found == Path("/home/me/dlc")
+
+
 @pytest.mark.parametrize("home", [None, ""])
 def test_without_home_the_user_database_says_where(bare: pytest.MonkeyPatch, home: str | None) -> None:
     if home is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dlc.build import fetch
-from dlc.core.errors import DiskError, UsageError
+from dlc.core.errors import DiskError, LockError, UsageError
 from dlc.plan.contexts import Pinned
 
 CONTENT = bytes(range(256)) * 4096
@@ -110,6 +110,38 @@ def test_a_full_disk_is_not_said_to_be_the_networks_fault(server: SlowServer, tm
     url = f"http://127.0.0.1:{server.server_port}/installer.tar.gz"
     with pytest.raises(DiskError, match=f"{tmp_path / 'pinned'}: the disk is full"):
         fetch.folder(Pinned(SHA256, url), tmp_path, None)
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(429, "run again"), (503, "run again"), (404, "correct the address")])
+def test_a_server_that_is_busy_is_not_said_to_have_another_address(status: int, remedy: str, tmp_path: Path) -> None:
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, *words: object) -> None:
+            """Say nothing."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(LockError) as caught:
+            fetch.folder(Pinned(SHA256, f"http://127.0.0.1:{server.server_port}/x"), tmp_path, None)
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("url", ["http://[::1/x", "http://a..b/x", "http://127.0.0.1:9/\u00e9"])
+def test_an_address_that_is_none_is_an_error_with_a_remedy(url: str, tmp_path: Path) -> None:
+    with pytest.raises(LockError, match="expected an address"):
+        fetch.folder(Pinned(SHA256, url), tmp_path, None)
+
+
+def test_a_proxy_that_is_none_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http:/proxy:3128")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(LockError) as caught:
+        fetch.folder(Pinned(SHA256, "http://files.example/x"), tmp_path, None)
+    assert "HTTP_PROXY" in caught.value.remedy
 
 
 def test_a_bundle_that_holds_no_certificates_is_named(tmp_path: Path) -> None:

@@ -85,6 +85,27 @@ def test_locked_wheel_of_a_local_folder_is_handed_over(tmp_path: Path, clean: py
     assert [path.name for path in folder.iterdir()] == [wheel.name]
 
 
+def test_wheels_of_one_version_for_two_pythons_are_both_handed_over(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    names = ["my_pkg-1.0+cpu-cp311-cp311-linux_x86_64.whl", "my_pkg-1.0+cpu-cp313-cp313-linux_x86_64.whl"]
+    for name in names:
+        (links / name).write_bytes(name.encode())
+    clean.setenv("UV_FIND_LINKS", str(links))
+    hashes = " ".join(f"--hash=sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in names)
+    folder = collected(f"my-pkg==1.0+cpu {hashes}\n", tmp_path).contexts[WHEELS]
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def test_a_file_that_only_ends_like_a_wheel_is_passed_over(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:
+    (tmp_path / "links").mkdir()
+    for name in ("latest.whl", "my_pkg-1.0.whl"):
+        (tmp_path / "links" / name).write_bytes(b"")
+    clean.setenv("UV_FIND_LINKS", str(tmp_path / "links"))
+    folder = collected(f"my-pkg==1.0 --hash=sha256:{'0' * 64}\n", tmp_path).contexts[WHEELS]
+    assert list(folder.iterdir()) == []
+
+
 def test_local_wheel_with_another_hash_is_refused_before_the_build(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / "links/my_pkg-1.0+cpu-py3-none-any.whl"
     wheel.parent.mkdir()

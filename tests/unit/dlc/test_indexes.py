@@ -159,13 +159,37 @@ def test_an_index_that_does_not_answer_is_an_error_of_its_own_without_its_passwo
     assert "secret" not in f"{locking.value} {building.value}"
 
 
-def fetched(folder: Path, address: str, origin: PackageIndex) -> str:
-    """The name of the wheel that a build gets for a lock of the one that `origin` has."""
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_an_index_that_fails_is_not_said_to_lack_the_package(status: int, special: PackageIndex) -> None:
+    class Failing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, *words: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing) as failing:
+        threading.Thread(target=failing.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{failing.server_port}/simple/"
+        with pytest.raises(PackageIndexError):
+            lock.make(request(address))
+        with pytest.raises(PackageIndexError, match=f"does not answer .*{status}"):
+            fetched(special.folder / "built", address, special)
+        failing.shutdown()
+
+
+def fetch_locked(folder: Path, address: str, origin: PackageIndex) -> None:
+    """Let a build get what a lock of the wheel that `origin` has names."""
     page = (origin.folder / "simple/dlc-local/index.html").read_text()
     digest = page.partition("#sha256=")[2].partition('"')[0]
     text = f"{LOCAL} \\\n    --hash=sha256:{digest}\ndlc-ordinary==1.0 \\\n    --hash=sha256:00\n"
-    (folder / "wheels").mkdir(parents=True)
+    (folder / "wheels").mkdir(parents=True, exist_ok=True)
     index_wheels.add(text, [indexed(address)], folder / "wheels", folder / "cache")
+
+
+def fetched(folder: Path, address: str, origin: PackageIndex) -> str:
+    """The name of the wheel that a build gets so."""
+    fetch_locked(folder, address, origin)
     (wheel,) = (folder / "wheels").iterdir()
     return wheel.name
 
@@ -195,6 +219,26 @@ def test_what_a_build_fetched_once_is_not_asked_for_again(special: PackageIndex,
     (tmp_path / "one/cache").rename(tmp_path / "two/cache")
     fetched(tmp_path / "two", special.address, special)
     assert special.asked == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "taken"),
+    [
+        ("cp313-cp313-linux_x86_64", "dlc_local-2.13.0+cpu-py3-none-any.whl"),  # of the plan's other image
+        ("cp311-cp311-linux_x86_64", None),
+        ("cp39-abi3-linux_x86_64", None),
+        ("py2.py3-none-any", None),
+    ],
+)
+def test_a_wheel_for_another_python_does_not_stand_for_this_images(
+    tags: str, taken: str | None, special: PackageIndex, tmp_path: Path
+) -> None:
+    """The images of one build share a folder of wheels."""
+    there = f"dlc_local-2.13.0+cpu-{tags}.whl"
+    (tmp_path / "built/wheels").mkdir(parents=True)
+    (tmp_path / "built/wheels" / there).touch()
+    fetch_locked(tmp_path / "built", special.address, special)
+    assert {path.name for path in (tmp_path / "built/wheels").iterdir()} == {there, *([taken] if taken else [])}
 
 
 def test_a_wheel_with_another_hash_is_refused_with_all_places_that_were_asked(

@@ -12,7 +12,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli import push, run
 from dlc.cli.list import unsupported
 from dlc.core.checkout import Tree
-from dlc.core.errors import ImageError, SpecError
+from dlc.core.errors import ImageError, SpecError, UsageError
 from dlc.plan.plan import make_plan
 
 END = date(2027, 11, 20)
@@ -60,6 +60,8 @@ def test_push_asks_for_a_flag_before_it_looks_for_an_engine(monkeypatch: pytest.
         run(["push", "pytorch-*", "--to", "registry.example/team"])
     with pytest.raises(pytest.fail.Exception, match="asked for an engine"):
         run(["push", "pytorch-*", "--to", "registry.example/team", "--unsupported"])
+    with pytest.raises(UsageError, match="--to team: expected REGISTRY/REPO"):  # before an engine is looked for
+        run(["push", "pytorch-*", "--to", "team", "--unsupported"])
 
 
 LIMIT = """\

@@ -149,6 +149,14 @@ def test_a_set_that_asks_for_the_same_packages_uses_the_committed_lock_and_anoth
     assert torch("python=3.13").lock_folder.startswith(f"docker/pytorch/locks/{TORCH_ID.replace('311', '313')}-set-")
 
 
+@pytest.mark.parametrize("text", ["flavor=xla", "device=cu128"])
+def test_a_set_that_makes_an_image_of_another_name_never_uses_the_committed_lock_of_that_name(text: str) -> None:
+    """Its packages are the plain image's: the lock of the image that has this name would be written over."""
+    found = torch(text)
+    assert found.lock_folder.startswith(f"docker/pytorch/locks/{found.id}-set-")
+    assert found.id != TORCH_ID
+
+
 def test_a_path_below_an_image_s_own_mapping_is_split_there() -> None:
     index = "indexes: {special: {address: 'https://a.example', packages: [torch]}}\n"
     tree = changed(unlocked(), PYTORCH_PATH, PYTORCH + index)

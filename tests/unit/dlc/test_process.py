@@ -121,6 +121,17 @@ def test_a_signal_to_dlc_ends_what_it_runs(number: int, tmp_path: Path) -> None:
     assert gone(int(file.read_text()))
 
 
+def test_a_closed_terminal_ends_nothing_that_nohup_started() -> None:
+    program = (
+        "import os, signal, dlc.__main__ as m;"
+        "m.run = lambda _: os.kill(os.getpid(), signal.SIGHUP) or 7; print(m.main([]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+    words = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-c", program]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("7\n", "")
+
+
 @pytest.mark.parametrize("stdin", [None, "x" * 1_000_000], ids=["nothing to read", "more than a pipe holds"])
 def test_a_program_that_reads_nothing_is_no_error(stdin: str | None) -> None:
     assert run(["true"], stdin=stdin).returncode == 0

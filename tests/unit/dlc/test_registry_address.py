@@ -29,12 +29,20 @@ def test_address_is_read_as_docker_reads_it(text: str, host: str, path: str, url
     "text",
     ["", "team", "team/pytorch", "registry.example", "registry.example/", "registry.example/Team",
      "registry.example/team:tag", "registry.example/team@sha256:00", "https://registry.example/team",
+     "registry.example:99999/team", "registry.example:0/team", "registry.example:port/team", "re gistry.example/team",
+     "a..b/team", "[::1/team", "r\u00e9gistre.example/team",
      "registry.example//team", "registry.example/../team", "ecr/"],
 )  # fmt: skip
 def test_text_that_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="expected REGISTRY/REPO, such as ") as caught:
         parse(text)
     assert caught.value.exit_code == UsageError.exit_code
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("me:secret@registry.example/team")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("host", ["127.1.2.3", "127.0.0.1:1", "localhost:5000", "[::1]", "[::1]:5000"])

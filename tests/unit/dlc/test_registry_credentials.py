@@ -51,6 +51,14 @@ def test_no_configuration_is_nobody_logged_in(tmp_path: Path) -> None:
     assert of_registry(HOST, tmp_path / "none.json") is None
 
 
+def test_a_configuration_that_cannot_be_read_is_said_with_its_place(tmp_path: Path) -> None:
+    """A folder at its place: what tests of every user can make unreadable."""
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(RegistryError, match=r"config\.json: expected the docker client's configuration") as caught:
+        of_registry(HOST, tmp_path / "config.json")
+    assert "DOCKER_CONFIG" in caught.value.remedy
+
+
 def test_folder_of_the_configuration_is_the_one_docker_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(tmp_path, auths={HOST: auth("me:x")})
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))

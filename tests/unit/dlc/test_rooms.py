@@ -55,7 +55,8 @@ RUNTIME = {
     "compiler.xla": ("compiler.base", "compiler.report"),
     "compiler.tensorflow_xla": ("compiler.base", "compiler.cache", "compiler.report"),
     "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.xla", "compiler.tensorflow_xla"),
-    "profile": (),
+    "usable_cpus": (),
+    "profile": ("usable_cpus",),
     "scaling": ("profile",),
     "cluster_facts": (),
     "dataservice.errors": (),
@@ -64,6 +65,7 @@ RUNTIME = {
     "dataservice.wire": ("dataservice.errors", "dataservice.plan"),
     "dataservice.server": (
         "cluster_facts",
+        "usable_cpus",
         "dataservice.ending",
         "dataservice.errors",
         "dataservice.plan",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.errors import DlcError
+from dlc.core.errors import DlcError, UsageError
 from dlc.engine.connection import Engine
 from dlc.jobs.run import claims
 
@@ -58,6 +58,13 @@ def test_a_job_that_has_ended_leaves_no_claim(tmp_path: Path) -> None:
     with claims.claimed(tmp_path / "jobs", "mine", ENGINE):
         assert names(tmp_path / "jobs") == []
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_said_with_the_variable_that_names_another(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    with pytest.raises(UsageError) as caught, claims.claimed(tmp_path / "cache/jobs", "mine", ENGINE):
+        pytest.fail("nobody looks after this job")
+    assert "DLC_CACHE_DIR" in caught.value.remedy
 
 
 def test_a_job_whose_containers_could_not_be_removed_stays_for_the_next_dlc(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +44,33 @@ def test_every_host_has_its_own_copy_of_the_code(tmp_path: Path) -> None:
         assert contents(job.opt_ml(host) / "code") == {
             name: name for name in ("train.py", "package/model.py", "native/.git/config")
         }
+
+
+def test_pipes_and_sockets_among_the_code_are_left_out(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "train.py").touch()
+    os.mkfifo(source / "debugger.pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(source / "editor.sock"))
+        job = two_hosts(tmp_path, source)
+        lay_out(job)
+    assert sorted(path.name for path in (job.opt_ml("algo-1") / "code").iterdir()) == ["train.py"]
+
+
+def test_code_that_cannot_be_copied_is_one_error_with_the_file_and_the_reason(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "weights.bin").write_bytes(b"x" * 100_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(DlcError) as caught:
+            lay_out(two_hosts(tmp_path, source))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.message.startswith(f"{source / 'weights.bin'}: not copied to {tmp_path}")
+    assert "File too large" in caught.value.message
 
 
 def test_results_that_lie_among_the_code_are_not_copied_with_it(tmp_path: Path) -> None:

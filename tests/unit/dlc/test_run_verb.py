@@ -78,6 +78,8 @@ def test_two_jobs_have_different_names(script: str, capsys: pytest.CaptureFixtur
         ([TORCH, "SCRIPT", "--json"], UsageError, "expected --explain too"),
         ([TORCH, "SCRIPT", "more"], UsageError, "unrecognized arguments: more"),
         ([TORCH, "SCRIPT"], EngineError, "no engine answers there"),
+        (["--remove", "/etc/hostname"], UsageError, "--remove /etc/hostname: expected the name of a job"),
+        (["--remove", "../jobs"], UsageError, "expected the name of a job"),
         (["--remove", "j"], EngineError, "no engine answers there"),
     ],
 )

@@ -15,7 +15,8 @@ from dlc.buildspec.models import ScanException
 from dlc.cli.scan import as_dict, as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
-from dlc.images.inspection.advisories import debian_answer, of_python, python_answer
+from dlc.engine.connection import Engine
+from dlc.images.inspection.advisories import debian_answer, of_debian, of_python, python_answer
 from dlc.images.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
 from dlc.images.inspection.verdict import Scan, of_suite, require_clean
 from harness.authority import Authority
@@ -55,6 +56,19 @@ def test_a_finding_without_exception_is_open() -> None:
     verdict = judge([FOUND], [exception("CVE-0"), exception(package="flask")], TODAY)
     assert verdict.open == (FOUND,)
     assert len(verdict.unused) == 2
+
+
+def test_authorities_with_comments_in_any_encoding_reach_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, bundle = tmp_path / "docker", tmp_path / "ca.pem"
+    client.write_text(f"#!/bin/sh\nexec /bin/cat >{tmp_path}/given\n")
+    client.chmod(0o755)
+    bundle.write_bytes(b"# Soci\xe9t\xe9\n-----BEGIN CERTIFICATE-----\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    engine = Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", containerd_store=True)
+    assert not of_debian(engine, specimen_facts(), {}, bundle).unanswered
+    assert (tmp_path / "given").read_text().splitlines()[1] == "-----BEGIN CERTIFICATE-----"
 
 
 @pytest.mark.parametrize(("days", "holds"), [(1, True), (0, True), (-1, False)])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
-from job_folder import JobFolder
+from job_folder import TORCHRUN, JobFolder
 from real_launcher import runnable_job, train
 
 from launch.base.errors import LaunchError
@@ -48,6 +49,21 @@ def test_sdk3_passes_no_parameter_of_the_platform(tmp_path: Path) -> None:
     job = JobFolder(tmp_path).code().hyperparameters(sagemaker_region="eu-west-1", lr=0.1, verbose=True)
     arguments_of = job.env(DLC_ARGV_DIALECT="sdk3").explain()["job"]["arguments"]
     assert arguments_of == ["--lr", "0.1", "--verbose", "true"]
+
+
+@pytest.mark.parametrize("stated", [8, 8.0, "8", " 8 "], ids=repr)
+def test_a_whole_number_may_be_spelled_in_any_way(tmp_path: Path, stated: object) -> None:
+    job = JobFolder(tmp_path / "ml").code()
+    job.hyperparameters(**TORCHRUN, sagemaker_mpi_num_of_processes_per_host=stated)
+    assert job.process()["argv"][4] == "8"
+
+
+@pytest.mark.parametrize("name", ["2026", "1e3", "true", "resnet-50"])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_jobs_name_is_a_name_also_where_it_reads_like_a_number(tmp_path: Path, name: str, encoded: bool) -> None:
+    job = JobFolder(tmp_path / "ml").code().env(SAGEMAKER_PROGRAM="train.py")
+    job.config("hyperparameters", {"sagemaker_job_name": json.dumps(name) if encoded else name})
+    assert job.explain()["env"]["SAGEMAKER_JOB_NAME"] == name
 
 
 def test_an_unknown_dialect_is_an_error_that_names_all(tmp_path: Path) -> None:

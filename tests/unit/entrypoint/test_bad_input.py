@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +134,28 @@ def test_a_channel_has_to_be_an_object(job: JobFolder) -> None:
         {"DLC_STRATEGY": "torchrun", "DLC_ELASTIC": "4:1"},
         {"DLC_STRATEGY": "tf_parameter_server", "DLC_TF_CHIEF": "boss"},
         {"DLC_HOSTS": ""},
+        {"DLC_LOGS": "true"},
+        {"DLC_DEBUG": "on"},
+        {"DLC_PREFLIGHT": "WARN"},
+        {"DLC_STOPPED_EXIT_CODE": "abc"},
+        {"DLC_DATA_HOSTS_MAY_FAIL": "yes"},
     ],
 )
 def test_a_switch_that_cannot_be_used_is_an_error(job: JobFolder, switch: dict[str, str]) -> None:
     assert train(job.hyperparameters().env(**switch)) in (65, 78)
+
+
+@pytest.mark.parametrize(("value", "shows"), [("0", False), ("", False), ("1", True)])
+def test_a_traceback_of_the_launchers_own_is_shown_only_where_it_is_asked_for(
+    job: JobFolder, value: str, shows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("bug")
+
+    monkeypatch.setattr("launch.run.train", broken)
+    job.env(DLC_DEBUG=value)
+    with pytest.raises(KeyError, match="bug") if shows else nullcontext():
+        assert train(job) == 70
 
 
 def test_a_failure_file_that_the_user_left_is_kept(job: JobFolder) -> None:

@@ -138,6 +138,18 @@ def test_a_stated_interface_is_used_where_the_platform_names_none(tmp_path: Path
 def test_the_rank_is_found_by_this_hosts_name_where_nobody_states_it(tmp_path: Path) -> None:
     assert discover(tmp_path, DLC_HOSTS="a.net,b.net", HOSTNAME="b").current_host == "b.net"
     assert discover(tmp_path, DLC_HOSTS="a,b", SLURMD_NODENAME="b", HOSTNAME="c0ffee").current_host == "b"
+    assert discover(tmp_path, DLC_HOSTS="a.net,a", HOSTNAME="a").current_host == "a"
+
+
+def test_of_addresses_only_the_same_one_is_this_host(tmp_path: Path) -> None:
+    assert discover(tmp_path, DLC_HOSTS="10.0.0.1,10.0.0.2", HOSTNAME="10.0.0.2").current_host == "10.0.0.2"
+    with pytest.raises(LaunchError, match="no host called as this one is"):
+        discover(tmp_path, DLC_HOSTS="10.0.0.1,192.168.0.1", HOSTNAME="10.9.9.9")
+
+
+def test_no_host_at_all_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="DLC_GROUPS: no host; expected groups like"):
+        discover(tmp_path, DLC_GROUPS="", DLC_RANK="0")
 
 
 @pytest.mark.parametrize(

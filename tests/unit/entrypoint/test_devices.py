@@ -56,6 +56,11 @@ def test_neuron_cores_are_counted_not_devices(tmp_path: Path) -> None:
     assert found(tmp_path).num_neurons == 16
 
 
+def test_a_driver_that_tells_no_number_of_neuron_cores_is_as_one_that_tells_nothing(tmp_path: Path) -> None:
+    machine(tmp_path, "dev/neuron0", **{"sys/devices/virtual/neuron_device/neuron0/core_count": "-EINVAL\n"})
+    assert found(tmp_path).num_neurons == 2
+
+
 def test_efa_needs_its_adapter_and_its_device_node(tmp_path: Path) -> None:
     adapter(tmp_path, "rdmap0s6", "0x1d0f", "0xefa1")
     assert not found(tmp_path).efa

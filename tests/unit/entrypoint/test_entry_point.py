@@ -64,6 +64,17 @@ def test_a_script_beside_a_buildable_pyproject_stays_a_script_and_the_package_is
     assert pip(job) == (".",)
 
 
+@pytest.mark.parametrize(
+    ("program", "file"), [("run.sh", "setup.py"), ("run.sh", "pyproject.toml"), ("run", "pyproject.toml")]
+)
+def test_a_shell_script_or_executable_installs_a_package_beside_it_by_itself(
+    job: JobFolder, program: str, file: str
+) -> None:
+    job.code([file], "[build-system]\n").code([program], "#!/bin/sh\n")
+    assert pip(job, program) == ()
+    assert pip(job.code(["requirements.txt"]), program) == ("-r", "requirements.txt")
+
+
 def test_a_pyproject_that_only_configures_tools_is_no_package(job: JobFolder) -> None:
     job.code(["pyproject.toml"], "[tool.ruff]\n[project]\n").code()
     assert pip(job) == ()
@@ -118,6 +129,12 @@ def test_a_module_is_run_as_a_module(job: JobFolder, program: str) -> None:
     assert command(job, program) == [PYTHON, "-m", "pkg.train", "--lr", "1"]
     env = job.explain()["env"]
     assert (env["SM_MODULE_NAME"], env["SM_USER_ENTRY_POINT"]) == ("pkg.train", "-m pkg.train")
+
+
+@pytest.mark.parametrize("strategy", ["torchrun", "xla", "mpi"])
+def test_a_script_whose_name_begins_with_a_dash_is_no_option_of_what_starts_it(job: JobFolder, strategy: str) -> None:
+    job.code(["-x.py"]).env(DLC_STRATEGY=strategy)
+    assert command(job, "-x.py")[-3:] == ["./-x.py", "--lr", "1"]
 
 
 def test_torchrun_runs_a_module_too(job: JobFolder) -> None:

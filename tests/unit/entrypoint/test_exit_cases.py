@@ -69,6 +69,15 @@ def test_a_script_that_is_not_there_is_an_error_before_anything_starts(job: JobF
     assert "nope.py: no such entry point" in reason
 
 
+def test_a_program_that_lost_its_permission_to_be_executed_in_s3_is_executed(job: JobFolder) -> None:
+    tool = job.code(["tool"]).env(SAGEMAKER_PROGRAM="tool").base / "code/tool"
+    tool.write_bytes(Path("/bin/true").read_bytes())
+    tool.chmod(0o640)
+    process = launched(job)
+    process.communicate(timeout=BOUND)
+    assert (process.returncode, tool.stat().st_mode & 0o777) == (0, 0o750)
+
+
 def test_a_process_killed_by_a_signal_is_128_and_its_number(job: JobFolder) -> None:
     process = start(job, "import os; os.kill(os.getpid(), 9)")
     process.communicate(timeout=BOUND)

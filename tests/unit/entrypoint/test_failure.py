@@ -57,7 +57,10 @@ def test_a_place_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
     assert not failure.write(str(tmp_path / "file" / "failure"), Outcome(1, FAILED))
 
 
-@given(st.text(), st.lists(st.text(st.characters(exclude_characters="\n"))), st.text(max_size=50))
+PLAIN = st.characters(exclude_categories=["Cc"], include_characters="\t", codec="utf-8")
+
+
+@given(st.text(PLAIN), st.lists(st.text(PLAIN)), st.text(PLAIN, max_size=50))
 def test_the_first_1024_characters_hold_cause_and_last_line(cause: str, lines: list[str], last: str) -> None:
     text = failure.report(Failure(cause, last_lines=(*lines, last)))
     reason = text[: failure.REASON_LENGTH]
@@ -78,6 +81,13 @@ def test_what_does_not_fit_the_reason_stands_after_it() -> None:
 def test_lone_surrogates_are_written_all_the_same(tmp_path: Path) -> None:
     assert failure.write(str(tmp_path / "failure"), Outcome(1, Failure("file \udcff is missing")))
     assert "\\udcff" in (tmp_path / "failure").read_text()
+
+
+def test_control_characters_are_spelled_in_the_file_and_in_the_log(tmp_path: Path) -> None:
+    failed = Failure("c\0", last_lines=("a\0b\tc", "\x1b[31mred\x7f"), details="one\r\ntwo")
+    text = "a\\x00b\tc\n\\x1b[31mred\\x7f\n\none\\r\ntwo\n"
+    assert failure.report(failed) == f"c\\x00\n{text}"
+    assert "\0" not in failure.frame(failed)
 
 
 def test_the_frame_names_the_cause_and_quotes_the_lines() -> None:

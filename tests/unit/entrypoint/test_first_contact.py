@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from job_folder import HOROVOD, JobFolder, hosts
+import pytest
+from job_folder import HOROVOD, MPI, JobFolder, hosts
 
 
 def test_a_host_that_nobody_named_is_reached_as_localhost(tmp_path: Path) -> None:
@@ -13,6 +14,15 @@ def test_a_host_that_nobody_named_is_reached_as_localhost(tmp_path: Path) -> Non
     assert alone.explain()["env"]["MASTER_ADDR"] == "localhost"  # "algo-1" resolves nowhere
     named = alone.config("resourceconfig", hosts("algo-1"))
     assert named.explain()["env"]["MASTER_ADDR"] == "algo-1"
+
+
+@pytest.mark.parametrize("platform", [{"PET_NNODES": "1"}, {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "job-0"}])
+def test_the_only_host_of_kubeflow_is_reached_as_localhost_by_what_the_launcher_starts(
+    tmp_path: Path, platform: dict[str, str]
+) -> None:
+    job = JobFolder(tmp_path / "ml").code().hyperparameters(**MPI).env(**platform)
+    argv = job.process()["argv"]
+    assert argv[argv.index("--host") + 1] == "localhost"
 
 
 def test_tensorflow_on_a_host_that_nobody_named_listens_on_localhost(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class Hosts:
         self.names = [f"127.0.0.{number + 1}" for number in range(count)]
         self.jobs = [JobFolder(folder / name).env(TRAINING_JOB_NAME=str(folder)) for name in self.names]
         self.processes: list[subprocess.Popen[str]] = []
+        self.stderr: list[str] = []  # of every host, when it has ended
         self.below: tuple[str, ...] = ()  # what to put before the launchers' commands
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
@@ -71,7 +72,8 @@ class Hosts:
         """(exit code, stdout, failure file) of every host."""
         ends = []
         for job, process in zip(self.jobs, self.processes, strict=True):
-            out, _ = process.communicate(timeout=BOUND)
+            out, error = process.communicate(timeout=BOUND)
+            self.stderr.append(error)
             path = job.base / "output/failure"
             ends.append((process.returncode, out, path.read_text() if path.exists() else ""))
         return ends
@@ -181,6 +183,7 @@ def test_a_failure_that_follows_from_a_killed_host_names_that_host_too(three: Ho
     assert (code, other_code) == (1, 1)
     broke = "worker rank 0 on 127.0.0.1 exited with code 1; before that the connection to 127.0.0.2 broke\n"
     assert failure.startswith(f"{broke}my peer has gone")
+    assert f"dlc: {broke}" in three.stderr[0]  # in the block that says why it ends
     assert other.startswith(f"the job failed on 127.0.0.1: {broke}")
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from real_launcher import launched, runnable_job
 
 from harness.empty_wheel import write_wheel
 from launch.plan import programs
@@ -69,6 +72,56 @@ def test_what_is_there_already_is_not_worth_a_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
     assert done.returncode == 0, done.stderr
     assert "already satisfied" not in done.stdout
+
+
+def with_a_pip(folder: Path, program: str) -> dict[str, Any]:
+    """The arguments of subprocess that run ours with this program as pip."""
+    (folder / "pip.py").write_text(program)
+    return {
+        "args": (sys.executable, programs.path("pip_install")),
+        "env": {**os.environ, "PYTHONPATH": str(folder)},
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_last_line_without_a_newline_is_a_line_too(tmp_path: Path, code: int) -> None:
+    pip = f"import sys\nprint('first')\nprint('last words', end='')\nsys.exit({code})"
+    done = subprocess.run(**with_a_pip(tmp_path, pip), timeout=BOUND, check=False)
+    assert done.stdout == "first\nlast words\n"
+    assert done.stderr == ("first\nlast words\n" if code else "")
+
+
+CANCELLED = """
+import sys, time
+try:
+    print('ready', flush=True)
+    time.sleep(600)
+except KeyboardInterrupt:
+    print('cleaned up', flush=True)
+    sys.exit(1)
+"""
+
+
+def test_a_sigint_while_pip_installs_ends_it_as_a_signal_when_pip_has_cleaned_up(tmp_path: Path) -> None:
+    with subprocess.Popen(**with_a_pip(tmp_path, CANCELLED)) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=BOUND)
+    assert (running.returncode, said) == (-signal.SIGINT, "cleaned up\n")
+
+
+def test_a_job_that_is_interrupted_while_pip_installs_ends_with_130(tmp_path: Path) -> None:
+    job = runnable_job(tmp_path).code(["train.py", "requirements.txt"]).code(["pip.py"], CANCELLED)
+    with launched(job) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=BOUND)
+    assert running.returncode == 128 + signal.SIGINT
 
 
 def test_a_module_of_the_code_directory_does_not_stand_in_for_pips_own(wheels: Path) -> None:

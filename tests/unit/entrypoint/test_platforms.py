@@ -121,6 +121,12 @@ def test_an_allocation_of_several_nodes_without_a_step_is_refused(size: dict[str
     assert "DLC_HOSTS" in said
 
 
+def test_the_shell_of_an_interactive_allocation_is_no_step_of_several_nodes() -> None:
+    shell = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NODELIST": "n1", "SLURM_PROCID": "0"}
+    assert "an allocation of 2 nodes, but no step" in refused(**shell, SLURM_JOB_NUM_NODES="2", SLURM_NODEID="0")
+    assert discover(**shell, SLURM_JOB_NUM_NODES="1", SLURM_NODEID="0").source == "single host"
+
+
 def test_an_allocation_of_one_node_needs_no_step() -> None:
     assert discover(SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="1").source == "single host"
 
@@ -137,6 +143,11 @@ def test_a_step_whose_container_was_told_no_task_is_refused() -> None:
 
 def test_a_step_of_one_node_needs_no_task() -> None:
     assert discover(SLURM_STEP_NODELIST="n1").hosts == ("n1",)
+    assert discover(SLURM_STEP_NODELIST="n1", SLURM_PROCID="0").hosts == ("n1",)
+
+
+def test_several_tasks_of_one_node_that_were_not_told_which_they_are_are_refused() -> None:
+    assert "SLURM_PROCID" in refused(SLURM_STEP_NODELIST="n1", SLURM_STEP_TASKS_PER_NODE="2", SLURM_STEP_NUM_TASKS="2")
 
 
 # --- Kubernetes
@@ -270,10 +281,19 @@ def test_tasks_of_one_host_and_evaluators_are_alone(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["{", "3", '{"cluster": 3}', '{"cluster": {"worker": "a:1"}}', tf_config("worker", 2, worker=["a:1", "b:1"]),
-     '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "x"}}'],
+     '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "x"}}',
+     '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "%s"}}' % ("9" * 5000)],
 )  # fmt: skip
 def test_a_malformed_tf_config_is_an_error(text: str) -> None:
     assert "TF_CONFIG" in refused(TF_CONFIG=text)
+
+
+@pytest.mark.parametrize("task", [{}, {"task": {}}, {"task": {"type": "wroker", "index": 0}}])
+def test_a_task_that_is_in_no_cluster_and_no_evaluator_is_refused(task: dict[str, object]) -> None:
+    said = refused(TF_CONFIG=json.dumps({"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}, **task}))
+    assert "expected a task of type worker or ps or evaluator: this host would train alone" in said
+    alone = json.dumps({"cluster": {"worker": ["a:1"]}, **task})  # then there is nobody that it could be apart from
+    assert discover(TF_CONFIG=alone).source == "single host"
 
 
 def test_the_launcher_of_an_mpi_job_is_found_and_its_workers_are_refused() -> None:

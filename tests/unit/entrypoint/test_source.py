@@ -180,6 +180,22 @@ def test_of_a_name_that_is_there_twice_the_last_counts_and_nothing_is_written_th
     assert files(folder) == {"a": "1", "b": "2", "c": "1"}
 
 
+def test_a_file_that_is_named_twice_and_so_a_hard_link_to_itself_stays(tmp_path: Path) -> None:
+    members = [("a", "1"), ("./a", "=> a"), ("b", "=> ./a"), ("b", "=> a")]
+    folder = tmp_path / "code"
+    folder.mkdir()
+    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert files(folder) == {"a": "1", "b": "1"}
+
+
+def test_a_hard_link_to_what_is_not_there_says_so_and_replaces_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    [warning] = unpack(str(archive(tmp_path / "x.tar", ("a", "1"), ("a", "=> none"))), str(folder))
+    assert "which is no file before it in the archive" in warning
+    assert files(folder) == {"a": "1"}
+
+
 def test_set_uid_bits_and_foreign_write_permission_are_not_unpacked(tmp_path: Path) -> None:
     unpack(str(archive(tmp_path / "x.tar", ("run", "x"))), str(tmp_path))
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o755

@@ -45,6 +45,17 @@ def test_trainer_v2_expects_torchrun_and_what_it_told_is_in_the_flags(elsewhere:
     assert not [name for name in env if name.startswith("PET_")]  # torchrun would take c10d from it
 
 
+@pytest.mark.parametrize(("stated", "number"), [("cpu", 8), ("gpu", 2), ("auto", 2), ("3", 3)])
+def test_kubeflow_may_say_which_devices_get_a_process_each(elsewhere: JobFolder, stated: str, number: int) -> None:
+    elsewhere.env(**{**TRAINER, "PET_NPROC_PER_NODE": stated}, DLC_NUM_CPUS="8", DLC_NUM_GPUS="2")
+    argv = elsewhere.process()["argv"]
+    assert argv[argv.index("--nproc_per_node") + 1] == str(number)
+
+
+def test_a_number_of_nodes_that_says_nothing_expects_no_torchrun(elsewhere: JobFolder) -> None:
+    assert elsewhere.env(PET_NNODES="").explain()["strategy"] == "single"
+
+
 @pytest.mark.parametrize("asked", [{}, TORCHRUN, HOROVOD, SERVERS])
 def test_a_switch_that_is_set_to_nothing_is_not_set(elsewhere: JobFolder, asked: dict[str, Any]) -> None:
     """As compose files and charts pass variables on that nobody set."""

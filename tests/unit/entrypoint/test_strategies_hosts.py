@@ -45,6 +45,14 @@ def test_over_an_empty_list_of_groups_nothing_is_distributed(job: JobFolder) -> 
     assert request.members == request.group_hosts == request.cluster.hosts
 
 
+def test_stated_groups_without_a_distribution_warn_that_every_host_trains_alone(job: JobFolder) -> None:
+    job.config("resourceconfig", HETEROGENEOUS)
+    job.hyperparameters(sagemaker_distribution_instance_groups=["dnn"])
+    assert "warning: every host trains alone" in decisions(job.explain())
+    assert "warning" not in decisions(job.env(DLC_STRATEGY="single").explain())
+    assert "warning" not in decisions(job.env(DLC_STRATEGY="").hyperparameters().explain())
+
+
 @pytest.mark.parametrize(("stated", "found"), [({"current_group_name": "dn"}, "dn"), ({}, "homogeneousCluster")])
 def test_a_host_whose_group_nobody_is_in_warns_that_it_is_not_distributed(
     job: JobFolder, stated: dict[str, str], found: str

@@ -202,6 +202,15 @@ def test_line_ends_byte_order_mark_and_rights_stay(end: str, mark: str, here: He
     assert sorted(one.name for one in here.folder.iterdir()) == ["link.py", "train.py"]
 
 
+def test_a_script_in_the_encoding_that_it_states_is_fixed_and_stays_in_it(here: Here) -> None:
+    path = here.folder / "train.py"
+    stated = "# coding: latin-1\n# Größe\n"
+    path.write_bytes((stated + XLA).encode("latin-1"))
+    done = here("dlc lint", "train.py", "--fix", "--no-torchfix")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert path.read_bytes() == (stated + fix(XLA, "x").text).encode("latin-1")
+
+
 def test_an_unused_noqa_is_removed_and_other_codes_stay() -> None:
     text = "x = 1  # noqa: DLC113\ny = 2  # noqa: E501, DLC113\nz = 3  # kept # noqa: DLC113\n"
     assert fix(text, "train.py").text == "x = 1\ny = 2  # noqa: E501\nz = 3  # kept\n"

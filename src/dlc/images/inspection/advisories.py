@@ -73,7 +73,7 @@ def of_debian(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path
     for name in proxies:
         words += ["--env", name]  # the value is in the client's environment and in no argv
     done = engine.docker(*words, facts.ref, "-c", APT_SCRIPT, env=proxies, check=False,
-                         stdin=ca.read_text() if ca else "", timeout=APT_SECONDS)  # fmt: skip
+                         stdin=ca.read_text(errors="replace") if ca else "", timeout=APT_SECONDS)  # fmt: skip
     return debian_answer(done, len(facts.of_kind("debian")))
 
 

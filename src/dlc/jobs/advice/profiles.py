@@ -18,7 +18,8 @@ FIELDS = {
 }  # fmt: skip
 CPU_FIELDS = {"usable": float, "busy": float}
 PREPROCESSING_FIELDS = {"batches": int, "cpu_seconds": float, "seconds": float, "workers": int}
-LEAST = 1e-9  # CPU seconds of a batch that costs nothing to prepare
+MOST = 1e15  # of any figure; less than a nanosecond and more than this is no measurement
+LEAST = 1e-9  # seconds; CPU seconds of a batch that costs nothing to prepare
 WAITS = 0.05  # of the time: less is noise
 BUSY = 0.85  # of the usable processors: more is full
 COMPUTING, PROCESSORS, WORKERS, INPUT, ELSEWHERE = "computing", "processors", "workers", "input", "elsewhere"
@@ -142,7 +143,7 @@ def _rank(file: Path) -> Rank:
     _check(file, "cpu.", value["cpu"], CPU_FIELDS)
     work = value["preprocessing"]
     _check(file, "preprocessing.", work, PREPROCESSING_FIELDS)
-    if value["steps"] < 1 or value["step_seconds"] <= 0:
+    if value["steps"] < 1 or value["step_seconds"] < LEAST or not value["waiting_seconds"] + value["computing_seconds"]:
         raise ProfileError(
             f"{file}: expected at least one measured step, found none", "let the script train for longer"
         )
@@ -163,17 +164,22 @@ def _rank(file: Path) -> Rank:
         cpu=work["cpu_seconds"],
         fetching=work["seconds"],
         workers=work["workers"],
-        gpu_use=float(use) if isinstance(use, int | float) else None,
+        gpu_use=float(use) if isinstance(use, int | float) and _fits(use, float) else None,
     )
 
 
 def _check(file: Path, path: str, value: Mapping[str, Any], fields: Mapping[str, type]) -> None:
     for name, kind in fields.items():
         found = value.get(name)
-        fits = isinstance(found, int | float) and found >= 0 if kind is float else isinstance(found, kind)
-        if not fits or isinstance(found, bool):
+        if not _fits(found, kind):
             word = {float: "a number from 0 on", int: "a whole number", str: "text", dict: "an object"}[kind]
             raise ProfileError(f"{file}: {path}{name}: expected {word}, found {json.dumps(found)[:80]}", REMEDY)
+
+
+def _fits(found: object, kind: type) -> bool:
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return kind in (str, dict) and isinstance(found, kind)
+    return 0 <= found <= MOST and (kind is float or (kind is int and isinstance(found, int)))
 
 
 def summary(profile: Profile) -> str:

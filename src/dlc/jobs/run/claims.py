@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dlc.core.drafts import writing
 from dlc.core.errors import DlcError
 from dlc.core.file_lock import exclusive, try_lock
 from dlc.engine.connection import Engine
@@ -22,9 +23,10 @@ WAIT_SECONDS = 10.0  # for another dlc that looks at the folder
 @contextmanager
 def claimed(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
     """Look after a job in the block. The file goes when the block ends well, or with an error that left nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / job_id
-    with exclusive(folder, WAIT_SECONDS):
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder), exclusive(folder, WAIT_SECONDS):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try_lock(descriptor)
     try:

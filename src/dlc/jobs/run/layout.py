@@ -48,6 +48,17 @@ def lay_out_host(job: Job, host: str) -> Path:
 
 
 def _copy_code(job: Job, target: Path) -> None:
+    """Raises DlcError for the first file that cannot be copied."""
+    try:
+        _copy(job, target)
+    except shutil.Error as error:  # of a folder: a list of what failed
+        source, _, why = error.args[0][0]
+        raise DlcError(
+            f"{source}: not copied to {target}: {why}", "make it readable, or keep it out of the folder of code"
+        ) from None
+
+
+def _copy(job: Job, target: Path) -> None:
     for source in job.code:
         if source.is_dir():
             shutil.copytree(source, target, symlinks=True, ignore=_ignored(source, job.folder), dirs_exist_ok=True)
@@ -59,13 +70,16 @@ def _copy_code(job: Job, target: Path) -> None:
 def _ignored(source: Path, results: Path) -> Callable[[str, list[str]], set[str]]:
     """What is not copied: the checkout's own folders, and the results of jobs where they are kept among the code.
 
-    A repository below the top is code: pip installs from it.
+    A repository below the top is code: pip installs from it. Pipes and sockets, as editors and agents leave them, are
+    none.
     """
     kept = {results, results.parent} if results.parent.name == RESULTS else {results}
     kept |= {source.absolute() / name for name in LEFT_OUT}
 
     def ignored(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if name == COMPILED or Path(folder, name).absolute() in kept}
+        paths = {name: Path(folder, name) for name in names}
+        left = {name for name, path in paths.items() if name == COMPILED or path.absolute() in kept}
+        return left | {name for name, path in paths.items() if path.is_fifo() or path.is_socket()}
 
     return ignored
 

@@ -150,8 +150,13 @@ def _require_program(file: Path) -> None:
 
 
 def _entry_point(word: str, options: Options) -> str:
-    """An entry point's path in the code directory."""
-    return Path(word).as_posix() if options.source else user_path(word).name
+    """An entry point's path in the code directory. Raises UsageError for one that leads out of --source."""
+    if not options.source:
+        return user_path(word).name
+    path = Path(word)
+    if path.is_absolute() or ".." in path.parts:
+        raise _wrong("--source", f"entry points as paths in {options.source}, which every host gets", word)
+    return path.as_posix()
 
 
 def _channels(options: Options) -> dict[str, Path]:
@@ -160,8 +165,8 @@ def _channels(options: Options) -> dict[str, Path]:
         folder = user_path(word).absolute()
         if not re.fullmatch(_NAME, name):
             raise _wrong("--channel", "a name of letters, digits, _ . and -", repr(name))
-        if not folder.is_dir():
-            raise _wrong(f"--channel {name}", "a folder", f"no folder {folder}")
+        if not word or not folder.is_dir():
+            raise _wrong(f"--channel {name}", "a folder", f"no folder {folder}" if word else "no word after the =")
         found[name] = folder
     return found
 

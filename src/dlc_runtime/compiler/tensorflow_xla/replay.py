@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
+
 
 class Kept:
     """`again` gives an iterator over the batches each time. `enough`: the data has not ended among them."""
@@ -27,7 +29,7 @@ def take(iterator: Any, count: int) -> Kept | None:
         batches = list(itertools.islice(iterator, count))
         return Kept(batches, count, iterator, lambda: iter(batches))
     spec = iterator.element_spec
-    if not all(isinstance(part, tf.TensorSpec) for part in tf.nest.flatten(spec)):
+    if not all(isinstance(part, KINDS) for part in tf.nest.flatten(spec)):
         return None
     batches = list(itertools.islice(iterator, count))
     return Kept(batches, count, iterator, lambda: iter(dataset(batches, spec)))
@@ -57,7 +59,7 @@ def stated(batch: Any, spec: Any) -> Any:
     if not isinstance(spec, tuple):  # a data set of single tensors, or of dictionaries
         batch = batch[0]
     flat = [
-        tf.compat.v1.placeholder_with_default(value, part.shape)
+        tf.compat.v1.placeholder_with_default(value, part.shape) if isinstance(part, tf.TensorSpec) else value
         for value, part in zip(tf.nest.flatten(batch), tf.nest.flatten(spec))
     ]
     return tf.nest.pack_sequence_as(spec, flat)

@@ -2,11 +2,13 @@
 
 A rank is gone when nothing was heard of it for `lost_after` seconds. A rank that has not heard of the keeper for two
 thirds of that gives out no batch: so no id is given to another rank while the first one could still give it out.
+Between two epochs a rank may evaluate for long: while it is heard of, the others wait for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import socket
 import threading
@@ -22,10 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+LOG = logging.getLogger("dlc.dataservice")
 HANDSHAKE = 10.0  # seconds a stranger may take
 MOST_STRANGERS = 64
 TICK = 0.25
+HALT = 1.0  # seconds between two looks at the clock from which on this process stood still
 MOST_AT_ONCE = 4096  # ids of one grant
+LONGER = 12  # times the patience that a rank is waited for which is heard of
+NOBODY = -1  # the rank of a process that was refused: it gets nothing
+ANEW = "start all ranks anew, from a checkpoint"
 
 
 class Round:
@@ -37,7 +44,7 @@ class Round:
         self.heard: dict[int, float] = {}
         self.waiting: dict[int, int] = {}  # rank -> how many ids it asked for
         self.left: set[int] = set()
-        self.began = time.monotonic()
+        self.began = self.told = time.monotonic()  # told: when it was last said who is waited for
         self.leases: Leases | None = None
 
     def start(self) -> None:
@@ -47,7 +54,7 @@ class Round:
 
 
 class Keeper:
-    """Listens until `close`. `patience`: seconds within which all ranks have to join a round."""
+    """Listens until `close`. `patience`: seconds within which a rank of which nothing is heard has to join a round."""
 
     def __init__(
         self, listener: socket.socket, token: bytes, world: int, when_lost: str, lost_after: float, patience: float
@@ -61,7 +68,9 @@ class Keeper:
         self._lines: dict[int, Lines] = {}
         self._strangers: dict[int, float] = {}  # connections that have not proved themselves, and until when they may
         self._ranks: dict[int, int] = {}  # connection -> rank
+        self._heard: dict[int, float] = {}  # rank -> when, in whatever round it is
         self._rounds: dict[int, Round] = {}
+        self._looked = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dlc-data-keeper", daemon=True)
         self._thread.start()
@@ -131,8 +140,12 @@ class Keeper:
             self._join(fd, number, message["join"])
             return
         rank, found = self._ranks[fd], self._rounds.get(number)
-        if found is not None and rank in found.left:
-            return  # it waits for the others, or does something else before the next epoch, and its beats go on
+        self._heard[rank] = now
+        is_between = found is not None and rank in found.left  # it waits for the others, or evaluates
+        if is_between and "beat" in message:
+            self._say(fd, {"round": number, "beat": message["beat"]})
+        if is_between:
+            return
         if found is None or rank not in found.heard:
             self._say(fd, {"round": number, "gone": True})
             return
@@ -153,25 +166,51 @@ class Keeper:
 
     def _join(self, fd: int, number: int, told: dict[str, Any]) -> None:
         rank = int(told["rank"])
-        self._ranks[fd] = rank
         for old in [key for key in self._rounds if key < number - 1]:
             del self._rounds[old]  # every rank has begun the one after it
-        found = self._rounds.setdefault(number, Round(told["facts"], self.when_lost))
-        problem = ""
-        if told["facts"] != found.facts:
-            problem = f"rank {rank} iterates over {told['facts']}, another rank over {found.facts}"
-        elif rank in found.heard or rank in found.left:
-            problem = f"two processes say that they are training rank {rank}"
+        problem = self._problem(number, rank, told["facts"])
         if problem:
+            self._ranks[fd] = NOBODY
             self._say(fd, {"round": number, "error": problem})
             return
-        found.heard[rank] = time.monotonic()
+        for other in [key for key, same in self._ranks.items() if same == rank and key != fd]:
+            self._drop(other)  # of a process that is gone: it would be sent what this one waits for
+        self._ranks[fd] = rank
+        found = self._rounds.setdefault(number, Round(told["facts"], self.when_lost))
+        found.heard[rank] = self._heard[rank] = time.monotonic()
+        if found.leases is not None:
+            return  # it was lost, and what it had not taken went to others: it takes part again
         found.done[rank] = [(int(first), int(end)) for first, end in told["done"]]
-        if len(found.done) == self.world:
-            try:
-                found.start()
-            except SettingError as error:
-                self._tell_all(number, {"error": str(error)})
+        self._start(number, found)
+
+    def _start(self, number: int, found: Round) -> None:
+        """If nobody is waited for any more."""
+        if found.leases is not None or self._missing(found, time.monotonic()):
+            return
+        try:
+            found.start()
+        except SettingError as error:
+            found.leases = Leases(())
+            self._tell_all(number, {"error": str(error)})
+        self._grant(number, found)
+
+    def _missing(self, found: Round, now: float) -> list[int]:
+        """The ranks that have yet to join; not a lost one where the others take what it leaves."""
+        may_be_lost = self._heard if self.when_lost == "give_back" else {}
+        lost = {rank for rank, heard in may_be_lost.items() if now - heard > self.lost_after}
+        return [rank for rank in range(self.world) if rank not in found.done and rank not in lost]
+
+    def _problem(self, number: int, rank: int, facts: dict[str, Any]) -> str:
+        """Why the rank may not join the round, if there is a reason."""
+        found = self._rounds.get(number)
+        if found is None:
+            is_late = number < max(self._rounds, default=0)
+            return f"training rank {rank} began anew, alone; {ANEW}" if is_late else ""
+        if facts != found.facts:
+            return f"rank {rank} iterates over {facts}, another rank over {found.facts}"
+        if rank in found.heard or rank in found.left:
+            return f"two processes say that they are training rank {rank}, or it began anew, alone; {ANEW}"
+        return ""
 
     def _grant(self, number: int, found: Round) -> None:
         """Give every rank that waits what there is."""
@@ -185,24 +224,43 @@ class Keeper:
                 self._say(fd, {"round": number, "ids": grant.ids, "over": grant.over})
 
     def _clock(self, now: float) -> None:
+        if now - self._looked >= HALT:
+            self._forgive(self._looked, now)
+        self._looked = now
         for fd in [fd for fd, until in self._strangers.items() if now > until]:
             self._drop(fd)
         for number, found in self._rounds.items():
-            missing = sorted(set(range(self.world)) - set(found.done))
-            if missing and now - found.began > self.patience:
-                self._tell_all(number, {"error": f"the training ranks {missing} did not begin the epoch"})
-                found.began = now
+            if found.leases is None:
+                self._start(number, found)
+                self._wait(number, found, now)
             for rank in [rank for rank, heard in found.heard.items() if now - heard > self.lost_after]:
                 self._lost(number, found, rank)
+
+    def _forgive(self, begin: float, now: float) -> None:
+        """A time in which this process stood still counts for no rank's silence, least of all for its own rank's."""
+        for heard in [self._heard, *[found.heard for found in self._rounds.values()]]:
+            heard.update({rank: min(now, at + now - begin) for rank, at in heard.items()})
+
+    def _wait(self, number: int, found: Round, now: float) -> None:
+        """Say who is waited for; and end the wait for a rank that is silent, or that takes far too long."""
+        missing = self._missing(found, now)
+        silent = [rank for rank in missing if now - max(found.began, self._heard.get(rank, 0.0)) > self.patience]
+        if silent or (missing and now - found.began > LONGER * self.patience):
+            why = "" if silent else f", though they are there, within {LONGER} times the patience; raise patience="
+            self._tell_all(number, {"error": f"the training ranks {silent or missing} did not begin the epoch{why}"})
+            found.began = now
+        elif missing and now - found.told > self.patience:
+            found.told = now
+            LOG.warning("data service: the training ranks %s have yet to begin the epoch: the others wait", missing)
 
     def _lost(self, number: int, found: Round, rank: int) -> None:
         del found.heard[rank]
         found.waiting.pop(rank, None)
-        if found.leases is None or self.when_lost == "fail":
+        if self.when_lost == "fail":
             self._tell_all(number, {"lost": rank})
-            return
-        found.leases.gone(rank)
-        self._grant(number, found)
+        elif found.leases is not None:
+            found.leases.gone(rank)
+            self._grant(number, found)
 
     def _tell_all(self, number: int, message: dict[str, Any]) -> None:
         for fd in [*self._ranks]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BEAT = 1.0  # seconds
 TICK = 0.25
+MOST_TICK = 1.0  # seconds; a longer one is a time in which this process stood still
 
 
 class Lessee:
@@ -28,7 +29,7 @@ class Lessee:
         self, pump: Pump, address: tuple[str, int], token: bytes, rank: int, lost_after: float, patience: float
     ) -> None:
         self.pump, self.rank, self.valid = pump, rank, lost_after * 2 / 3
-        self.address = address
+        self.address, self.patience = address, patience
         self._lines = Lines(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
         self.round = 0  # of the keeper: how many iterations this rank has begun
@@ -91,14 +92,19 @@ class Lessee:
     def _run(self) -> None:
         selector = selectors.DefaultSelector()
         selector.register(self._lines.sock, selectors.EVENT_READ)
-        beat = 0.0
+        beat, silence, looked = 0.0, 0.0, time.monotonic()
         try:
             while not self._ended:
                 ready = selector.select(TICK)
+                silence += min(MOST_TICK, time.monotonic() - looked)
+                looked = time.monotonic()
                 with self._lock:
                     self._lines.flush()
                     for message in self._lines.receive() if ready else ():
+                        silence = 0.0
                         self._hear(message)
+                    if silence > self.patience:
+                        raise TimeoutError(f"it has not answered for {self.patience:.0f} s")
                     if time.monotonic() >= beat and self.round:
                         beat = time.monotonic() + BEAT
                         self._send({"beat": time.monotonic()})

@@ -53,7 +53,7 @@ def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[
     if asked is not None:
         host, _, text = asked.rpartition(":") if _has_port(asked) else (asked, "", str(number))
         host = host.strip("[]")
-        return host, host, int(text)
+        return host, host, address.checked_port(text)
     job = cluster_facts.read(environ)
     first = job.hosts_of(job.training_groups[0])[0] if job.training_groups else job.peers[0]
     own = address.own(first.address, job.interface) if first.host == job.host else first.address

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import multiprocessing
 import os
 import time
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
-from dlc_runtime import cluster_facts
+from dlc_runtime import cluster_facts, usable_cpus
 from dlc_runtime.dataservice.ending import until_signalled
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import control, source, worker
@@ -47,21 +48,28 @@ def serve(
     """Make batches for the training hosts until this process is told to end (SIGTERM), or a consumer stops the servers.
 
     `data` is a dataset with `__len__` and `__getitem__`, or a DataLoader over one, whose own settings then count. The
-    arguments have to be the same on every data host. `workers`: processes, as many as this host has CPUs by default.
-    Raises SettingError, MissingPackageError, and DataServiceError where it cannot listen or the workers do not start.
+    arguments have to be the same on every data host. `workers`: processes, by default one for each CPU that this
+    container may use. Raises SettingError, MissingPackageError, and DataServiceError where it cannot listen or the
+    workers do not start.
     """
     grpc_package.require()
     tls.check(os.environ, token)
     made = source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
-    if workers is None:
-        workers = getattr(data, "num_workers", 0) or len(os.sched_getaffinity(0))
-    if workers < 1:
-        raise SettingError(f"serve: workers: expected a number of at least 1, found {workers!r}")
+    workers = workers_of(workers, data)
     job = cluster_facts.read()
     listen = address or addresses.own(job.me.address, job.interface)
     bound = addresses.port(port)
     with Server(made, workers, job.host, listen, bound, tokens.derive(os.environ, token), most_batch_bytes) as server:
         server.run()
+
+
+def workers_of(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
+    """How many processes. A container's quota counts: more of them than it has CPUs wait for each other."""
+    if asked is None:
+        asked = getattr(data, "num_workers", 0) or math.ceil(usable_cpus.usable(groups))
+    if asked < 1:
+        raise SettingError(f"serve: workers: expected a number of at least 1, found {asked!r}")
+    return asked
 
 
 def _others_can_take_over() -> None:

@@ -51,7 +51,14 @@ class Maker:
 
     def batch(self, epoch: int, id_: int, indices: list[int]) -> Any:
         """Runs the user's code. Random numbers follow from seed, epoch and id: any worker makes the same batch."""
-        seed_all(self.source.sampling.seed, epoch, id_)
+        known = seed_all(self.source.sampling.seed, epoch, id_)
+        batch = self._made(indices)
+        if known != generators():  # the user's code imported one only now, and drew from it unseeded
+            seed_all(self.source.sampling.seed, epoch, id_)
+            batch = self._made(indices)
+        return batch
+
+    def _made(self, indices: list[int]) -> Any:
         dataset = self.source.dataset
         if not self.source.batched:
             return self.source.collate(dataset[indices[0]])
@@ -60,8 +67,13 @@ class Maker:
         return self.source.collate([dataset[index] for index in indices])
 
 
-def seed_all(*key: int) -> None:
-    """Seed the global generators of Python, and of numpy and torch where they are in use."""
+def generators() -> set[str]:
+    """The libraries in use whose global generators are seeded."""
+    return {"numpy", "torch"} & sys.modules.keys()
+
+
+def seed_all(*key: int) -> set[str]:
+    """Seed the global generators of Python, and of numpy and torch where they are in use: which of these two were."""
     digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=8, person=b"dlc seed").digest()
     seed = int.from_bytes(digest, "little")
     random.seed(seed)
@@ -70,6 +82,7 @@ def seed_all(*key: int) -> None:
         numpy.random.seed(seed & 0xFFFFFFFF)
     if torch is not None:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed also asks every kind of device, which takes long
+    return generators()
 
 
 def of(

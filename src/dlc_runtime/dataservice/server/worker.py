@@ -187,29 +187,31 @@ class Worker:
             if packed.size > self.most_batch:
                 raise_too_large(packed.size, self.most_batch)
         except (Exception, SystemExit) as error:
-            conn.send_text(frames.ERROR, question, self.failure(error, indices))
+            conn.send_text(frames.ERROR, question, failure(error, self.place, indices))
             return
         finally:
             self.board.end(self.place.slot)
         conn.send_batch(question, packed)
         self.board.count(self.place.slot, batches=1, bytes_=packed.size)
 
-    def failure(self, error: BaseException, indices: list[int]) -> bytes:
-        """What the training rank is told about an error here."""
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        if len(text) > LONGEST_TRACEBACK:
-            text = f"{text[: LONGEST_TRACEBACK // 2]}\n...\n{text[-LONGEST_TRACEBACK // 2 :]}"
-        told = {
-            "type": type(error).__qualname__,
-            "ours": isinstance(error, DataServiceError),
-            "message": str(error)[:LONGEST_TRACEBACK],
-            "traceback": text,
-            "host": self.place.host,
-            "worker": self.place.slot,
-            "pid": os.getpid(),
-            "indices": indices[:64],
-        }
-        return json.dumps(told).encode()
+
+def failure(error: BaseException, place: Place, indices: list[int]) -> bytes:
+    """What the training rank is told about an error here: as JSON, that fits a frame whatever the text is."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    if len(text) > LONGEST_TRACEBACK:
+        text = f"{text[: LONGEST_TRACEBACK // 2]}\n...\n{text[-LONGEST_TRACEBACK // 2 :]}"
+    told = {
+        "type": type(error).__qualname__,
+        "ours": isinstance(error, DataServiceError),
+        "message": str(error)[:LONGEST_TRACEBACK],
+        "traceback": text,
+        "host": place.host,
+        "worker": place.slot,
+        "pid": os.getpid(),
+        "indices": indices[:64],
+    }
+    # At most six bytes of a character; in ASCII one may take twelve. What UTF-8 lacks becomes JSON's own escape.
+    return json.dumps(told, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def raise_too_large(size: int, most: int) -> None:

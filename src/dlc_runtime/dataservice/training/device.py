@@ -95,6 +95,8 @@ def moved(node: Any, device: Any) -> Any:
 
     if isinstance(node, torch.Tensor):
         return node.to(device, non_blocking=True)
+    if isinstance(node, torch.nn.utils.rnn.PackedSequence):
+        return node.to(device, non_blocking=True)  # its batch sizes stay on the CPU
     if isinstance(node, tuple):
         items = [moved(item, device) for item in node]
         return type(node)(*items) if hasattr(node, "_fields") else tuple(items)

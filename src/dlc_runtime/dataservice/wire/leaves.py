@@ -105,6 +105,13 @@ def size_of(kind: str, dtype: str, shape: Sequence[int]) -> int:
     return int(found.itemsize) * math.prod(shape)
 
 
+def class_of(name: str, fields: Sequence[str]) -> Any:
+    """torch's own class of named tuples of that name, which its layers ask for; None where there is none."""
+    torch = sys.modules.get("torch")  # a batch that arrived with tensors has imported it
+    found = torch.nn.utils.rnn.PackedSequence if torch is not None and name == "PackedSequence" else None
+    return found if found is not None and found._fields == tuple(fields) else None
+
+
 def over(kind: str, dtype: str, shape: Sequence[int], buffer: Buffer, start: int, size: int) -> Any:
     """The array over `size` bytes of the buffer from `start` on, which it keeps alive."""
     if kind == "B":

@@ -170,7 +170,7 @@ def build(schema: Schema, arrays: Sequence[Any], extras: bytes | memoryview) -> 
         values = json.loads(bytes(extras)) if len(extras) else []
         value, array = iter(values), iter(arrays)
         batch = _built(schema.tree, value, array)
-    except (ValueError, TypeError, StopIteration, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, StopIteration, RecursionError) as error:
         raise ProtocolError(f"the text of a batch does not fit its description ({error})") from error
     return batch
 
@@ -194,11 +194,11 @@ _NAMED: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
-    """A class with the remote one's name and fields: the remote one itself may not exist here."""
+    """A class with the remote one's name and fields: the remote one itself may not exist here, unless it is torch's."""
     if (name, fields) not in _NAMED:
         if len(_NAMED) >= MOST_NAMED:
             _NAMED.clear()
-        _NAMED[name, fields] = collections.namedtuple(name, fields)
+        _NAMED[name, fields] = leaves.class_of(name, fields) or collections.namedtuple(name, fields)
     return _NAMED[name, fields]
 
 

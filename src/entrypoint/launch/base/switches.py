@@ -117,6 +117,26 @@ SWITCHES = (
 )
 
 
+# Read only when they matter, or nowhere where they say no: a mistake in one of these has to be told before that.
+CHOICES = ("DLC_EFA", "DLC_LOGS", "DLC_DATA_HOSTS_MAY_FAIL", "DLC_DEBUG")
+
+
+def check(environ: Mapping[str, str]) -> None:
+    """Raise LaunchError for a value that would be ignored, or be found out when the job ends."""
+    for name in CHOICES:
+        choice(environ, name)
+    warns_only(environ, "DLC_PREFLIGHT")
+    exit_code(environ, "DLC_STOPPED_EXIT_CODE")
+
+
+def warns_only(environ: Mapping[str, str], name: str) -> bool:
+    """Whether it says `warn`, the only word that it takes. Raises LaunchError for another one."""
+    stated = environ.get(name, "")
+    if stated not in ("", "warn"):
+        raise LaunchError(CONFIG, "what an error means", where=name, expected="warn, or nothing", found=shown(stated))
+    return stated == "warn"
+
+
 def seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     """A duration. Raises LaunchError unless it is a number that is not negative."""
     return float(_number(environ, name, "a duration", "a number of seconds", r"[0-9]{1,9}(\.[0-9]{1,6})?") or default)

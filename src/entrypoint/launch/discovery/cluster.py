@@ -19,6 +19,7 @@ DEFAULT_GROUP = "homogeneousCluster"  # the platform's own name for the only gro
 DEFAULT_INTERFACE = "eth0"
 LOCAL_INSTANCE = "local"
 SINGLE_HOST = "single host"  # the discoverer of a host to which nobody said anything
+NAMING_NO_HOST = (SINGLE_HOST, "torchrun's variables")  # discoverers whose only host has a name of ours
 
 # In this order; each module has `discover(environ, paths) -> Cluster | None`, None meaning "not mine".
 DISCOVERERS = {
@@ -86,6 +87,11 @@ class Cluster(NamedTuple):
         return len(self.groups) > 1
 
     @property
+    def is_nameless(self) -> bool:
+        """Whether the job has one host, and nobody gave it a name that resolves."""
+        return len(self.hosts) == 1 and self.source in NAMING_NO_HOST
+
+    @property
     def current_group_hosts(self) -> tuple[str, ...]:
         """The hosts of the first group with the current group's name, () where no group has it."""
         return next((group.hosts for group in self.groups if group.name == self.current_group), ())
@@ -147,8 +153,11 @@ def plain(
 
 def named(hosts: Sequence[str], name: str) -> str:
     """The one of `hosts` that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
-    found = [host for host in hosts if name and (host == name or host.partition(".")[0] == name.partition(".")[0])]
-    return found[0] if len(found) == 1 else ""
+    if name in hosts:
+        return name
+    first = name.partition(".")[0]
+    found = [host for host in hosts if host.partition(".")[0] == first]
+    return found[0] if len(found) == 1 and not first.isdigit() else ""  # the first label of an address is no name
 
 
 def _interface_of_default_route() -> str:

@@ -7,6 +7,7 @@ import re
 
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.named_tuple import NamedTuple
+from launch.base.switches import choice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,10 +85,8 @@ def _visible_gpus(environ: Mapping[str, str], root: str) -> int:
 
 def _neuron_cores(root: str) -> int:
     devices = [name for name in _names(root, "dev") if re.fullmatch(r"neuron\d+", name)]
-    return sum(
-        int(_first_line(root, f"sys/devices/virtual/neuron_device/{name}/core_count") or CORES_OF_A_NEURON_DEVICE)
-        for name in devices
-    )
+    told = [_first_line(root, f"sys/devices/virtual/neuron_device/{name}/core_count") for name in devices]
+    return sum(int(text) if re.fullmatch(r"[0-9]{1,4}", text) else CORES_OF_A_NEURON_DEVICE for text in told)
 
 
 def _fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:
@@ -100,11 +99,9 @@ def _fabric(environ: Mapping[str, str], root: str) -> tuple[bool, bool, bool]:
     rdma = any(_first_line(root, f"sys/class/infiniband/{name}/device/device") != EFA_WITHOUT_RDMA for name in efa)
     # Without its node in /dev/infiniband a device is seen but cannot be opened; preflight says so.
     usable = bool(_names(root, "dev/infiniband"))
-    stated = environ.get("DLC_EFA")
-    if stated:
-        if stated not in ("0", "1"):
-            raise LaunchError(CONFIG, "whether there is EFA", where="DLC_EFA", expected="0 or 1", found=shown(stated))
-        return stated == "1", stated == "1", len(adapters) > len(efa) and usable
+    stated = choice(environ, "DLC_EFA")
+    if stated is not None:
+        return stated, stated, len(adapters) > len(efa) and usable
     return bool(efa) and usable, rdma and usable, len(adapters) > len(efa) and usable
 
 

@@ -30,6 +30,8 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
             expected=f"each of {shown(hosts)} in one group",
             found=shown(grouped),
         )
+    if not hosts:
+        raise LaunchError(CONFIG, "no host", where=where, expected="groups like data=h1,h2;dnn=h3", found="none")
     return plain(where, hosts, hosts[_rank(environ, hosts)], where, environ, groups)
 
 

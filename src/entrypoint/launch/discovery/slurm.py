@@ -10,6 +10,7 @@ from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, Task, plain
 from launch.discovery.node_list import MOST_HOSTS, expand
 
+INTERACTIVE_STEP = str(0xFFFFFFFA)  # salloc's own shell, where sites run it on the first node: no step of the user's
 START = "start it with `srun --ntasks-per-node=1`"
 ALONE = "for a job of this host alone set DLC_HOSTS to its name"
 
@@ -17,19 +18,17 @@ ALONE = "for a job of this host alone set DLC_HOSTS to its name"
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """The step's nodes, None outside of Slurm and in an allocation of one node.
 
-    Raises LaunchError: an allocation of several nodes without a step (a batch script's own shell runs on one of them),
-    a step whose container was not told which task it is, a malformed list, no such node.
+    Raises LaunchError: an allocation of several nodes without a step (the shell of a batch script or of salloc runs on
+    one of them), a step whose container was not told which task it is, a malformed list, no such node.
     """
     node_list = environ.get("SLURM_STEP_NODELIST")
-    if not node_list:
+    if not node_list or environ.get("SLURM_STEP_ID") == INTERACTIVE_STEP:
         _refuse_without_step(environ)
         return None
     hosts = list(expand(node_list))
     groups = _het_groups(environ, hosts)
     if groups:  # a heterogeneous job numbers its nodes by component, whatever their names sort like
         hosts = [host for members in groups.values() for host in members]
-    if len(hosts) == 1 and "SLURM_PROCID" not in environ:
-        return plain("Slurm", hosts, hosts[0], "SLURM_STEP_NODELIST", environ)
     index = _node(environ, hosts)
     cluster = plain("Slurm", hosts, hosts[index], "SLURM_STEP_NODELIST", environ, groups)
     return cluster._replace(task=_task(environ, hosts, index))
@@ -72,8 +71,8 @@ def _het_groups(environ: Mapping[str, str], hosts: list[str]) -> dict[str, list[
 def _node(environ: Mapping[str, str], hosts: list[str]) -> int:
     """Which of the hosts this is: by name, because numbers do not follow the list in every job."""
     name = environ.get("SLURMD_NODENAME", "")
-    if name in hosts:
-        return hosts.index(name)
+    if name in hosts or len(hosts) == 1:
+        return hosts.index(name) if name in hosts else 0
     node = environ.get("SLURM_NODEID")
     if node is None:
         raise LaunchError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,13 +12,15 @@ from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, plain
 
 SOURCE = "TF_CONFIG"
+EVALUATOR = "evaluator"
 FIRST = ("chief", "master", "worker")  # types of tasks in rank order; others follow
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
-    """The hosts of TF_CONFIG's cluster, a group for each type of task; None without, and for a task outside of it.
+    """The hosts of TF_CONFIG's cluster, a group for each type of task; None without, and for an evaluator.
 
-    An evaluator is such a task: it is in no cluster and works alone. Raises LaunchError for a malformed TF_CONFIG.
+    That is a task in no cluster, which works alone. Raises LaunchError for a malformed TF_CONFIG, and for any other
+    task that is in no cluster.
     """
     text = environ.get("TF_CONFIG")
     if not text:
@@ -26,8 +29,13 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     tasks = {kind: [_host(address) for address in addresses] for kind, addresses in _tasks(config).items()}
     kind, index = _own(config)
     hosts = list(dict.fromkeys(host for members in tasks.values() for host in members))
-    if len(hosts) < 2 or kind not in tasks:
+    if len(hosts) < 2:
         return None
+    if kind not in tasks:
+        if kind == EVALUATOR:
+            return None
+        raise _malformed(f"a task of type {' or '.join([*tasks, EVALUATOR])}: this host would train alone",
+                         config.get("task"))  # fmt: skip
     if index >= len(tasks[kind]):
         raise _malformed(f"a task below {len(tasks[kind])}", config.get("task"))
     shared = len(hosts) < sum(map(len, tasks.values()))  # two tasks on one host: the types are no groups of hosts
@@ -62,7 +70,7 @@ def _own(config: dict[str, Any]) -> tuple[str, int]:
     if not isinstance(task, dict):
         raise _malformed("a task with type and index", task)
     kind, index = task.get("type", ""), task.get("index", 0)
-    if not isinstance(kind, str) or not str(index).isascii() or not str(index).isdigit():
+    if not isinstance(kind, str) or not re.fullmatch(r"[0-9]{1,9}", str(index)):
         raise _malformed("a task with type and index", task)
     return kind, int(index)
 

@@ -8,6 +8,7 @@ import resource
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_VENV, Paths
+from launch.base.switches import warns_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 SMALL_SHM = 1 << 30  # bytes; Docker's default is 64 MiB, one batch of images and NCCL's buffers take more
 SMALL_NOFILE = 4096  # descriptors; every pair of ranks and every data-loading worker takes some
 LITTLE_ROOM = 1 << 30  # bytes; a checkpoint of a small model with its optimizer's state
-WARN_ONLY = "warn"  # DLC_PREFLIGHT
 AMAZON_VENDOR = "0x1d0f"
 PLUGIN = "libnccl-net.so"  # what NCCL loads where NCCL_NET_PLUGIN names nothing else
 MORE_SHM = "start the container with --shm-size=8g or --ipc=host"
@@ -61,7 +61,7 @@ def find(
 def refuse(findings: list[Finding], environ: Mapping[str, str]) -> None:
     """Raise LaunchError (CONFIG) for the first thing that the job cannot work with, unless DLC_PREFLIGHT is warn."""
     fatal = [finding for finding in findings if finding.is_error]
-    if fatal and environ.get("DLC_PREFLIGHT") != WARN_ONLY:
+    if fatal and not warns_only(environ, "DLC_PREFLIGHT"):
         first = fatal[0]
         raise LaunchError(CONFIG, first.what, where="preflight", remedy=f"{first.remedy} (DLC_PREFLIGHT=warn goes on)")
 

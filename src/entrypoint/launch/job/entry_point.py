@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
@@ -40,7 +41,9 @@ class EntryPoint(NamedTuple):
 
     def target(self) -> tuple[str, ...]:
         """What a launcher of Python processes (torchrun, ours) is given: the script, or -m and the module."""
-        return ("-m", self.module) if self.kind in (PACKAGE, MODULE) else (self.name,)
+        if self.kind in (PACKAGE, MODULE):
+            return ("-m", self.module)
+        return (f"./{self.name}" if self.name.startswith("-") else self.name,)  # no option of torchrun's
 
     def command(self, python: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """The argument list of one plain process. "--" keeps a script's name from being read as an option."""
@@ -130,6 +133,19 @@ def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
         expected=f"the file that {setting} names",
         found=contents(code),
     )
+
+
+def make_executable(entry: EntryPoint, code: str) -> None:
+    """Let an executable that nothing else interprets be executed: S3, and so a channel, keeps no permissions.
+
+    A file that is another user's stays as it is, and its start says what is wrong.
+    """
+    path = f"{code}/{entry.name}"
+    if entry.kind != EXECUTABLE or entry.interpreter or os.access(path, os.X_OK):
+        return
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode
+        os.chmod(path, mode | (mode & 0o444) >> 2)  # for whoever may read it
 
 
 def contents(code: str) -> str:

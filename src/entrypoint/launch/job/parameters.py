@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 PLATFORM_PREFIX = "sagemaker_"
+JOB_NAME = "sagemaker_job_name"
+GROUPS = "sagemaker_distribution_instance_groups"
 # Consumed by the platform's toolkit, or by us: neither arguments of the script nor "framework parameters".
 CONSUMED = (
     "sagemaker_program",
@@ -26,7 +28,7 @@ CONSUMED = (
     "sagemaker_enable_cloudwatch_metrics",
     "sagemaker_region",
     "sagemaker_container_log_level",
-    "sagemaker_job_name",
+    JOB_NAME,
     "default_user_module_name",
     "_tuning_objective_metric",
     "sagemaker_s3_output",
@@ -74,6 +76,8 @@ class Job(NamedTuple):
             return None
         if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value):
             value = int(value)
+        if isinstance(value, float) and value.is_integer():  # whoever divides in Python gets 8.0
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**9:
             raise LaunchError(
                 CONFIG, name, where=self.hyperparameters_file, expected="a positive number", found=shown(value)
@@ -94,7 +98,10 @@ def read(environ: Mapping[str, str], paths: Paths, extra: Sequence[str] = ()) ->
     Raises LaunchError: a malformed file, a value that no argument can carry, an unknown DLC_ARGV_DIALECT.
     """
     path = f"{paths.config}/hyperparameters.json"
-    everything = {key: _typed(path, key, value) for key, value in (read_object(path) or {}).items()}
+    texts = read_object(path) or {}
+    everything = {key: _typed(path, key, value) for key, value in texts.items()}
+    if not isinstance(everything.get(JOB_NAME), (str, type(None))) and isinstance(texts[JOB_NAME], str):
+        everything[JOB_NAME] = texts[JOB_NAME]  # a name, also where it is written like a number: 2026, 1e3
     parameters = {key: value for key, value in everything.items() if key.startswith(PLATFORM_PREFIX) or key in CONSUMED}
     own = {key: value for key, value in everything.items() if key not in parameters}
     job_name = environ.get("TRAINING_JOB_NAME", "")

@@ -65,9 +65,11 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> Itera
     elif member.isfile():
         _make_way(target)
         _write_file(tar, member, target)
-    elif member.issym() or member.islnk():
+    elif member.islnk():
+        yield from _hard_link(member, target, folder)
+    elif member.issym():
         _make_way(target)
-        yield from _link(member, target, folder)
+        yield from _symbolic_link(member, target, folder)
     else:
         yield f"{member.name!r} left out: neither a file nor a folder nor a link"
 
@@ -92,14 +94,26 @@ def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> N
     os.chmod(target, member.mode & 0o755 | 0o600)
 
 
-def _link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[str]:
+def _hard_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[str]:
+    """Another name of a file before it in the archive; of itself too, as tar writes a file that was named twice."""
+    source = f"{folder}/{safe_name(member.linkname)}"
+    if not _is_inside(source, folder):
+        yield _left_out(member, "is outside the code directory")
+    elif not os.path.isfile(source):
+        yield _left_out(member, "is no file before it in the archive")
+    elif os.path.islink(target) or not os.path.exists(target) or not os.path.samefile(source, target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _make_way(target)
+        os.link(source, target)
+
+
+def _symbolic_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[str]:
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    if member.islnk():
-        source = f"{folder}/{safe_name(member.linkname)}"
-        if _is_inside(source, folder) and os.path.isfile(source):
-            os.link(source, target)
-            return
-    elif _is_inside(os.path.join(os.path.dirname(target), member.linkname), folder):
+    if _is_inside(os.path.join(os.path.dirname(target), member.linkname), folder):
         os.symlink(member.linkname, target)
-        return
-    yield f"{member.name!r} left out: it links to {member.linkname!r}, which is outside the code directory"
+    else:
+        yield _left_out(member, "is outside the code directory")
+
+
+def _left_out(member: tarfile.TarInfo, why: str) -> str:
+    return f"{member.name!r} left out: it links to {member.linkname!r}, which {why}"

@@ -60,9 +60,10 @@ class Context(NamedTuple):
 
     @property
     def processes_per_host(self) -> int:
-        """The job's number, else what Kubeflow tells torchrun (it may say auto), else one for each accelerator."""
+        """The job's number, else what Kubeflow tells torchrun (auto, gpu, cpu too), else one for each accelerator."""
         stated = self.environ.get("PET_NPROC_PER_NODE", "")
         own = int(stated) if re.fullmatch(r"[1-9][0-9]{0,3}", stated) else 0
+        own = self.devices.usable_cpus if stated == "cpu" else own
         return self.job.number(PROCESSES_PER_HOST) or own or self.devices.accelerators
 
     def process(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from launch.base.process_spec import ProcessSpec
-from launch.job.entry_point import is_buildable
+from launch.job.entry_point import EXECUTABLE, SHELL, EntryPoint, is_buildable
 from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.own_folders import installer
@@ -13,21 +13,20 @@ from launch.plan.own_folders import installer
 REQUIREMENTS = "requirements.txt"
 
 
-def needs_installation(folder: str) -> bool:
-    """Whether the code that `folder` shows has requirements, or is a package itself."""
-    return is_buildable(folder) or os.path.isfile(f"{folder}/{REQUIREMENTS}")
+def needed(entry: EntryPoint, folder: str) -> tuple[str, ...]:
+    """What pip is to install for the code that `folder` shows, () for nothing.
+
+    Shell scripts and executables get their requirements too, which the platform's toolkit leaves out. Like there they
+    get no package: they install it themselves where they want it, and its build may need what this job cannot reach.
+    """
+    package = (".",) if is_buildable(folder) and entry.kind not in (SHELL, EXECUTABLE) else ()
+    requirements = ("-r", REQUIREMENTS) if os.path.isfile(f"{folder}/{REQUIREMENTS}") else ()
+    return (*package, *requirements)
 
 
 def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
-    """The pip command for the code that `folder` shows, () where there is nothing to install.
-
-    Shell scripts and executables get their requirements too; the platform's toolkit leaves those out.
-    """
-    what: list[str] = []
-    if is_buildable(folder):
-        what.append(".")
-    if os.path.isfile(f"{folder}/{REQUIREMENTS}"):
-        what += ["-r", REQUIREMENTS]
+    """The pip command for the code that `folder` shows, () where there is nothing to install."""
+    what = needed(context.entry, folder)
     if not what:
         return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.base import modules, ports
+from launch.base import modules, ports, switches
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
@@ -16,7 +16,7 @@ from launch.discovery.devices import Devices
 from launch.job import entry_point, group_programs
 from launch.job import parameters as job_module
 from launch.job.entry_point import EntryPoint
-from launch.job.parameters import Job
+from launch.job.parameters import GROUPS, Job
 from launch.plan import programs, strategies
 from launch.plan.compiler import asked as compiler
 from launch.plan.compiler.asked import Asked
@@ -29,7 +29,7 @@ from launch.plan.frameworks import (
     installed,
     keras_decisions,
 )
-from launch.plan.install import installation, needs_installation
+from launch.plan.install import installation, needed
 from launch.plan.network import Network, data_service_variables, network_variables, reached_at
 from launch.plan.own_folders import home_variables, package_variables
 from launch.plan.strategies import tf_data
@@ -49,7 +49,6 @@ READ_FOR_TORCHRUN = frozenset(
 )
 # Of all SM_* these are settings, not what a launcher said to the processes of its job.
 USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE",))
-GROUPS = "sagemaker_distribution_instance_groups"
 LED = ("mpi", "ray")  # strategies in which one process on the first host is the whole job
 
 
@@ -157,6 +156,7 @@ def read(environ: Mapping[str, str], extra: Sequence[str] = (), root: str = "/")
 
     Raises LaunchError: the first thing that is wrong.
     """
+    switches.check(environ)
     paths = Paths.of(environ)
     cluster = cluster_module.discover(environ, paths)
     stated = job_module.read(environ, paths, extra)
@@ -193,7 +193,7 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     entry = programs[0][0]
     job = request.job._replace(program=entry.program)
     env = _environment(request._replace(job=job))
-    installs = needs_installation(folder)
+    installs = bool(needed(entry, folder))
     if installs:
         env.update(package_variables(env, venv, request.run_dir))
     context = Context(
@@ -355,7 +355,7 @@ def _environment(request: Request) -> dict[str, str]:
     env.update(data_service_variables(request.network))
     env.update(tf_data.variables(job))
     env["CURRENT_HOST"] = request.cluster.current_host
-    env["SAGEMAKER_JOB_NAME"] = job.text("sagemaker_job_name")
+    env["SAGEMAKER_JOB_NAME"] = job.text(job_module.JOB_NAME)
     env["SAGEMAKER_REGION"] = _region(request)
     env.update(sm_variables(request.cluster, request.devices, job, request.groups, paths, environ))
     return env

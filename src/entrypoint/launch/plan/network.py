@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from launch.base.named_tuple import NamedTuple
-from launch.discovery.cluster import SINGLE_HOST, Cluster
+from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ def data_service_variables(network: Network) -> dict[str, str]:
 
 def reached_at(host: str, cluster: Cluster, network: Network) -> str:
     """A host's name, its address where the name does not resolve, localhost where nobody gave the only host a name."""
-    return "localhost" if cluster.source == SINGLE_HOST else network.addresses.get(host, host)
+    return "localhost" if cluster.is_nameless else network.addresses.get(host, host)
 
 
 def address(host: str, port: int | str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
 
 from launch.base.outcome import Failure, Outcome
@@ -14,8 +15,12 @@ PROBE_SIZE = 4096  # bytes; a file system that cannot take one more block is ful
 REASON_LENGTH = 1024  # characters of the failure file that the platform reads
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and newline
+
+
 def frame(failure: Failure, with_lines: bool = True) -> str:
     """The report between two rules, for stderr; the last lines too where they stand far above or among other ranks'."""
+    failure = _readable(failure)
     rule = "-" * 78
     lines = [rule, f"dlc: {failure.cause}"]
     if with_lines:
@@ -30,6 +35,7 @@ def report(failure: Failure) -> str:
 
     Where they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
     """
+    failure = _readable(failure)
     head = failure.cause[: REASON_LENGTH // 2]
     room = REASON_LENGTH - len(head) - 2
     tail = "\n".join(failure.last_lines)
@@ -122,6 +128,20 @@ def _is_full(folder: str) -> bool:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(probe)
+
+
+def _readable(failure: Failure) -> Failure:
+    """Without characters that end a text for whoever reads it in C, or that no API passes on: NUL, colours."""
+    return failure._replace(
+        cause=_escaped(failure.cause),
+        last_lines=tuple(map(_escaped, failure.last_lines)),
+        error=tuple(map(_escaped, failure.error)),
+        details=_escaped(failure.details),
+    )
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _digest(failure: Failure, head: str) -> tuple[str, str]:

@@ -202,8 +202,11 @@ class _Supervision:
         if why:
             return self.aftermath.explained(own, why, (self.passed_on or [signal.SIGTERM])[0])
         first = self.verdict.outcome.failure if self.verdict else None
-        if first is None or first.host in (own.host, self.settings.host):  # the group repeats what we told it
+        if first is None:
             return own
+        if first.host in (own.host, self.settings.host):  # the group repeats what we told it, and what it saw before
+            _, told, seen = first.cause.partition(f"{own.cause}; ")
+            return own._replace(cause=f"{own.cause}; {seen}") if told else own
         return own._replace(cause=f"{first.cause}; then {own.cause}")
 
     def _note_ended_by_stop(self, what: str) -> None:

@@ -12,7 +12,9 @@ from service_runs import Service, answer_of
 def test_every_structure_and_dtype_arrives_as_it_was_and_kept_batches_stay_as_they_are(torch_python: str) -> None:
     found = answer_of(torch_python, "batch_kinds.py")
     assert found["wrong"] == []
-    assert found["count"] == 21
+    assert found["count"] == 22
+    assert found["lstm"] == [6, 2]  # a packed sequence is one again, which torch's layers ask for
+    assert found["moved"]
     assert found["kept"] == []
     assert "batch['a']: a masked array" in found["masked"]
     assert "batch['b']: a tensor of torch.float32" in found["nested"]
@@ -82,3 +84,10 @@ def test_the_generator_of_a_sampler_is_the_seed_of_the_order(kinds: dict[str, An
 
 def test_an_iterable_dataset_is_refused_also_where_it_has_a_length(kinds: dict[str, Any]) -> None:
     assert "a WithLength is not indexable" in kinds["iterable with a length"]
+
+
+def test_what_is_drawn_from_a_library_that_is_imported_with_the_first_sample_follows_from_the_seed_too(
+    torch_python: str,
+) -> None:
+    first, second = answer_of(torch_python, "late_numpy.py")
+    assert first == second

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,7 +23,8 @@ class Voice:
     """A rank's connection."""
 
     def __init__(self, port: int, rank: int) -> None:
-        self.rank, self.heard = rank, []
+        self.rank = rank
+        self.heard: list[dict[str, Any]] = []
         self.lines = Lines(socket.create_connection(("127.0.0.1", port), timeout=HANGS), TOKEN, is_server=False)
         ends = time.monotonic() + HANGS
         while not self.lines.is_open:
@@ -51,6 +52,15 @@ class Voice:
             self.listen(0.1)
         self.heard.remove(found[0])
         return found[0][word]
+
+    def beat_until(self, number: int, what: Callable[[], Any]) -> Any:
+        """What is waited for, once it is there."""
+        deadline = time.monotonic() + HANGS
+        while not (found := what()):
+            assert time.monotonic() < deadline, f"it hangs; heard: {self.heard}"
+            self.say(number, beat=1.0)
+            self.listen(0.1)
+        return found
 
 
 class Keepers:
@@ -107,3 +117,114 @@ def test_rank_zero_ends_its_epoch_though_another_rank_waits_in_the_next_one(keep
     keepers.keepers[0].wait_for_all(1, check)
     zero.join(2, epoch=1)
     assert one.hear(2, "ids")
+
+
+def test_a_lost_rank_that_comes_again_gets_what_is_left_and_nothing_is_given_twice(keepers: Keepers) -> None:
+    port = keepers.keeper("give_back", lost_after=1.0)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    one.join(1, more=3)
+    zero.join(1, more=3)
+    first, lost = zero.hear(1, "ids"), one.hear(1, "ids")
+    zero.say(1, done=first, more=6)
+    back = zero.beat_until(1, lambda: [id_ for told in zero.heard for id_ in told.get("ids", ())])
+    assert sorted(back) == sorted(lost)
+    again = keepers.voice(port, 1)
+    again.join(1, more=6)
+    zero.say(1, done=back)  # nobody holds anything any more: the connection of before is not told it instead
+    assert again.hear(1, "over") is True
+
+
+def test_a_rank_that_was_started_again_alone_ends_and_the_others_go_on(keepers: Keepers) -> None:
+    port = keepers.keeper()
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    for number in (1, 2, 3):
+        one.join(number)
+        zero.join(number)
+        assert zero.hear(number, "ids")
+        assert one.hear(number, "ids")
+    again = keepers.voice(port, 1)
+    again.join(1)
+    assert "training rank 1 began anew, alone; start all ranks anew" in again.hear(1, "error")
+    keepers.keepers[0].wait_for_all(1, nothing)  # nothing of it is left there
+    assert not [told for told in [*zero.heard, *one.heard] if "error" in told]
+
+
+def test_a_second_process_of_a_rank_is_refused_and_gets_nothing_of_the_first_one(keepers: Keepers) -> None:
+    port = keepers.keeper()
+    one, second, zero = keepers.voice(port, 1), keepers.voice(port, 1), keepers.voice(port, 0)
+    one.join(1, more=1)
+    second.join(1, more=5)
+    assert "two processes say that they are training rank 1" in second.hear(1, "error")
+    zero.join(1, more=1)
+    assert sorted(one.hear(1, "ids") + zero.hear(1, "ids")) == [0, 1]
+    second.say(1, beat=1.0)
+    assert second.hear(1, "gone") is True
+    assert not [told for told in second.heard if "ids" in told]
+
+
+def test_while_a_rank_evaluates_between_epochs_the_others_wait_longer_than_the_patience(
+    keepers: Keepers, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = keepers.keeper(patience=0.5)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    for voice in (zero, one):
+        voice.say(1, leave=True)
+    one.join(2, epoch=1)
+    zero.beat_until(1, lambda: "the training ranks [0] have yet to begin the epoch" in caplog.text)
+    zero.join(2, epoch=1)
+    assert one.hear(2, "ids")
+    assert not [told for told in one.heard if "error" in told]
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_a_rank_that_does_not_begin_the_epoch_ends_the_others_wait_at_last(keepers: Keepers, beats: bool) -> None:
+    port = keepers.keeper(patience=0.3)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    one.join(2, epoch=1)
+    if beats:
+        zero.beat_until(1, lambda: [told for told in zero.heard if "error" in told])
+    error = one.hear(2, "error")
+    assert error.startswith("the training ranks [0] did not begin the epoch")
+    assert ("though they are there" in error) is beats
+
+
+def test_the_epoch_after_a_rank_was_lost_begins_without_it_where_the_others_take_its_batches(keepers: Keepers) -> None:
+    port = keepers.keeper("give_back", lost_after=0.5)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    assert zero.hear(1, "ids")
+    zero.say(1, leave=True)
+    one.lines.sock.close()
+    zero.join(2, more=6, epoch=1)
+    zero.beat_until(2, lambda: [told for told in zero.heard if told["round"] == 2 and "ids" in told])
+    assert zero.hear(2, "ids") == [*range(6)]
+
+
+def test_a_time_in_which_rank_zero_itself_stood_still_makes_no_rank_lost(keepers: Keepers) -> None:
+    port = keepers.keeper(lost_after=15.0)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    assert zero.hear(1, "ids")
+    keeper = keepers.keepers.pop()
+    keeper.close()  # its thread: the clock is this test's
+    keeper._clock(time.monotonic() + 3600.0)
+    assert {*keeper._rounds[1].heard} == {0, 1}
+    for passed in range(1, 40):
+        keeper._clock(time.monotonic() + 3600.0 + passed / 2)
+    assert not keeper._rounds[1].heard
+
+
+def test_a_rank_between_epochs_hears_that_the_keeper_is_there(keepers: Keepers) -> None:
+    port = keepers.keeper()
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    one.say(1, leave=True)
+    one.say(1, beat=5.0)
+    assert one.hear(1, "beat") == 5.0

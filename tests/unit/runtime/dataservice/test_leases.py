@@ -141,6 +141,16 @@ def test_without_rank_zero_the_others_say_so(service: Service) -> None:
     assert "ConsumerLostError: training rank 0, which keeps the leases at 127.0.0.1:" in ranks[1].log
 
 
+def test_a_rank_zero_that_stands_still_for_longer_than_the_patience_is_named(service: Service) -> None:
+    _, port = service.serve("Numbers", 100000, batch_size=10)
+    ranks = first_come(service, [port], 2, step=0.01, patience=10.0)
+    wait_for(lambda: ranks[1].count > 5, lambda: ranks[1].log)
+    ranks[0].signal_all(signal.SIGSTOP)
+    assert ranks[1].wait() == 1
+    assert "ConsumerLostError: training rank 0, which keeps the leases at 127.0.0.1:" in ranks[1].log
+    assert "it has not answered for 10 s" in ranks[1].log
+
+
 def test_a_rank_that_never_begins_is_named(service: Service) -> None:
     _, port = service.serve("Numbers", 100)
     told = {"order": "first_come", "leases": f"127.0.0.1:{free_port()}", "world": 3, "patience": 10.0}

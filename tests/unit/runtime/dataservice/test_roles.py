@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from dlc_runtime.dataservice.client import place
 from dlc_runtime.dataservice.client.settings import Settings
 from dlc_runtime.dataservice.errors import SettingError
 from dlc_runtime.dataservice.plan.epoch import Share
-from dlc_runtime.dataservice.server import source
+from dlc_runtime.dataservice.server import serve, source
 from dlc_runtime.dataservice.server.board import Board
 from dlc_runtime.dataservice.wire import address
 
@@ -82,6 +84,12 @@ def test_a_variable_that_holds_no_port_is_refused(port: str) -> None:
         place.servers(["a"], None, None, {"DLC_DATA_PORT": port})
     with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
         place.leases("a", {"DLC_DATA_LEASE_PORT": port})
+
+
+@pytest.mark.parametrize("asked", ["a:0", "a:99999", "[::1]:70000"])
+def test_leases_at_a_place_that_holds_no_port_are_refused(asked: str) -> None:
+    with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
+        place.leases(asked, {})
 
 
 def test_the_leases_are_kept_on_the_first_host_that_trains() -> None:
@@ -154,6 +162,13 @@ def test_numbers_of_other_libraries_are_told_to_the_training_hosts_as_numbers() 
     assert json.loads(json.dumps(made.facts)) == {**made.facts, "batch_size": 2, "shuffle": True, "seed": 7}
     with pytest.raises(SettingError, match=r"serve: seed: expected a whole number, found 0\.5"):
         source.of([1], list, 1, False, False, 0.5, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("quota", "most"), [("50000 100000", 1), ("150000 100000", 2), ("max 100000", 1 << 20)])
+def test_a_data_host_has_as_many_workers_as_its_container_has_cpus(tmp_path: Path, quota: str, most: int) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    assert serve.workers_of(None, [], str(tmp_path)) == min(len(os.sched_getaffinity(0)), most)
+    assert serve.workers_of(7, [], str(tmp_path)) == 7
 
 
 class Grouped:

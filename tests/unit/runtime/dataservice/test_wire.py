@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dlc_runtime.dataservice.client.link import Arrived, Failure, Link
 from dlc_runtime.dataservice.client.pool import Pool, rounded
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, UnsupportedBatchError
+from dlc_runtime.dataservice.server import worker
 from dlc_runtime.dataservice.server.connection import MOST_QUESTIONS, Connection
 from dlc_runtime.dataservice.wire import control, frames, structure, token
 from dlc_runtime.dataservice.wire.lines import Lines
@@ -138,6 +139,16 @@ def test_any_header_is_within_the_bounds_or_refused(data: bytes) -> None:
 def test_a_header_beyond_a_bound_is_refused(frame: frames.Frame) -> None:
     with pytest.raises(ProtocolError):
         frames.read_frame(frame.packed(), 1000)
+
+
+@pytest.mark.parametrize("character", ["x", "\U0001f600", "\x01", "\udc80"])
+def test_an_error_of_any_text_fits_its_frame(character: str) -> None:
+    place = worker.Place(0, 1, "algo-1", socket.socket(), 0)
+    place.listener.close()
+    text = worker.failure(ValueError(character * 200_000), place, [1])
+    frame = frames.Frame(frames.ERROR, 0, 0, len(text))
+    assert frames.read_frame(frame.packed(), 1000) == frame
+    assert json.loads(text)["message"] == character * worker.LONGEST_TRACEBACK
 
 
 def test_who_does_not_hold_the_token_is_refused_on_either_side() -> None:

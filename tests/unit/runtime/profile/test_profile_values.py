@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dlc_runtime import usable_cpus
 from dlc_runtime.profile import processors, session
 from dlc_runtime.profile.gpus import Gpus
 from dlc_runtime.profile.meter import Clock, Meter, size
@@ -94,7 +95,7 @@ def test_a_containers_quota_limits_the_cpus_that_count(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     own = float(len(os.sched_getaffinity(0)))
-    assert processors.usable(str(tmp_path)) == (own if expected is None else min(expected, own))
+    assert usable_cpus.usable(str(tmp_path)) == (own if expected is None else min(expected, own))
 
 
 def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_groups(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from dlc.core.errors import UsageError
 # Docker Hub is the one registry whose name, API and entry in the docker configuration differ.
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"  # a part of a host's name
+REGISTRY = re.compile(rf"(?:{NAME}(?:\.{NAME})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
 PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 
 
@@ -31,12 +33,20 @@ class Address:
 def parse(text: str) -> Address:
     """`REGISTRY/REPO` as an address. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
     registry, _, path = text.partition("/")
-    if not (set(".:") & set(registry) or registry == "localhost") or not PATH.fullmatch(path):
+    named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
+    if not named or not PATH.fullmatch(path) or not _has_port(registry):
+        public = re.sub(r"^([a-z]+://)?[^/@]*@", "", text)
         raise UsageError(
-            f"--to {text}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
+            f"--to {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
             "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",
         )
     return Address(registry, path)
+
+
+def _has_port(registry: str) -> bool:
+    """Whether the port is one, or there is none."""
+    port = re.search(r":(\d+)$", registry)
+    return port is None or 0 < int(port[1]) < 1 << 16
 
 
 def is_loopback(name: str) -> bool:

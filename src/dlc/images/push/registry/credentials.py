@@ -52,6 +52,11 @@ def _read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise RegistryError(
+            f"{path}: expected the docker client's configuration, found: {error.strerror}",
+            "make it readable, or name another folder in DOCKER_CONFIG",
+        ) from None
     except (ValueError, RecursionError) as error:
         raise RegistryError(f"{path}: expected JSON, found: {error}", "mend it, or docker logout and login") from None
     return content if isinstance(content, dict) else {}

@@ -8,7 +8,7 @@ from launch.base.named_tuple import NamedTuple
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
 from launch.job import group_programs
-from launch.job.parameters import Job
+from launch.job.parameters import GROUPS, Job
 from launch.plan import horovod_build
 from launch.plan.context import Context
 from launch.plan.strategies import smdistributed, tf_data
@@ -105,7 +105,7 @@ def _of_the_platform(job: Job, environ: Mapping[str, str], cluster: Cluster) -> 
     """What a platform that is made for one way of starting ranks expects where the job asks for none."""
     if cluster.source == "MPIJob":
         return Request("MPIJob", "mpi")
-    if "PET_NNODES" in environ and job.program.endswith(".py"):
+    if environ.get("PET_NNODES") and job.program.endswith(".py"):
         return Request("PET_NNODES", "torchrun")
     return None
 
@@ -149,7 +149,7 @@ def plan(context: Context, request: Request | None) -> Launch:
         why = Decision("tf.data.service", f"{group_programs.source(context.environ)} for {group}")
         return _with(tf_data.plan(context), why)
     if request is None:
-        return _with(_load("single").plan(context), Decision("one plain process", "no distribution was asked for"))
+        return _with(_load("single").plan(context), _alone(context))
     if context.cluster.current_host not in context.hosts and request.strategy != "ray":
         return _with(_load("single").plan(context), _outside(context))
     by_name = request.strategy == "horovod" or BELOW_MPI in request.decisions
@@ -157,6 +157,14 @@ def plan(context: Context, request: Request | None) -> Launch:
         horovod_build.require_gpus(context)
     launch = _load(request.strategy).plan(context)
     return _with(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
+
+
+def _alone(context: Context) -> Decision:
+    """Why there is one process. Groups that are named although nothing is distributed hint at a request left out."""
+    several = len(context.cluster.hosts) > 1 and not context.environ.get("DLC_STRATEGY")
+    if several and context.job.parameters.get(GROUPS):
+        return Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")
+    return Decision("one plain process", "no distribution was asked for")
 
 
 def _outside(context: Context) -> Decision:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +144,10 @@ def test_strict_mode_fails_where_something_is_not_compiled(runner: Runner, kind:
     run = runner.run("kinds.py", kind, environ={"DLC_COMPILER_STRICT": "1"}, fails=True)
     assert run.code == 1
     assert any("StrictError: DLC_COMPILER_STRICT=1" in line and says in line for line in run.log.splitlines())
+
+
+def test_sparse_and_ragged_batches_can_be_given_to_a_step_again_too(tensorflow_python: TorchPython) -> None:
+    done = subprocess.run([tensorflow_python.path, SCRIPTS / "kept.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    batches = [[[[1.0, 0.0], [0.0, 2.0]], [[1.0], [2.0, 3.0]], [1.0, 2.0]], [[[3.0, 0.0]], [[]], [3.0]]]
+    assert json.loads(done.stdout) == [batches, batches]

@@ -13,6 +13,7 @@ from forked_host import data_host
 
 from dlc_runtime.dataservice import RemoteLoader
 from dlc_runtime.dataservice.errors import UnsupportedBatchError
+from dlc_runtime.dataservice.training.device import moved
 from dlc_runtime.dataservice.wire import structure
 from dlc_runtime.dataservice.wire.leaves import TORCH_DTYPES
 
@@ -54,6 +55,7 @@ def batches() -> list[Any]:
         {},
         (),
         "only text",
+        torch.nn.utils.rnn.pack_sequence([torch.rand(2, 3), torch.rand(4, 3)], enforce_sorted=False),
     ]
 
 
@@ -126,6 +128,8 @@ def main() -> None:
             for text in differences(*pair)
         ]
         told = {"count": len(found), "wrong": wrong, "kept": kept_batches_do_not_change(address), "dtypes": NAMES}
+    told["lstm"] = list(torch.nn.LSTM(3, 2)(found[-1])[0].data.shape)
+    told["moved"] = type(moved(found[-1], "meta")) is torch.nn.utils.rnn.PackedSequence
     ones = [torch.ones(1), torch.ones(2)]
     told["masked"] = refusal_of({"a": numpy.ma.array([1, 2], mask=[0, 1])})
     told["nested"] = refusal_of({"b": torch.nested.nested_tensor(ones)})

@@ -188,6 +188,15 @@ def test_a_file_that_is_named_twice_and_so_a_hard_link_to_itself_stays(tmp_path:
     assert files(folder) == {"a": "1", "b": "1"}
 
 
+@pytest.mark.parametrize("to", ["a", "later", "pkg"])
+def test_a_symbolic_link_that_is_named_twice_stays_too(tmp_path: Path, to: str) -> None:
+    members = [("a", "1"), ("pkg/b", "2"), ("link", f"-> {to}"), ("./link", "=> link")]
+    folder = tmp_path / "code"
+    folder.mkdir()
+    assert unpack(str(archive(tmp_path / "x.tar", *members)), str(folder)) == ()
+    assert str((folder / "link").readlink()) == to
+
+
 def test_a_hard_link_to_what_is_not_there_says_so_and_replaces_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "code"
     folder.mkdir()

@@ -99,12 +99,22 @@ def _hard_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[st
     source = f"{folder}/{safe_name(member.linkname)}"
     if not _is_inside(source, folder):
         yield _left_out(member, "is outside the code directory")
+    elif _are_the_same(source, target):
+        return
     elif not os.path.isfile(source):
         yield _left_out(member, "is no file before it in the archive")
-    elif os.path.islink(target) or not os.path.exists(target) or not os.path.samefile(source, target):
+    else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         _make_way(target)
         os.link(source, target)
+
+
+def _are_the_same(path: str, other: str) -> bool:
+    """Whether both names are of one file, or of one symbolic link: what a link leads to does not count."""
+    try:
+        return os.path.samestat(os.lstat(path), os.lstat(other))
+    except OSError:
+        return False
 
 
 def _symbolic_link(member: tarfile.TarInfo, target: str, folder: str) -> Iterator[str]:

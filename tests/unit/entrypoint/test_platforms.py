@@ -123,7 +123,9 @@ def test_an_allocation_of_several_nodes_without_a_step_is_refused(size: dict[str
 
 def test_the_shell_of_an_interactive_allocation_is_no_step_of_several_nodes() -> None:
     shell = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NODELIST": "n1", "SLURM_PROCID": "0"}
-    assert "an allocation of 2 nodes, but no step" in refused(**shell, SLURM_JOB_NUM_NODES="2", SLURM_NODEID="0")
+    said = refused(**shell, SLURM_JOB_NUM_NODES="2", SLURM_NODEID="0")
+    assert "an allocation of 2 nodes, but no step" in said
+    assert "expected SLURM_STEP_NODELIST; found that of an interactive shell" in said
     assert discover(**shell, SLURM_JOB_NUM_NODES="1", SLURM_NODEID="0").source == "single host"
 
 

@@ -23,7 +23,7 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """
     node_list = environ.get("SLURM_STEP_NODELIST")
     if not node_list or environ.get("SLURM_STEP_ID") == INTERACTIVE_STEP:
-        _refuse_without_step(environ)
+        _refuse_without_step(environ, "that of an interactive shell" if node_list else "none")
         return None
     hosts = list(expand(node_list))
     groups = _het_groups(environ, hosts)
@@ -34,7 +34,7 @@ def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     return cluster._replace(task=_task(environ, hosts, index))
 
 
-def _refuse_without_step(environ: Mapping[str, str]) -> None:
+def _refuse_without_step(environ: Mapping[str, str], found: str) -> None:
     if "SLURM_JOB_ID" not in environ:
         return
     nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES")
@@ -47,7 +47,7 @@ def _refuse_without_step(environ: Mapping[str, str]) -> None:
             f"an allocation of {nodes} nodes, but no step on them: this host would train alone",
             where="SLURM_JOB_ID",
             expected="SLURM_STEP_NODELIST",
-            found="none",
+            found=found,
             remedy=f"{START}; {ALONE}",
         )
 

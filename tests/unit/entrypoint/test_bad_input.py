@@ -145,6 +145,12 @@ def test_a_switch_that_cannot_be_used_is_an_error(job: JobFolder, switch: dict[s
     assert train(job.hyperparameters().env(**switch)) in (65, 78)
 
 
+@pytest.mark.parametrize("switch", ["DLC_MAX_RESTARTS", "DLC_STOPPED_EXIT_CODE", "DLC_LOGS"])
+def test_a_wrong_switch_is_told_before_anything_is_fetched_or_installed(job: JobFolder, switch: str) -> None:
+    with pytest.raises(LaunchError, match=switch):
+        job.hyperparameters().env(**{switch: "often"}).explain()
+
+
 @pytest.mark.parametrize(("value", "shows"), [("0", False), ("", False), ("1", True)])
 def test_a_traceback_of_the_launchers_own_is_shown_only_where_it_is_asked_for(
     job: JobFolder, value: str, shows: bool, monkeypatch: pytest.MonkeyPatch

@@ -122,11 +122,12 @@ CHOICES = ("DLC_EFA", "DLC_LOGS", "DLC_DATA_HOSTS_MAY_FAIL", "DLC_DEBUG")
 
 
 def check(environ: Mapping[str, str]) -> None:
-    """Raise LaunchError for a value that would be ignored, or be found out when the job ends."""
+    """Raise LaunchError for a value that would be ignored, or be found out when much has been done."""
     for name in CHOICES:
         choice(environ, name)
     warns_only(environ, "DLC_PREFLIGHT")
     exit_code(environ, "DLC_STOPPED_EXIT_CODE")
+    count(environ, "DLC_MAX_RESTARTS", 0)
 
 
 def warns_only(environ: Mapping[str, str], name: str) -> bool:

@@ -97,6 +97,15 @@ def test_a_text_that_names_no_interpreter_is_a_shells_as_a_shell_would_have_it(j
     assert command(job.code(["bin/tool"], "echo"), "bin/tool") == ["/bin/sh", "./bin/tool", "--lr", "1"]
 
 
+@pytest.mark.parametrize(
+    ("text", "interpreter"),
+    [("#! /usr/bin/env python3 -u\n\0", ["/usr/bin/env", "python3 -u"]), ("#!\necho", ["/bin/sh"]), ("", [])],
+    ids=["archive after a script", "nothing named", "empty"],
+)
+def test_the_first_line_of_an_executable_says_what_runs_it(job: JobFolder, text: str, interpreter: list[str]) -> None:
+    assert command(job.code(["tool"], text), "tool") == [*interpreter, "./tool", "--lr", "1"]
+
+
 def test_requirements_are_installed_for_scripts_and_for_shell_scripts_alike(job: JobFolder) -> None:
     job.code(["train.py", "run.sh", "requirements.txt"])
     assert pip(job) == pip(job, "run.sh") == ("-r", "requirements.txt")

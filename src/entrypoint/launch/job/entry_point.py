@@ -112,14 +112,14 @@ def _is_console_script(name: str, folder: str, venv: str) -> bool:
 
 def _resolve_file(name: str, path: str, code: str) -> EntryPoint:
     if name.endswith(".sh"):
-        return EntryPoint(SHELL, name, _shebang(path) or ("/bin/sh",))
+        return EntryPoint(SHELL, name, _interpreter(path) or ("/bin/sh",))
     if os.path.isfile(f"{code}/setup.py"):
         return EntryPoint(PACKAGE, name)
     if is_buildable(code) and not os.path.isfile(path):
         return EntryPoint(PACKAGE, name)
     if name.endswith(".py"):
         return EntryPoint(SCRIPT, name)
-    return EntryPoint(EXECUTABLE, name, _shebang(path) or _shell_of_text(path))
+    return EntryPoint(EXECUTABLE, name, _interpreter(path))
 
 
 def check(entry: EntryPoint, code: str, setting: str = SETTING) -> None:
@@ -174,24 +174,19 @@ def is_buildable(code: str) -> bool:
         return False
 
 
-def _shebang(path: str) -> tuple[str, ...]:
-    """The interpreter that a script's first line names; run by name, a script needs no execute permission."""
-    try:
-        with open(path, "rb") as file:
-            line = file.readline(LONGEST_SHEBANG)
-    except OSError:
-        return ()
-    if not line.startswith(b"#!"):
-        return ()
-    # As the kernel does: the program, and everything after it as one argument.
-    return tuple(os.fsdecode(part) for part in line[2:].strip().split(None, 1))
+def _interpreter(path: str) -> tuple[str, ...]:
+    """What runs a script that has no execute permission: whatever its first line names, for another text the shell.
 
-
-def _shell_of_text(path: str) -> tuple[str, ...]:
-    """The shell for a text whose first line names no interpreter: shells run such a file, the kernel refuses it."""
+    () for a program, which runs by itself. Shells run a text that names nothing, the kernel refuses it.
+    """
     try:
         with open(path, "rb") as file:
             start = file.read(LONGEST_SHEBANG)
     except OSError:
         return ()
+    line = start.partition(b"\n")[0]
+    # As the kernel does: the program, and everything after it as one argument.
+    named = line[2:].strip().split(None, 1) if line.startswith(b"#!") else []
+    if named:
+        return tuple(map(os.fsdecode, named))
     return ("/bin/sh",) if start and b"\0" not in start and not start.startswith(b"\x7fELF") else ()

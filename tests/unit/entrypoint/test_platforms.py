@@ -149,7 +149,9 @@ def test_a_step_of_one_node_needs_no_task() -> None:
 
 
 def test_several_tasks_of_one_node_that_were_not_told_which_they_are_are_refused() -> None:
-    assert "SLURM_PROCID" in refused(SLURM_STEP_NODELIST="n1", SLURM_STEP_TASKS_PER_NODE="2", SLURM_STEP_NUM_TASKS="2")
+    said = refused(SLURM_JOB_ID="7", SLURM_STEP_NODELIST="n1", SLURM_STEP_TASKS_PER_NODE="2")
+    assert "a step of several tasks on a node, but nothing says which of them this is: each would train alone" in said
+    assert "expected SLURM_PROCID; found none; let the container have the task's variables" in said
 
 
 # --- Kubernetes

@@ -75,14 +75,7 @@ def _node(environ: Mapping[str, str], hosts: list[str]) -> int:
         return hosts.index(name) if name in hosts else 0
     node = environ.get("SLURM_NODEID")
     if node is None:
-        raise LaunchError(
-            CONFIG,
-            f"a step of {len(hosts)} nodes, but nothing says which of them this is: each would train alone",
-            where="SLURM_STEP_NODELIST",
-            expected="SLURMD_NODENAME or SLURM_NODEID",
-            found="neither",
-            remedy=f"let the container have the task's variables (RunTimeEnvExclude in oci.conf); {ALONE}",
-        )
+        raise _untold(f"a step of {len(hosts)} nodes", "SLURM_STEP_NODELIST", "SLURMD_NODENAME or SLURM_NODEID")
     if not re.fullmatch(r"[0-9]{1,6}", node) or int(node) >= len(hosts):
         raise LaunchError(
             CONFIG,
@@ -100,12 +93,25 @@ def _task(environ: Mapping[str, str], hosts: list[str], index: int) -> Task | No
     if set(per_node) == {1}:
         return None
     local_size = per_node[index] if index < len(per_node) else per_node[-1]
+    if not environ.get("SLURM_PROCID"):
+        raise _untold("a step of several tasks on a node", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID")
     world_size = _number(environ, "SLURM_STEP_NUM_TASKS", len(hosts), MOST_HOSTS * 1024, "SLURM_NTASKS")
     return Task(
         rank=_number(environ, "SLURM_PROCID", 0, world_size - 1),
         world_size=world_size,
         local_rank=_number(environ, "SLURM_LOCALID", 0, local_size - 1),
         local_size=local_size,
+    )
+
+
+def _untold(several: str, where: str, expected: str) -> LaunchError:
+    return LaunchError(
+        CONFIG,
+        f"{several}, but nothing says which of them this is: each would train alone",
+        where=where,
+        expected=expected,
+        found="none",
+        remedy=f"let the container have the task's variables (RunTimeEnvExclude in oci.conf); {ALONE}",
     )
 
 

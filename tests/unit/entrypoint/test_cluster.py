@@ -139,6 +139,7 @@ def test_the_rank_is_found_by_this_hosts_name_where_nobody_states_it(tmp_path: P
     assert discover(tmp_path, DLC_HOSTS="a.net,b.net", HOSTNAME="b").current_host == "b.net"
     assert discover(tmp_path, DLC_HOSTS="a,b", SLURMD_NODENAME="b", HOSTNAME="c0ffee").current_host == "b"
     assert discover(tmp_path, DLC_HOSTS="a.net,a", HOSTNAME="a").current_host == "a"
+    assert discover(tmp_path, DLC_HOSTS="7.net,8.net", HOSTNAME="8").current_host == "8.net"
 
 
 def test_of_addresses_only_the_same_one_is_this_host(tmp_path: Path) -> None:

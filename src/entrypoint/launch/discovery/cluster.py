@@ -46,6 +46,7 @@ VARIABLES = {
 }
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")
+_IP_ADDRESS = re.compile(r"[0-9.]+")
 _INTERFACE = re.compile(r"[^\s/\0,-][^\s/\0,]{0,63}")
 
 
@@ -155,9 +156,9 @@ def named(hosts: Sequence[str], name: str) -> str:
     """The one of `hosts` that a machine called `name` is, "" for none: `train-1` is also `train-1.service`."""
     if name in hosts:
         return name
-    first = name.partition(".")[0]
-    found = [host for host in hosts if host.partition(".")[0] == first]
-    return found[0] if len(found) == 1 and not first.isdigit() else ""  # the first label of an address is no name
+    names = [host for host in hosts if not _IP_ADDRESS.fullmatch(host)]  # whose first number is no name
+    found = [host for host in names if host.partition(".")[0] == name.partition(".")[0]]
+    return found[0] if len(found) == 1 else ""
 
 
 def _interface_of_default_route() -> str:

@@ -126,4 +126,3 @@ def test_a_word_that_is_wrong_is_one_error_that_names_its_option(options: dict[s
     with pytest.raises(UsageError) as caught:
         job(**options)
     assert words in caught.value.message
-    assert caught.value.remedy

@@ -124,6 +124,7 @@ def test_a_signal_to_dlc_ends_what_it_runs(number: int, tmp_path: Path) -> None:
 def test_ctrl_c_while_dlc_still_loads_is_no_traceback() -> None:
     program = (
         "import os, signal, sys; from dlc.__main__ import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'dlc.cli': os.kill(os.getpid(), signal.SIGINT)\n"

@@ -85,7 +85,8 @@ def _groups(options: Options) -> tuple[Group, ...]:
         Group(
             name, hosts, types.get(name, LOCAL_INSTANCE),
             _entry_point(programs[name], options) if name in programs else "",
-            cpus.get(name, ""), memory.get(name, ""), gpus.get(name, ""),
+            cpus.get(name, ""), memory.get(name, ""),
+            gpus.get(name, "").lstrip("0"),  # 0 is none: the engine would want a GPU driver for it too
         )
         for name, hosts in zip(names, named_hosts(list(sizes.values())), strict=True)
     )  # fmt: skip

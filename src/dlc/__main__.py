@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Sequence
 from typing import TextIO
 
-from dlc.cli import run
 from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, UsageError
 
 
@@ -22,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, signal.default_int_handler)  # they clean up as Ctrl-C does
     try:
+        from dlc.cli import run  # here, so that Ctrl-C while it loads is caught too
+
         _check_streams()
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()

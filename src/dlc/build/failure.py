@@ -50,8 +50,8 @@ CAUSES = (
     ),
     Cause(
         r"[Ee]rror sending request|Request failed after|Could not connect to|Could not resolve|Temporary failure"
-        r"|Connection (?:refused|timed out)|tcp connect error|dns error|HTTP status server error|429 Too Many Requests"
-        r"|Failed to fetch \S+\s+5\d\d ",
+        r"|Connection (?:refused|timed out)|tcp connect error|dns error|HTTP status server error|429 +Too Many Requests"
+        r"|Failed to fetch \S+ +5\d\d ",
         PackageIndexError,
         "a package index or mirror does not answer",
         "check that it is reachable, then run the same command again: finished steps and downloads are kept",

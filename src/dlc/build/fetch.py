@@ -68,14 +68,21 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
             return  # the file is complete
         busy = error.code in BUSY or error.code >= http.client.INTERNAL_SERVER_ERROR
         raise LockError(f"{url}: {error}", LATER if busy else "correct the address in the buildspec") from None
+    except http.client.InvalidURL as error:
+        raise _no_address(url, error) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise LockError(f"{url}: {reason}", LATER) from None
-    except ValueError as error:  # what the URL or a proxy's variable names is no address
-        raise LockError(
-            f"{url}: expected an address, found: {error}",
-            "correct the address, or HTTP_PROXY and HTTPS_PROXY if it is right",
-        ) from None
+    except ValueError as error:
+        raise _no_address(url, error) from None
+
+
+def _no_address(url: str, error: Exception) -> LockError:
+    """Of the file, or of the proxy that a variable names."""
+    return LockError(
+        f"{url}: expected an address, found: {error}",
+        "correct the address, or HTTP_PROXY and HTTPS_PROXY if it is right",
+    )
 
 
 def _trusted(ca: Path | None) -> ssl.SSLContext:

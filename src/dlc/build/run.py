@@ -150,9 +150,23 @@ def revision_and_epoch(root: Path) -> tuple[str, int]:
             f"SOURCE_DATE_EPOCH={given[:80]}: expected seconds since 1970, such as 1790000000, found other text",
             "correct it, or unset it: then the commit's time is taken",
         )
-    words = ["git", "-C", str(root), "log", "-1", "--format=%H %ct"]
-    commit, _, seconds = run(words, check=False).stdout.strip().partition(" ") if shutil.which("git") else ("", "", "")
+    commit, seconds = _last_commit(root)
     if not commit:
         return "unknown", int(given or 0)
     dirty = run(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()
     return commit + ("-dirty" if dirty else ""), int(given or seconds)
+
+
+def _last_commit(root: Path) -> tuple[str, str]:
+    """The commit and its time in seconds, both empty where git tells none: of a checkout, this is warned of.
+
+    As of one that another user owns, where git reads nothing: its configuration may name programs, which git would run.
+    """
+    found, said = "", "there is no git on PATH"
+    if shutil.which("git"):
+        done = run(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
+        found, said = done.stdout.strip(), " ".join(done.stderr.split())
+    if not found and any((folder / ".git").exists() for folder in (root, *root.parents)):
+        print(f"dlc: warning: {root}: the revision in the image is `unknown`: {said}", file=sys.stderr)
+    commit, _, seconds = found.partition(" ")
+    return commit, seconds

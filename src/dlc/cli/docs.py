@@ -28,14 +28,14 @@ def run(args: argparse.Namespace) -> int:
     root = find_root()
     plan = make_plan(read_tree(root))
     path = root / readme.README
-    before = path.read_text()
+    before = path.read_text(encoding="utf-8")
     targets = [plan.target(identifier) for identifier in plan.selected]
     fresh = readme.updated(before, targets, {} if args.check else _sizes(plan))
     if fresh == before:
         return 0
     if args.check:
         raise SpecError(f"{readme.README}: the table of images is not what the buildspec says", "dlc docs")
-    path.write_text(fresh)
+    path.write_text(fresh, encoding="utf-8")
     print(readme.README)
     return 0
 

@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write four files per image. If an image has no solution, its old lock stays.
 
-    With --set, the lock of an image that then needs other packages goes to a folder of its own, which git ignores.
+    With --set, the lock of an image that then needs other packages or has another name goes to a folder of its own,
+    which git ignores.
     """
     root = find_root()
     for warning in other_find_links():

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if _is_job(args.report):
         image, script = args.report
         words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_switches(args)]}
-        job = run_job.job_of_words(argparse.Namespace(**words))
+        job = run_job.job_of_words(argparse.Namespace(**words), "profile")
         with contextlib.redirect_stdout(sys.stderr):  # what the job prints is no part of the answer
             if code := run_job.start(job):
                 return code

@@ -99,12 +99,15 @@ def run(args: argparse.Namespace) -> int:
     return start(job)
 
 
-def job_of_words(args: argparse.Namespace) -> Job:
+def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
     """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
     ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
-    identifier = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
-    return job_of(options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16))
+    try:
+        return job_of(options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16))
+    except UsageError as error:
+        raise UsageError(error.message, f"dlc {verb} --help") from None
 
 
 def start(job: Job) -> int:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import secrets
 import sys
-from datetime import datetime
-from pathlib import Path
 
-from dlc.buildspec import image_name
-from dlc.buildspec.matrix import load_variants
 from dlc.cli import run_job
 from dlc.cli.arguments import add_json, count, number, print_json
-from dlc.core.checkout import find_root, read_tree
-from dlc.core.environment import cache_folder, user_path
+from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
 from dlc.jobs.run.layout import RESULTS
-from dlc.jobs.run.options import job_of
 from dlc.jobs.tune import output
 from dlc.jobs.tune.request import Request, batch_of, check, modes, number_of
 from dlc.jobs.tune.tune import tune
@@ -68,12 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
-    identifier = f"tune-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
-    job = job_of(
-        run_job.options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
-    )  # fmt: skip
+    job = run_job.job_of_words(args, "tune-batch", "tune-")
     check(job, args.compiler)
     batch = batch_of(job, args.hp_name)
     most = args.most or TIMES * batch

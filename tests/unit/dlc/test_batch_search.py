@@ -167,6 +167,7 @@ def test_eager_and_compiled_stand_side_by_side(tmp_path: Path) -> None:
     ("words", "expected"),
     [
         (["--hp", "batch=8"], "expected a limit that a batch can exceed"),
+        (["--hp", "batch=8", "--gpus", "0"], "expected a limit that a batch can exceed"),
         (["--memory", "1g"], "found none at all"),
         (["--memory", "1g", "--hp", "batch=no"], "expected a number above 0"),
         (["--memory", "1g", "--hp", "batch=1.5"], "expected a whole number"),

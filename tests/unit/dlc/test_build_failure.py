@@ -35,6 +35,7 @@ def failed(output: str, step: str = "[toy training 1/1] RUN /scripts/python-pack
             "does not answer",
         ),
         ("  cause: HTTP status client error (429 Too Many Requests) for url (x)", PackageIndexError, "does not answer"),
+        ("E: Failed to fetch http://mirror/libc6.deb  429  Too Many Requests [IP: 1]", PackageIndexError, "answer"),
         ("E: Failed to fetch http://mirror/libc6.deb  502  Bad Gateway [IP: 10.0.0.1]", PackageIndexError, "answer"),
         ("Temporary failure resolving 'mirror.invalid'", PackageIndexError, "does not answer"),
         ("W: Could not connect to 10.0.0.1:80 (10.0.0.1). - connect (111: Connection refused)", PackageIndexError, ""),

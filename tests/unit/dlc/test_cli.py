@@ -208,7 +208,7 @@ def test_other_closed_streams_do_no_harm(closed: str) -> None:
 
 
 def failing(variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    program = "import sys, dlc.__main__ as m; m.run = lambda argv: {}['absent']; sys.exit(m.main([]))"
+    program = "import sys, dlc.cli, dlc.__main__ as m; dlc.cli.run = lambda argv: {}['absent']; sys.exit(m.main([]))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables}
     return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
 

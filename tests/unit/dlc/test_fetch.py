@@ -128,15 +128,18 @@ def test_a_server_that_is_busy_is_not_said_to_have_another_address(status: int, 
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize("url", ["http://[::1/x", "http://a..b/x", "http://127.0.0.1:9/\u00e9"])
+@pytest.mark.parametrize(
+    "url", ["http://[::1/x", "http://a..b/x", "http://127.0.0.1:port/x", "http://127.0.0.1:9/\u00e9"]
+)
 def test_an_address_that_is_none_is_an_error_with_a_remedy(url: str, tmp_path: Path) -> None:
     with pytest.raises(LockError, match="expected an address"):
         fetch.folder(Pinned(SHA256, url), tmp_path, None)
 
 
-def test_a_proxy_that_is_none_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("proxy", ["http:/proxy:3128", "http://proxy:port"])
+def test_a_proxy_that_is_none_is_said(proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY"):
-        monkeypatch.setenv(name, "http:/proxy:3128")
+        monkeypatch.setenv(name, proxy)
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(LockError) as caught:

@@ -105,8 +105,8 @@ def test_a_program_that_ignores_sigterm_is_killed() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
 def test_a_signal_to_dlc_ends_what_it_runs(number: int, tmp_path: Path) -> None:
     program = (
-        "import sys, dlc.__main__ as m; from dlc.core.process import run;"
-        "m.run = lambda argv: run(argv); sys.exit(m.main(sys.argv[1:]))"
+        "import sys, dlc.cli, dlc.__main__ as m; from dlc.core.process import run;"
+        "dlc.cli.run = lambda argv: run(argv); sys.exit(m.main(sys.argv[1:]))"
     )
     argv = [sys.executable, "-c", program, sys.executable, "-c", FAMILY.format(then="time.sleep(120)")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
@@ -121,10 +121,24 @@ def test_a_signal_to_dlc_ends_what_it_runs(number: int, tmp_path: Path) -> None:
     assert gone(int(file.read_text()))
 
 
+def test_ctrl_c_while_dlc_still_loads_is_no_traceback() -> None:
+    program = (
+        "import os, signal, sys; from dlc.__main__ import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'dlc.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder()); sys.exit(main(['list']))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (Interrupted.exit_code, "", "dlc: interrupted\n")
+
+
 def test_a_closed_terminal_ends_nothing_that_nohup_started() -> None:
     program = (
-        "import os, signal, dlc.__main__ as m;"
-        "m.run = lambda _: os.kill(os.getpid(), signal.SIGHUP) or 7; print(m.main([]))"
+        "import os, signal, dlc.cli, dlc.__main__ as m;"
+        "dlc.cli.run = lambda _: os.kill(os.getpid(), signal.SIGHUP) or 7; print(m.main([]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     words = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", sys.executable, "-c", program]

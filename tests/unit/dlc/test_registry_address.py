@@ -39,9 +39,11 @@ def test_text_that_is_no_address_is_refused_with_an_example(text: str) -> None:
     assert caught.value.exit_code == UsageError.exit_code
 
 
-def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(UsageError) as caught:
-        parse("me:secret@registry.example/team")
+@pytest.mark.parametrize("password", ["secret", "p@secret", "p/secret", "p@p/secret@"])
+@pytest.mark.parametrize("scheme", ["", "https://"])
+def test_a_password_in_an_address_is_refused_and_not_shown(scheme: str, password: str) -> None:
+    with pytest.raises(UsageError, match=r"--to registry\.example/team: expected") as caught:
+        parse(f"{scheme}me:{password}@registry.example/team")
     assert "secret" not in str(caught.value)
 
 

@@ -63,12 +63,6 @@ def test_a_limit_reaches_the_hosts_of_its_group_only(job: Job) -> None:
     assert not {"--cpus", "--memory", "--gpus"} & set(data)
 
 
-def test_no_gpus_asks_the_engine_for_no_gpu_driver_and_ten_for_ten(job: Job) -> None:
-    found = [containers(replace(job, groups=(replace(DNN, gpus=gpus),)))[0].words() for gpus in ("0", "10")]
-    assert "--gpus" not in found[0]
-    assert after(found[1], "--gpus") == ["10"]
-
-
 def test_the_value_of_a_secret_is_on_no_command_line(job: Job) -> None:
     for container in containers(job):
         assert {"A=b", "DLC_JOB_TOKEN"} <= set(after(container.words(), "--env"))

@@ -43,6 +43,12 @@ def test_a_group_without_a_number_has_as_many_hosts_as_hosts_says() -> None:
     assert [len(group.hosts) for group in job(hosts=3, groups=["a", "b=1"]).groups] == [3, 1]
 
 
+@pytest.mark.parametrize(("word", "gpus"), [("0", ""), ("10", "10"), ("all", "all")])
+def test_0_gpus_is_no_limit_and_asks_for_no_gpu_driver(word: str, gpus: str) -> None:
+    (group,) = job(gpus=[word]).groups
+    assert group.gpus == gpus
+
+
 def test_a_limit_is_for_all_groups_or_for_the_one_that_is_named() -> None:
     two = ["data=1", "dnn=1"]
     found = job(groups=two, cpus=["2", "dnn=0.5"], memory=["data=512m"], gpus=["dnn=all"], instance_types=["ml.c5"])
@@ -126,4 +132,3 @@ def test_a_word_that_is_wrong_is_one_error_that_names_its_option(options: dict[s
     with pytest.raises(UsageError) as caught:
         job(**options)
     assert words in caught.value.message
-    assert caught.value.remedy

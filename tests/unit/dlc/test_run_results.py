@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.errors import DlcError
+from dlc.core.errors import DiskError, DlcError
 from dlc.jobs.run.collect import collect
 from dlc.jobs.run.hosts import State, moment
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.layout import lay_out
+from dlc.jobs.run.layout import lay_out, lay_out_host
 from dlc.jobs.run.session import first_failure
 
 
@@ -71,6 +71,19 @@ def test_code_that_cannot_be_copied_is_one_error_with_the_file_and_the_reason(tm
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.message.startswith(f"{source / 'weights.bin'}: not copied to {tmp_path}")
     assert "File too large" in caught.value.message
+
+
+def test_code_that_the_disk_cannot_hold_is_said_to_fill_the_disk(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "weights.bin").write_bytes(b"x")
+    job = two_hosts(tmp_path, source)
+    code = job.opt_ml("algo-1") / "code"
+    code.mkdir(parents=True)
+    (code / "weights.bin").symlink_to("/dev/full")
+    with pytest.raises(DiskError, match="No space left on device") as caught:
+        lay_out_host(job, "algo-1")
+    assert "--output" in caught.value.remedy
 
 
 def test_results_that_lie_among_the_code_are_not_copied_with_it(tmp_path: Path) -> None:

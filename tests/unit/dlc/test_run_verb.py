@@ -90,6 +90,16 @@ def test_what_is_wrong_is_one_message_and_starts_nothing(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words", [["run"], ["profile"], ["tune-batch", "--hp-name", "batch"]], ids=lambda words: words[0]
+)
+def test_a_wrong_word_names_the_help_of_its_own_verb(
+    words: list[str], script: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, TORCH, script, "--cpus", "many"]) == UsageError.exit_code
+    assert f"remedy: dlc {words[0]} --help" in capsys.readouterr().err
+
+
 PRINTS = """\
 import torch
 

@@ -57,7 +57,7 @@ class Container:
             *("--shm-size", self.shared_memory, "--stop-timeout", str(self.stop_seconds)),
             *_stated("--cpus", self.group.cpus),
             *_stated("--memory", self.group.memory),
-            *_stated("--gpus", self.group.gpus.strip("0") and self.group.gpus),  # 0 would ask for a GPU driver too
+            *_stated("--gpus", self.group.gpus),
         )
 
 

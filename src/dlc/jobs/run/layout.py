@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from dlc.core.errors import DlcError
+from dlc.core.errors import DiskError, DlcError
 from dlc.jobs.run.config import config_files
 from dlc.jobs.run.job import Job
 
 LEFT_OUT = {".git", ".venv"}  # at the top of a folder of code: large, and no part of it
 COMPILED = "__pycache__"  # anywhere
+FULL = re.compile(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]")
 
 
 def lay_out(job: Job) -> None:
@@ -48,11 +51,13 @@ def lay_out_host(job: Job, host: str) -> Path:
 
 
 def _copy_code(job: Job, target: Path) -> None:
-    """Raises DlcError for the first file that cannot be copied."""
+    """Raises DlcError for the first file that cannot be copied, DiskError where the disk is full."""
     try:
         _copy(job, target)
-    except shutil.Error as error:  # of a folder: a list of what failed
+    except shutil.Error as error:  # of a folder: a list of what failed, with each error as text
         source, _, why = error.args[0][0]
+        if FULL.match(why):
+            raise DiskError(f"{target}: {why}", "free space there, or --output on another disk") from None
         raise DlcError(
             f"{source}: not copied to {target}: {why}", "make it readable, or keep it out of the folder of code"
         ) from None

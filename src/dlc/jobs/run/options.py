@@ -13,7 +13,6 @@ from dlc.jobs.run.job import LOCAL_INSTANCE, ONLY_GROUP, SHARED_MEMORY, STOP_SEC
 
 TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
 GRACE = "DLC_TERMINATION_GRACE"
-REMEDY = "dlc run --help"
 MOST_HOSTS = 100
 
 Form = tuple[str, str]  # a pattern, and what to call that which matches it
@@ -48,7 +47,7 @@ class Options:
 
 
 def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
-    """The job. Raises UsageError for the first word that is wrong."""
+    """The job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong."""
     groups = _groups(options)
     _check(options.shared_memory, "--shm-size", _MEMORY)
     environment, by_name = _environment(options, environ)
@@ -86,7 +85,8 @@ def _groups(options: Options) -> tuple[Group, ...]:
         Group(
             name, hosts, types.get(name, LOCAL_INSTANCE),
             _entry_point(programs[name], options) if name in programs else "",
-            cpus.get(name, ""), memory.get(name, ""), gpus.get(name, ""),
+            cpus.get(name, ""), memory.get(name, ""),
+            gpus.get(name, "").lstrip("0"),  # 0 is none: the engine would want a GPU driver for it too
         )
         for name, hosts in zip(names, named_hosts(list(sizes.values())), strict=True)
     )  # fmt: skip
@@ -200,4 +200,4 @@ def _check(value: str, option: str, form: Form) -> None:
 
 
 def _wrong(where: str, expected: str, found: str) -> UsageError:
-    return UsageError(f"{where}: expected {expected}, found {found}", REMEDY)
+    return UsageError(f"{where}: expected {expected}, found {found}")

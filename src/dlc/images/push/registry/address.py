@@ -35,7 +35,7 @@ def parse(text: str) -> Address:
     registry, _, path = text.partition("/")
     named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
     if not named or not PATH.fullmatch(path) or not _has_port(registry):
-        public = re.sub(r"^([a-z]+://)?[^/@]*@", "", text)
+        public = re.sub(r"^.*@(?!sha256:)", "", text)  # without a user and a password
         raise UsageError(
             f"--to {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
             "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",

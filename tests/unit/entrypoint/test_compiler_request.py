@@ -167,9 +167,7 @@ def test_xla_without_torch_xla_is_refused(job: JobFolder) -> None:
 
 @pytest.mark.parametrize("version", ["1.13.1", "2.2.2+cpu"])
 @pytest.mark.parametrize("asked", [{"DLC_COMPILER": "inductor"}, {"DLC_COMPILER": "xla"}])
-def test_a_pytorch_that_cannot_compile_in_place_is_refused(
-    job: JobFolder, asked: dict[str, str], version: str
-) -> None:
+def test_a_pytorch_that_cannot_compile_in_place_is_refused(job: JobFolder, asked: dict[str, str], version: str) -> None:
     text = refusal(image(job, "torch", torch=version).hyperparameters().env(**asked))
     assert f"found PyTorch {version}" in text
     assert "set DLC_COMPILER=off, or take an image with PyTorch 2.3 or newer" in text

@@ -130,4 +130,4 @@ def test_xla_in_an_image_without_it_is_refused_with_what_works(image: Image, tmp
 def test_a_pytorch_before_torch_compile_is_refused(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPT, environment={"DLC_COMPILER": "inductor"}) as job:
         assert job.wait() == {"algo-1": 78}, job.report()
-        assert "take an image with PyTorch 2.0 or newer" in job.failure()
+        assert "take an image with PyTorch 2.3 or newer" in job.failure()

@@ -47,7 +47,7 @@ def decode(content: bytes, path: str) -> str:
         name = "UTF-8" if encoding == "utf-8" else encoding
         what = f"byte 0x{content[error.start]:02x} is not {name}"
         raise BadScriptError(path, line, f"{what}: expected a script in {name}", "save the file as UTF-8") from error
-    except (SyntaxError, LookupError) as error:
+    except (SyntaxError, LookupError, UnicodeError) as error:  # a codec such as `undefined` raises no better one
         remedy = "save the file as UTF-8, without a line that says another encoding"
         raise BadScriptError(path, 1, f"{error}: expected an encoding that Python knows", remedy) from error
 

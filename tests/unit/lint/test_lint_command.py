@@ -30,6 +30,7 @@ BAD = {
     "latin.py": (b"# one\nname = '\xe9'\n", "latin.py:2: byte 0xe9 is not UTF-8"),
     "unknown.py": (b"# coding: klingon\nx = 1\n", "unknown.py:1: unknown encoding"),
     "no_text.py": (b"# coding: rot13\nx = 1\n", "no_text.py:1: 'rot13' is not a text encoding"),
+    "undefined.py": (b"# coding: undefined\nx = 1\n", "undefined.py:1: "),
     "ascii.py": (b"# coding: ascii\n\nname = '\xe9'\n", "ascii.py:3: byte 0xe9 is not ascii"),
     "syntax.py": (b"x = 1\n\ndef f(:\n    pass\n", "syntax.py:3: syntax error"),
     "python2.py": (b"import torch\nprint 'loss'\n", "python2.py:2: syntax error"),

@@ -76,8 +76,8 @@ def why_eager(root: Root, watch: Watch, differentiated_later: str) -> Stays | No
 
 def unfit(module: torch.nn.Module) -> Stays | None:
     """Why a module cannot be compiled, whatever the script does with it."""
-    if not hasattr(torch.nn.Module, "_compiled_call_impl"):
-        return Stays(module, f"torch {torch.__version__} cannot compile a module in place", "use torch 2.2 or newer")
+    if not hasattr(getattr(torch, "compiler", None), "is_compiling"):
+        return Stays(module, f"torch {torch.__version__} cannot compile a module in place", "use torch 2.3 or newer")
     if any(compiled_by_the_script(part) for part in module.modules()):
         return Stays(module, "the script compiles it itself", wanted=False)
     if isinstance(module, torch.nn.DataParallel):

@@ -58,8 +58,6 @@ def untuned(data: Any) -> Any:
 def stated(batch: Any, spec: Any) -> Any:
     if not isinstance(spec, tuple):  # a data set of single tensors, or of dictionaries
         batch = batch[0]
-    flat = [
-        tf.compat.v1.placeholder_with_default(value, part.shape) if isinstance(part, tf.TensorSpec) else value
-        for value, part in zip(tf.nest.flatten(batch), tf.nest.flatten(spec))
-    ]
-    return tf.nest.pack_sequence_as(spec, flat)
+    parts = zip(tf.nest.flatten(batch, expand_composites=True), tf.nest.flatten(spec, expand_composites=True))
+    flat = [tf.compat.v1.placeholder_with_default(value, part.shape) for value, part in parts]
+    return tf.nest.pack_sequence_as(spec, flat, expand_composites=True)

@@ -237,9 +237,15 @@ class Keeper:
                 self._lost(number, found, rank)
 
     def _forgive(self, begin: float, now: float) -> None:
-        """A time in which this process stood still counts for no rank's silence, least of all for its own rank's."""
+        """Of a time in which this process stood still HALT counts as silence of a rank, its own one too.
+
+        Not nothing: where a step keeps this thread from its turn each time, a lost rank would never be found out.
+        """
+        still = now - begin - HALT
         for heard in [self._heard, *[found.heard for found in self._rounds.values()]]:
-            heard.update({rank: min(now, at + now - begin) for rank, at in heard.items()})
+            heard.update({rank: min(now, at + still) for rank, at in heard.items()})
+        for found in self._rounds.values():
+            found.began = min(now, found.began + still)  # what a rank that is not known yet has said waits to be read
 
     def _wait(self, number: int, found: Round, now: float) -> None:
         """Say who is waited for; and end the wait for a rank that is silent, or that takes far too long."""

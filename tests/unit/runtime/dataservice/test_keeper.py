@@ -220,6 +220,34 @@ def test_a_time_in_which_rank_zero_itself_stood_still_makes_no_rank_lost(keepers
     assert not keeper._rounds[1].heard
 
 
+def test_a_time_in_which_rank_zero_stood_still_ends_no_wait_for_a_rank_that_is_not_known_yet(keepers: Keepers) -> None:
+    zero = keepers.voice(keepers.keeper(patience=30.0), 0)
+    zero.join(1)
+    zero.say(1, beat=1.0)
+    assert zero.hear(1, "beat") == 1.0
+    keeper = keepers.keepers.pop()
+    keeper.close()  # its thread: the clock is this test's
+    wakes = time.monotonic() + 3600.0
+    keeper._clock(wakes)
+    assert keeper._rounds[1].began < wakes  # an error begins the wait anew
+    keeper._clock(wakes + 0.5)
+    assert keeper._rounds[1].began < wakes
+
+
+def test_a_lost_rank_is_found_out_though_rank_zero_stands_still_in_each_step(keepers: Keepers) -> None:
+    port = keepers.keeper(lost_after=15.0)
+    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
+    zero.join(1)
+    one.join(1)
+    assert zero.hear(1, "ids")
+    keeper = keepers.keepers.pop()
+    keeper.close()  # its thread: the clock is this test's
+    began = time.monotonic()
+    for step in range(1, 40):
+        keeper._clock(began + 2.0 * step)
+    assert not keeper._rounds[1].heard
+
+
 def test_a_rank_between_epochs_hears_that_the_keeper_is_there(keepers: Keepers) -> None:
     port = keepers.keeper()
     zero, one = keepers.voice(port, 0), keepers.voice(port, 1)

@@ -9,7 +9,7 @@ from launch.base.errors import CONFIG, LaunchError
 from launch.plan.compiler.asked import DEFAULT, SWITCH, Asked
 from launch.plan.context import Context
 
-FIRST_WITH_COMPILE = (2, 0)
+FIRST_IN_PLACE = (2, 3)  # of PyTorch: dlc_runtime asks torch.compiler.is_compiling in every step
 LINE = "dlc_runtime.pth"  # in the environment's packages: what arms dlc_runtime
 
 
@@ -31,8 +31,8 @@ def _require_pytorch(context: Context, found: Asked, strategy: str) -> None:
     if found.backend == "xla" and "torch_xla" not in context.installed:
         remedy = f"{_nearest(context)}, or take an image of the flavor xla"
         _refuse(found, "xla has nothing to compile with", "torch_xla", f"{torch} without it", remedy)
-    if found.backend == "inductor" and not _has_compile(context):
-        _refuse(found, "it has no torch.compile", "PyTorch 2.0 or newer", torch, _nearest(context))
+    if found.backend == "inductor" and not _compiles_in_place(context):
+        _refuse(found, "inductor compiles modules in place", "PyTorch 2.3 or newer", torch, _nearest(context))
     if found.backend == "inductor":
         _require_inductor(context, found, strategy)
     elif strategy:
@@ -74,14 +74,14 @@ def _nearest(context: Context) -> str:
     """What works in this image, or where it would."""
     if "tensorflow" in context.installed or "torch_xla" in context.installed:
         return f"set {SWITCH}=xla"
-    if "torch" in context.installed and not _has_compile(context):
-        return f"set {SWITCH}=off, or take an image with PyTorch 2.0 or newer"
+    if "torch" in context.installed and not _compiles_in_place(context):
+        return f"set {SWITCH}=off, or take an image with PyTorch 2.3 or newer"
     return f"set {SWITCH}=inductor"
 
 
-def _has_compile(context: Context) -> bool:
+def _compiles_in_place(context: Context) -> bool:
     version = re.match(r"(\d+)\.(\d+)", _version(context.venv))
-    return version is None or (int(version[1]), int(version[2])) >= FIRST_WITH_COMPILE
+    return version is None or (int(version[1]), int(version[2])) >= FIRST_IN_PLACE
 
 
 def _version(venv: str) -> str:

@@ -150,4 +150,4 @@ def test_sparse_and_ragged_batches_can_be_given_to_a_step_again_too(tensorflow_p
     done = subprocess.run([tensorflow_python.path, SCRIPTS / "kept.py"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     batches = [[[[1.0, 0.0], [0.0, 2.0]], [[1.0], [2.0, 3.0]], [1.0, 2.0]], [[[3.0, 0.0]], [[]], [3.0]]]
-    assert json.loads(done.stdout) == [batches, batches]
+    assert json.loads(done.stdout) == [[batches, batches], True]

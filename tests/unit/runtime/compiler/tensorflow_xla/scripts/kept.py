@@ -1,4 +1,7 @@
-"""Takes the batches of a data set of sparse, ragged and plain tensors twice; prints both as JSON."""
+"""Takes the batches of a data set of sparse, ragged and plain tensors twice; prints both as JSON.
+
+And whether a single batch of it keeps the shapes that the data set states.
+"""
 
 from __future__ import annotations
 
@@ -21,4 +24,6 @@ if __name__ == "__main__":
         ]
         for batches in taken
     ]
-    print(json.dumps(plain))
+    one_batch = replay.take(iter(data), 1)
+    is_stated = one_batch is not None and one_batch.again().element_spec == data.element_spec
+    print(json.dumps([plain, is_stated]))

@@ -6,9 +6,9 @@ import os
 import select
 import signal
 
-# A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: what they mean is the same.
+# A terminal or a service manager that goes away sends SIGHUP, a terminal SIGQUIT: both mean the same.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # schedulers announce a preemption or ask for a checkpoint by them
+RELAYED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # how schedulers announce a preemption, ask for a checkpoint
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and what is ignored stays so in a new program
 
 _received: list[int] = []
@@ -39,15 +39,15 @@ def arm() -> None:
             signal.signal(signum, _on_stop)
     for signum in RELAYED_SIGNALS:
         signal.signal(signum, lambda number, _frame: _relayed.append(number))
-    # Who started us may have blocked them, and what is blocked stays so in us and in all that we start.
+    # Who started us may have blocked them, and that stays so in us and in all that we start.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOP_SIGNALS, *RELAYED_SIGNALS, signal.SIGCHLD))
-    # The wake-up descriptor is only written for signals that have a handler, even one that does nothing.
+    # The wake-up descriptor is written only for signals with a handler, if only an empty one.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     _wakeup.append(read_end)
 
 
 def ignore() -> None:
-    """Stop signals come too late from here on."""
+    """From here on a stop comes too late."""
     for signum in STOP_SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from scripted_server import Reply, serving
 
 from dlc.build import fetch
 from dlc.core.errors import DiskError, LockError, UsageError
@@ -114,17 +115,8 @@ def test_a_full_disk_is_not_said_to_be_the_networks_fault(server: SlowServer, tm
 
 @pytest.mark.parametrize(("status", "remedy"), [(429, "run again"), (503, "run again"), (404, "correct the address")])
 def test_a_server_that_is_busy_is_not_said_to_have_another_address(status: int, remedy: str, tmp_path: Path) -> None:
-    class Refusing(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_error(status)
-
-        def log_message(self, *words: object) -> None:
-            """Say nothing."""
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        with pytest.raises(LockError) as caught:
-            fetch.folder(Pinned(SHA256, f"http://127.0.0.1:{server.server_port}/x"), tmp_path, None)
+    with serving(lambda _: Reply(status)) as server, pytest.raises(LockError) as caught:
+        fetch.folder(Pinned(SHA256, f"{server.url}/x"), tmp_path, None)
     assert remedy in caught.value.remedy
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scripted_server import Reply, serving
 from specimen import PYTORCH, PYTORCH_PATH, changed, specimen, unlocked
 
 from dlc.build import index_wheels
@@ -161,21 +162,12 @@ def test_an_index_that_does_not_answer_is_an_error_of_its_own_without_its_passwo
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_an_index_that_fails_is_not_said_to_lack_the_package(status: int, special: PackageIndex) -> None:
-    class Failing(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_error(status)
-
-        def log_message(self, *words: object) -> None:
-            """Say nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing) as failing:
-        threading.Thread(target=failing.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{failing.server_port}/simple/"
+    with serving(lambda _: Reply(status)) as failing:
+        address = f"{failing.url}/simple/"
         with pytest.raises(PackageIndexError):
             lock.make(request(address))
         with pytest.raises(PackageIndexError, match=f"does not answer .*{status}"):
             fetched(special.folder / "built", address, special)
-        failing.shutdown()
 
 
 def fetch_locked(folder: Path, address: str, origin: PackageIndex) -> None:

@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 from job_folder import JobFolder
@@ -26,7 +26,7 @@ class Hosts:
     def __init__(self, folder: Path, count: int) -> None:
         self.names = [f"127.0.0.{number + 1}" for number in range(count)]
         self.jobs = [JobFolder(folder / name).env(TRAINING_JOB_NAME=str(folder)) for name in self.names]
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[Popen[str]] = []
         self.stderr: list[str] = []  # of every host, when it has ended
         self.below: tuple[str, ...] = ()  # what to put before the launchers' commands
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -51,11 +51,7 @@ class Hosts:
         self.processes = []
         for job in self.jobs:
             command = [*self.below, sys.executable, "-I", "-S", LAUNCHER, verb]
-            self.processes.append(
-                subprocess.Popen(
-                    command, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=job.base
-                )
-            )
+            self.processes.append(Popen(command, env=job.environ, stdout=PIPE, stderr=PIPE, text=True, cwd=job.base))
 
     def wait_for_leader(self) -> None:
         """Until the first host listens for the others; a stranger's connection changes nothing."""

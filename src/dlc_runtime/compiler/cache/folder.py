@@ -1,4 +1,4 @@
-"""The folder of compiled code that outlives a job: DLC_COMPILE_CACHE, with a subfolder for each image and machine.
+"""The folder of compiled code that outlives a job: DLC_COMPILE_CACHE, a subfolder per image and machine.
 
 A cache that cannot be used is a warning: the job compiles into a folder of its own.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER, GIGABYTES = "DLC_COMPILE_CACHE", "DLC_COMPILE_CACHE_GB"
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
-CHOSEN = "DLC_COMPILE_CACHE_CHOSEN"  # by a parent process of this one: its children use the same folder
+CHOSEN = "DLC_COMPILE_CACHE_CHOSEN"  # by a parent process: its children use the same
 DEFAULT_GIGABYTES = 10.0
 PROBE = 1 << 20  # bytes that must be writable
 GIB = 1 << 30

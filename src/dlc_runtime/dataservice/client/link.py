@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlc_runtime.dataservice.errors import ProtocolError
 from dlc_runtime.dataservice.wire import frames, leaves, structure, tls
 from dlc_runtime.dataservice.wire import token as tokens
+from dlc_runtime.dataservice.wire.address import keep_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,11 +232,3 @@ def _told(text: bytearray) -> dict[str, Any]:
     if not isinstance(told, dict):
         raise ProtocolError(f"expected what went wrong, found {bytes(text[:100])!r}")
     return told
-
-
-def keep_alive(sock: socket.socket) -> None:
-    """Notice a host that is gone, or cut off, though nothing closes the connection."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -21,6 +21,7 @@ from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, Refu
 from dlc_runtime.dataservice.server.connection import Connection
 from dlc_runtime.dataservice.server.source import Maker
 from dlc_runtime.dataservice.wire import frames, structure
+from dlc_runtime.dataservice.wire.address import keep_alive
 
 if TYPE_CHECKING:
     from typing import Any
@@ -221,11 +222,3 @@ def raise_too_large(size: int, most: int) -> None:
         f"a batch of {size} bytes; the bound is {most}; make the batch smaller, or raise most_batch_bytes of serve and"
         " RemoteLoader"
     )
-
-
-def keep_alive(sock: socket.socket) -> None:
-    """Notice a peer whose host or network is gone, though nothing closes the connection."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -91,3 +91,11 @@ def _is_own(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Notice a host that is gone, or cut off, though nothing closes the connection."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)

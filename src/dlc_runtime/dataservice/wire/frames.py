@@ -1,8 +1,8 @@
 """The frames of a data connection: fixed headers and their bounds. Pure.
 
-A connection begins with a handshake in which both sides prove that they hold the token:
+First both sides prove that they hold the token:
     server: MAGIC nonce          consumer: MAGIC nonce proof          server: proof
-Then the consumer sends questions, and the server sends frames: a header, then `size` bytes.
+Then the consumer sends questions, the server frames: a header, then `size` bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANSWER = len(MAGIC) + tokens.NONCE + tokens.PROOF
 BATCH, SCHEMA, ERROR, END = range(1, 5)  # kinds of frames
 MOST_TEXT = 1 << 20  # bytes of a schema, an error, or what a batch holds beside its tensors
 MOST_SCHEMAS = 256  # that a connection remembers
-MOST_BATCH = 1 << 30  # bytes of a batch, unless the user says otherwise
+MOST_BATCH = 1 << 30  # bytes, unless the user says otherwise
 
 _FRAME = struct.Struct("<2sBBIIIQQ")
 _QUESTION = struct.Struct("<2sHIQ")

@@ -1,4 +1,4 @@
-"""Everything that is known about a job on this host before a strategy decides which processes it becomes."""
+"""What is known about a job on this host before a strategy decides which processes it becomes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-LARGEST_SCRIPT = 4 * 1024 * 1024  # bytes that are searched
+LARGEST_SCRIPT = 4 * 1024 * 1024  # bytes searched
 PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"  # whatever the strategy, in spite of its name
 
 
 class Context(NamedTuple):
-    """The input of a strategy. `hosts` are the hosts of the distributed group, in rank order."""
+    """The input of a strategy. `hosts`: the distributed group's, in rank order."""
 
     cluster: Cluster
     devices: Devices
@@ -46,7 +46,7 @@ class Context(NamedTuple):
 
     @property
     def host_rank(self) -> int:
-        """This host's place in the distributed group; only for hosts that are in it."""
+        """This host's place in the distributed group; only for hosts in it."""
         return self.hosts.index(self.cluster.current_host)
 
     @property

@@ -79,6 +79,16 @@ class Keepers:
         self.voices.append(Voice(port, rank))
         return self.voices[-1]
 
+    def stopped(self, lost_after: float) -> Keeper:
+        """A keeper of which two ranks have batches, without its thread: the clock is the test's."""
+        port = self.keeper(lost_after=lost_after)
+        zero, one = self.voice(port, 0), self.voice(port, 1)
+        zero.join(1)
+        one.join(1)
+        assert zero.hear(1, "ids")
+        self.keepers[-1].close()
+        return self.keepers.pop()
+
     def close(self) -> None:
         for voice in self.voices:
             voice.lines.sock.close()
@@ -206,13 +216,7 @@ def test_the_epoch_after_a_rank_was_lost_begins_without_it_where_the_others_take
 
 
 def test_a_time_in_which_rank_zero_itself_stood_still_makes_no_rank_lost(keepers: Keepers) -> None:
-    port = keepers.keeper(lost_after=15.0)
-    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
-    zero.join(1)
-    one.join(1)
-    assert zero.hear(1, "ids")
-    keeper = keepers.keepers.pop()
-    keeper.close()  # its thread: the clock is this test's
+    keeper = keepers.stopped(lost_after=15.0)
     keeper._clock(time.monotonic() + 3600.0)
     assert {*keeper._rounds[1].heard} == {0, 1}
     for passed in range(1, 40):
@@ -235,13 +239,7 @@ def test_a_time_in_which_rank_zero_stood_still_ends_no_wait_for_a_rank_that_is_n
 
 
 def test_a_lost_rank_is_found_out_though_rank_zero_stands_still_in_each_step(keepers: Keepers) -> None:
-    port = keepers.keeper(lost_after=15.0)
-    zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
-    zero.join(1)
-    one.join(1)
-    assert zero.hear(1, "ids")
-    keeper = keepers.keepers.pop()
-    keeper.close()  # its thread: the clock is this test's
+    keeper = keepers.stopped(lost_after=15.0)
     began = time.monotonic()
     for step in range(1, 40):
         keeper._clock(began + 2.0 * step)

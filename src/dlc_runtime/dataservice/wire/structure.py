@@ -61,23 +61,8 @@ def pack(batch: Any) -> Packed:
     values: list[Any] = []
     parts: list[memoryview] = []
     kept: list[Any] = []
-
-    def walk(node: Any, place: str, depth: int) -> Any:
-        if depth > DEEPEST:
-            raise UnsupportedBatchError(f"{place}: nested more than {DEEPEST} deep")
-        found = leaves.memory_of(node, place)
-        if found is not None:
-            kind, dtype, shape, memory, owner = found
-            if memory is not None:
-                parts.append(memory)
-                kept.append(owner)
-            return [kind, dtype, list(shape)]
-        if _is_plain(node):
-            values.append(node)
-            return ["v"]
-        return _walk_inner(node, place, lambda child, at: walk(child, at, depth + 1))
-
-    schema = json.dumps(walk(batch, "batch", 0), separators=(",", ":")).encode()
+    tree = _walk(batch, "batch", 0, values, parts, kept)
+    schema = json.dumps(tree, separators=(",", ":")).encode()
     extras = json.dumps(values, separators=(",", ":")).encode() if values else b""
     for text, what in ((schema, "description"), (extras, "text and numbers")):
         if len(text) > MOST_TEXT:
@@ -87,6 +72,23 @@ def pack(batch: Any) -> Packed:
     return Packed(schema, extras, parts, kept)
 
 
+def _walk(node: Any, place: str, depth: int, values: list[Any], parts: list[memoryview], kept: list[Any]) -> list[Any]:
+    """No closure that calls itself: such a cycle would keep batches until the garbage collector comes."""
+    if depth > DEEPEST:
+        raise UnsupportedBatchError(f"{place}: nested more than {DEEPEST} deep")
+    found = leaves.memory_of(node, place)
+    if found is not None:
+        kind, dtype, shape, memory, owner = found
+        if memory is not None:
+            parts.append(memory)
+            kept.append(owner)
+        return [kind, dtype, list(shape)]
+    if _is_plain(node):
+        values.append(node)
+        return ["v"]
+    return _walk_inner(node, place, lambda child, at: _walk(child, at, depth + 1, values, parts, kept))
+
+
 def _is_plain(node: Any) -> bool:
     """What JSON gives back as it was: a scalar, or a list of scalars, which crosses as one value."""
     if type(node) is list:
@@ -94,7 +96,7 @@ def _is_plain(node: Any) -> bool:
     return type(node) in _PLAIN
 
 
-def _walk_inner(node: Any, place: str, walk: Callable[[Any, str], Any]) -> Any:
+def _walk_inner(node: Any, place: str, walk: Callable[[Any, str], Any]) -> list[Any]:
     if isinstance(node, tuple):
         children = [walk(child, f"{place}[{at}]") for at, child in enumerate(node)]
         fields = getattr(node, "_fields", None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import select
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +76,26 @@ def flat(batch: Any) -> list[Any]:
 def test_what_does_not_travel_is_named_by_its_place(batch: Any, place: str) -> None:
     with pytest.raises(UnsupportedBatchError, match=place):
         structure.pack(batch)
+
+
+class Owner(bytearray):
+    """An array that can be watched."""
+
+
+def test_a_batch_that_was_sent_is_freed_at_once_and_waits_for_no_garbage_collector() -> None:
+    """A worker makes few objects and large ones: the collector would come when hundreds of batches are held."""
+    array = Owner(b"some")
+    watched = weakref.ref(array)
+    gc.disable()
+    try:
+        packed = structure.pack({"images": [array], "label": 7})
+        assert packed.size > len(array)
+        del array
+        assert watched() is not None
+        del packed
+        assert watched() is None
+    finally:
+        gc.enable()
 
 
 def test_nesting_without_end_is_refused() -> None:

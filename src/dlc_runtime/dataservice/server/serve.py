@@ -147,6 +147,7 @@ class Server:
         if self.wake in ready:
             return True
         if self.control.sentinel in ready:
+            self.control.join()  # its exit code is known a moment later than its end
             LOG.warning("data service: the control process ended with %s; a new one starts", self.control.exitcode)
             self.control = self._start_control()
         for sentinel in ready:

@@ -189,6 +189,17 @@ def test_strangers_at_the_ports_disturb_nobody(service: Service) -> None:
     assert host.process.poll() is None
 
 
+def test_a_control_process_that_is_killed_is_started_again_and_its_end_is_told(service: Service) -> None:
+    host, port = service.serve("Numbers", 100)
+    wait_for(lambda: "2 workers" in host.log, lambda: host.log)
+    for count in range(1, 4):
+        control = next(pid for pid in host.children() if ("127.0.0.1", port) in listening([pid]))
+        os.kill(control, signal.SIGKILL)
+        said = "the control process ended with -9; a new one starts"
+        wait_for(lambda count=count, said=said: host.log.count(said) == count, lambda: host.log)
+        assert sorted(service.take([port]).finish().samples) == list(range(100))
+
+
 def test_everything_of_a_data_host_ends_with_its_script_even_when_that_is_killed(service: Service) -> None:
     host, port = service.serve("Numbers", 100)
     service.take([port]).finish()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.engine import docker
 from harness.images import Image
 from harness.job import Job
 
@@ -15,6 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow")]
 SCRIPT = Path(__file__).parent / "scripts" / "tf_data_training.py"
 DATA, TRAINING = "algo-1", "algo-2"
 SAMPLES = 2000
+SILENT_SECONDS = {"stands still": 30.0, "is cut off": 15.0}
 KILL = """
 import os, pathlib, signal
 for folder in pathlib.Path("/proc").glob("[0-9]*"):
@@ -70,6 +75,40 @@ def test_a_server_that_is_killed_is_started_again_and_nothing_comes_twice(
         assert len(broken) == len(set(broken))
         assert len(broken) > SAMPLES // 2, "the epoch did not go on"
         assert sorted(whole) == list(range(SAMPLES))
+
+
+@pytest.mark.when(version=">=2.16")
+@pytest.mark.parametrize("fault", ["stands still", "is cut off"])
+def test_a_data_host_that_is_silent_for_a_while_goes_on_and_nothing_comes_twice(
+    image: Image, tmp_path: Path, fault: str
+) -> None:
+    with job(image, tmp_path, wait=1, DLC_HEARTBEAT_TIMEOUT="60") as running:
+        running.wait_for_line("ten batches are here", TRAINING)
+        with silent(running, fault):
+            (running.opt_ml(TRAINING) / "output/data/go").touch()
+            time.sleep(SILENT_SECONDS[fault])  # this is what is tested
+            assert running.is_running(TRAINING), running.report()
+        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+        (rank,) = running.metrics()
+        broken, whole = rank["epochs"]
+        assert len(broken) == len(set(broken))
+        assert len(broken) > SAMPLES // 2, "the epoch did not go on"
+        assert sorted(whole) == list(range(SAMPLES))
+
+
+@contextlib.contextmanager
+def silent(running: Job, fault: str) -> Iterator[None]:
+    """The data host says nothing: as a whole, or what it says does not arrive."""
+    if fault == "stands still":
+        docker("pause", running.container(DATA))
+        yield
+        docker("unpause", running.container(DATA))
+        return
+    for chain in ("INPUT", "OUTPUT"):
+        running.firewall(DATA, "-A", chain, "-j", "DROP")
+    yield
+    for chain in ("INPUT", "OUTPUT"):
+        running.firewall(DATA, "-F", chain)
 
 
 def test_a_data_host_that_cannot_serve_ends_the_job_and_says_why(image: Image, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ test: .venv/ready ## build three CPU images and run every test that needs no GPU
 	@.venv/bin/python -m pytest -n 2 tests/unit; unit=$$?; \
 	.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not long' $(TESTED:%=--image=%) tests/container tests/integration && exit $$unit
 
-test-long: .venv/ready ## what compiles for minutes: the library's own tests in the images of `make test`
+test-long: .venv/ready ## what takes minutes: the library's tests that compile, and 200 000 samples under kills
 	@.venv/bin/python -m pytest -m long $(TESTED:%=--image=%) tests/integration
 
 test-all: .venv/ready ## the same for every image, one after the other

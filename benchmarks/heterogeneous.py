@@ -7,13 +7,15 @@ Runs with a Python that has torch, numpy and grpcio. Every host is a set of proc
 one CPU for preparing batches and a "GPU" whose step takes a fixed time; each data host has `--cpus`. A batch is a
 second of waiting for each CPU second that it costs, so the machine needs no such CPUs and what runs beside it does not
 count; `--burn` computes instead. Ideal: a step takes as long as the GPU's, or as the CPUs need for a batch. Beside
-this service runs the protocol of the public example: a DataLoader on each data host, and gRPC that sends bytes.
+this service runs the protocol of the public example: a DataLoader on each data host, and gRPC that sends bytes; and Ray
+Data with as many CPUs, where that Python has it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -28,10 +30,10 @@ from typing import Any
 
 import dataservice
 
-LOCAL, OURS, GRPC = "homogeneous", "this service", "simple gRPC"
-COLOURS = {LOCAL: "#888888", OURS: "#0b6fa4", GRPC: "#c8651b", "ideal": "#111111"}
+LOCAL, OURS, GRPC, RAY = "homogeneous", "this service", "simple gRPC", "Ray Data"
+COLOURS = {LOCAL: "#888888", OURS: "#0b6fa4", GRPC: "#c8651b", RAY: "#4a8f3c", "ideal": "#111111"}
 GOAL = 0.9  # of the ideal
-WARM_UP = {LOCAL: 4, OURS: 100, GRPC: 100}  # steps, until what was made ahead at the start is used up
+WARM_UP = {LOCAL: 4, OURS: 100, GRPC: 100, RAY: 100}  # steps, until what was made ahead at the start is used up
 IMAGES, SIDE = 32, 64
 WIDTH, HEIGHT, MARGIN = 640, 360, 50
 
@@ -79,6 +81,10 @@ def play(role: str, told: dict[str, Any]) -> None:
         train(iter(loader(told, 1)), told)
     elif role == OURS:
         train(iter(RemoteLoader(servers, rank=0, world=1)), told)
+    elif role == RAY:
+        import ray_data
+
+        train(ray_data.take(IMAGES, SIDE, told["cost"], told["burn"], told["cpus"] * told["hosts"]), told)
     else:
         streams = itertools.cycle([grpc_bytes.take(port, IMAGES) for port in told["ports"]])
         train((next(stream) for stream in streams), told)
@@ -97,7 +103,7 @@ def train(batches: Iterator[Any], told: dict[str, Any]) -> None:
 
 def measure(way: str, told: dict[str, Any], hosts: int) -> float:
     """Seconds of a step."""
-    ports = [dataservice.free_port() for _ in range(0 if way == LOCAL else hosts)]
+    ports = [dataservice.free_port() for _ in range(0 if way in (LOCAL, RAY) else hosts)]
     environ = {**os.environ, "PYTHONPATH": str(dataservice.SOURCES), "OMP_NUM_THREADS": "1", "DLC_DATA_TOKEN": "x"}
     pipes = {"env": environ, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     processes = []
@@ -127,7 +133,8 @@ def main() -> None:
         return
     costs = [float(text) / 1e3 for text in arguments.costs.split(",")]
     step = arguments.step_ms / 1e3
-    found: dict[str, dict[float, list[float]]] = {way: {cost: [] for cost in costs} for way in (LOCAL, OURS, GRPC)}
+    ways = [LOCAL, OURS, GRPC, *([RAY] if importlib.util.find_spec("ray") else [])]
+    found: dict[str, dict[float, list[float]]] = {way: {cost: [] for cost in costs} for way in ways}
     for _ in range(arguments.runs):
         for cost in costs:
             for way, runs in found.items():

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
+from dlc_runtime.compiler.tensorflow_xla.shared import shared_operations
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,7 @@ _numbers: dict[str, Iterator[int]] = defaultdict(itertools.count)
 
 @contextmanager
 def compiled_as_a_whole() -> Iterator[None]:
-    with without_grappler(), names_of_every_job():
+    with without_grappler(), names_of_every_job(), shared_operations():
         yield
 
 

@@ -14,27 +14,24 @@ import os
 import socket
 import stat
 import struct
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 SO_ATTACH_FILTER = 26
 _SIOCGIFADDR = 0x8915
 _NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from the start of the IP header
 _LOAD_BYTE, _LOAD_WORD, _SHIFT_RIGHT, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x74, 0x15, 0x06
-_DESTINATION = {4: 16, 6: 24}  # where an IP header of this version has it
+_DESTINATION = {4: 16, 6: 24}  # its place in an IP header
 _WHOLE_PACKET = 0xFFFFFFFF
 
 
 def keep_to(address: str, port: int) -> int:
-    """Let this process's sockets at `port` hear only what is sent to `address`; how many sockets these are.
+    """Let this process's sockets at `port` hear only what is sent to `address`; returns how many these are.
 
     Raises OSError where the kernel takes no filter.
     """
     program = _program(address)
     buffer = ctypes.create_string_buffer(program, len(program))
-    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))  # native alignment, as struct sock_fprog
+    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))  # native, as struct sock_fprog
     count = 0
     for sock in _sockets(port):
         sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
@@ -86,7 +83,7 @@ def _sockets(port: int) -> Iterator[socket.socket]:
                 continue
             copy = os.dup(int(name))
         except OSError:
-            continue  # closed meanwhile, as the descriptor that listed the folder
+            continue  # closed meanwhile, as the folder's own
         with socket.socket(fileno=copy) as sock:
             is_tcp = sock.type == socket.SOCK_STREAM and sock.family in (socket.AF_INET, socket.AF_INET6)
             if is_tcp and sock.getsockname()[1] == port:

@@ -1,0 +1,125 @@
+"""Operations that differ in nothing but their values: XLA's program gets one of them, which all call.
+
+TensorFlow 2.21 builds a compiler for each of some operations, 3 ms each and two for each variable under Adam, before it
+asks the cache. Only a function's is kept. A plain call would be taken apart again, so it is a StatelessCase of one
+branch; XLA puts the branch in its place before it optimizes. Reads TensorFlow's private parts, as `whole` does.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager, suppress
+
+import tensorflow as tf
+
+from dlc_runtime.compiler.tensorflow_xla import process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+FUNCTIONS, MAKE = "tensorflow.python.eager.polymorphic_function.atomic_function", "from_func_graph"
+TAPES = "tensorflow.python.eager.record"
+SLOW = (
+    "BiasAddGrad", "Exp", "Expm1", "FusedBatchNormGradV3", "FusedBatchNormV3", "Log1p", "LogSoftmax", "Relu", "Relu6",
+    "ReluGrad", "Rsqrt", "Sigmoid", "Softmax", "Sqrt", "Tanh",
+)  # fmt: skip
+KNOWN = ("Const", "Rank", "Shape", "ShapeN", "Size")  # before it runs
+_branches: dict[str, Any] = {}  # TensorFlow drops a function that nobody holds
+
+
+@contextmanager
+def shared_operations() -> Iterator[None]:
+    """In functions that are made meanwhile and that XLA compiles as a whole."""
+    module: Any = sys.modules.get(FUNCTIONS)
+    tapes: Any = sys.modules.get(TAPES)
+    make = getattr(module, MAKE, None)
+    if make is None or tapes is None or process.gpus():  # on a GPU it is unproven
+        yield
+        return
+
+    def share_and_make(name: Any, graph: Any, attributes: Any, *others: Any, **named: Any) -> Any:
+        gone: set[str] = set()
+        if "_XlaMustCompile" in (attributes or ()) and not tapes.could_possibly_record():
+            # A tape would ask for the gradient of the calls, which are no steps of the script's.
+            with suppress(Exception):  # the graph computes the same at each moment
+                share(graph, gone)
+        left = [operation for operation in graph.get_operations() if operation.name not in gone]
+        graph.get_operations = lambda: left  # TensorFlow hands XLA what is unused too
+        try:
+            return make(name, graph, attributes, *others, **named)
+        finally:
+            del graph.get_operations
+
+    setattr(module, MAKE, share_and_make)
+    try:
+        yield
+    finally:
+        setattr(module, MAKE, make)
+
+
+def share(graph: Any, gone: set[str]) -> None:
+    alike: dict[str, list[Any]] = {}
+    for operation in graph.get_operations():
+        if operation.type in SLOW and is_free(operation, graph.outputs):
+            alike.setdefault(kind(operation), []).append(operation)
+    with graph.as_default(), tf.control_dependencies(None):
+        first = tf.constant(0)
+        for key, operations in alike.items():
+            for operation in operations if len(operations) > 1 else ():
+                call(operation, key, first)
+                gone.add(operation.name)
+
+
+def is_free(operation: Any, results: list[Any]) -> bool:
+    """Nothing but its values is used, and XLA need not know them beforehand, as it must those of a shape."""
+    values, used = operation.outputs, {id(result) for result in results}
+    if operation.control_inputs or operation._control_outputs or not used.isdisjoint(map(id, values)):
+        return False
+    return values[0].shape.rank != 0 or reads_data(operation)
+
+
+def reads_data(operation: Any) -> bool:
+    left, seen = [operation], {operation.name}
+    for each in left:
+        if each.type not in KNOWN:
+            if not each.inputs or each.op_def.is_stateful:
+                return True
+            left += [tensor.op for tensor in each.inputs if tensor.op.name not in seen]
+            seen.update(tensor.op.name for tensor in each.inputs)
+    return False
+
+
+def kind(operation: Any) -> str:
+    stated = sorted((name, str(value)) for name, value in operation.node_def.attr.items())
+    return f"{operation.type} {stated} {[tensor.shape for tensor in operation.inputs]}"
+
+
+def call(operation: Any, key: str, first: Any) -> None:
+    if key not in _branches:
+        _branches[key] = branch_of(operation)
+    values = tf.raw_ops.StatelessCase(
+        branch_index=first,
+        input=list(operation.inputs),
+        Tout=[own.dtype for own in operation.outputs],
+        branches=[_branches[key]],
+        output_shapes=[own.shape for own in operation.outputs],
+    )
+    for own, value in zip(operation.outputs, values):
+        for consumer in own.consumers():
+            for place, tensor in enumerate(consumer.inputs):
+                if tensor is own:
+                    consumer._update_input(place, value)
+
+
+def branch_of(operation: Any) -> Any:
+    kind, types = operation.type, [own.dtype for own in operation.outputs]
+    attributes = dict(operation.node_def.attr)
+
+    def branch(*values: Any) -> Any:
+        return tf.compat.v1.get_default_graph().create_op(kind, list(values), types, attrs=attributes).outputs
+
+    branch.__name__ = f"shared_{kind}"
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in operation.inputs]
+    return tf.function(branch, autograph=False).get_concrete_function(*specs)

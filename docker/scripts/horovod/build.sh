@@ -42,6 +42,12 @@ if grep -qE '^tensorflow(-cpu)?==2\.(1[6-9]|[2-9][0-9])\.' "$framework_lock"; th
     sed -i 's/^    from keras import backend as K$/    K = keras.backend/' horovod/tensorflow/keras/__init__.py \
         horovod/tensorflow/keras/callbacks.py
 fi
+# PyTorch's training API in C++, which it includes and does not use, takes the compiler half of the time for its bindings.
+if grep -q '^torch==2\.' "$framework_lock"; then
+    sed -i -e 's|<torch/extension\.h>|<torch/types.h>|' -e '/<torch\/torch\.h>/d' horovod/torch/adapter_v2.h
+    sed -i -e 's|<torch/extension\.h>|<torch/csrc/utils/pybind.h>|' -e 's|<torch/torch\.h>|<torch/types.h>|' \
+        horovod/torch/mpi_ops_v2.cc
+fi
 # Its XLA kernels include headers that TensorFlow's wheel no longer has; everything else works without them.
 sed -i '/xla_mpi_ops\.cc/d' horovod/tensorflow/CMakeLists.txt
 # An assignment to a constant, in a function that nobody calls, is an error from GCC 14 on.

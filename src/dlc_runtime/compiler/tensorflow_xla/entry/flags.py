@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 TENSORFLOW, XLA = "TF_XLA_FLAGS", "XLA_FLAGS"
 ON_CPU, CACHE = "--tf_xla_cpu_global_jit", "--tf_xla_persistent_cache_directory"
+# The cache's key holds a 64-bit hash of the whole program; to compare the programs too takes a twelfth of a warm start.
+BY_KEY = "--tf_xla_disable_strict_signature_checks"
 CLUSTER = ("--tf_xla_auto_jit=1", "--tf_xla_auto_jit=2")
 DUMP, MOST_DUMPED = "--xla_dump_to", "--xla_dump_max_hlo_modules"
 MODULES = 64  # programs of one process that debug mode keeps
@@ -33,6 +35,7 @@ def compose(environ: dict[str, str], version: tuple[int, ...], on_cpu: bool, cac
     folder = value(stated, CACHE) or cache
     if folder and not has(stated, CACHE):
         stated.append(f"{CACHE}={folder}")
+        stated += [] if has(stated, BY_KEY) else [BY_KEY]
     dumps = environ.get(XLA, "").split()
     if dump:
         dumps = [flag for flag in dumps if flag.rstrip("/") != f"{DUMP}={parent(dump)}"]  # the launcher's

@@ -40,6 +40,7 @@ def test_clustering_from_the_first_step_on_waits_for_the_steps_that_it_is_compar
 def test_an_old_tensorflow_gets_no_flag_that_would_end_it() -> None:
     assert CACHE in tf_flags(cache="/cache")
     assert CACHE not in tf_flags(cache="/cache", version=OLD)
+    assert (flags.BY_KEY in tf_flags(cache="/cache"), flags.BY_KEY in tf_flags()) == (True, False)
 
 
 def test_a_folder_that_the_job_states_is_kept() -> None:

@@ -13,7 +13,7 @@ from dlc.core.checkout import find_root
 
 ROOT = find_root(Path(__file__).parent)
 SCRIPT = ROOT / "docker/scripts/finish/compile-bytecode.py"
-OURS = ("entrypoint", "dlc_runtime")
+OURS = {"entrypoint": "entrypoint", "dlc_runtime": "runtime/dlc_runtime"}  # in src -> in /opt/dlc of an image
 BLOCK = 4096  # an engine counts a file, and a folder, by the blocks of its disk
 ABOVE = 12  # the folders above them in both layers, and the line that lets Python import the library
 MODULE = '''"""What it is for."""
@@ -36,8 +36,8 @@ def compiled(folder: Path, *options: str) -> dict[str, bytes]:
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
     """The launcher and the library, as an image gets them."""
-    for name in OURS:
-        shutil.copytree(ROOT / "src" / name, tmp_path / "opt/dlc" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, place in OURS.items():
+        shutil.copytree(ROOT / "src" / name, tmp_path / "opt/dlc" / place, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "opt/dlc"
 
 

@@ -44,6 +44,15 @@ def assert_each_sample_once(running: Job) -> None:
     assert [sorted(epoch) for epoch in rank["epochs"]] == [list(range(SAMPLES))] * 2
 
 
+def assert_nothing_came_twice(running: Job) -> None:
+    """In the epoch that was disturbed, which went on; the next one is whole."""
+    (rank,) = running.metrics()
+    broken, whole = rank["epochs"]
+    assert len(broken) == len(set(broken))
+    assert len(broken) > SAMPLES // 2, "the epoch did not go on"
+    assert sorted(whole) == list(range(SAMPLES))
+
+
 def test_every_element_of_an_epoch_arrives_and_the_data_host_ends_with_the_training(
     image: Image, tmp_path: Path
 ) -> None:
@@ -70,11 +79,7 @@ def test_a_server_that_is_killed_is_started_again_and_nothing_comes_twice(
         running.wait_for_line(f"the {kind} on {DATA} ended with -9; a new one starts", DATA)
         (running.opt_ml(TRAINING) / "output/data/go").touch()
         assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
-        (rank,) = running.metrics()
-        broken, whole = rank["epochs"]
-        assert len(broken) == len(set(broken))
-        assert len(broken) > SAMPLES // 2, "the epoch did not go on"
-        assert sorted(whole) == list(range(SAMPLES))
+        assert_nothing_came_twice(running)
 
 
 @pytest.mark.when(version=">=2.16")
@@ -89,11 +94,7 @@ def test_a_data_host_that_is_silent_for_a_while_goes_on_and_nothing_comes_twice(
             time.sleep(SILENT_SECONDS[fault])  # this is what is tested
             assert running.is_running(TRAINING), running.report()
         assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
-        (rank,) = running.metrics()
-        broken, whole = rank["epochs"]
-        assert len(broken) == len(set(broken))
-        assert len(broken) > SAMPLES // 2, "the epoch did not go on"
-        assert sorted(whole) == list(range(SAMPLES))
+        assert_nothing_came_twice(running)
 
 
 @contextlib.contextmanager

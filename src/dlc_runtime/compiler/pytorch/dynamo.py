@@ -9,6 +9,7 @@ import torch
 from dlc_runtime.compiler.base.settings import Settings
 
 MOST_RECORDS = 4096  # torch keeps 64
+MIB = 1 << 20
 
 
 class Compilation(NamedTuple):
@@ -50,10 +51,16 @@ def configure(settings: Settings) -> None:
         limit(MOST_RECORDS)
 
 
-def without_ddp_buckets() -> None:
+def without_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:
+    """Dynamo splits a graph at DistributedDataParallel's buckets, and fails where one is below a MiB. Returns notes."""
     import torch._dynamo.config as config
 
+    if all(getattr(wrapper, "bucket_bytes_cap", MIB) >= MIB for wrapper in wrappers):
+        return []
     config.optimize_ddp = False
+    return [
+        "bucket_cap_mb is below 1: the graph is not split at the buckets, so gradients are exchanged after the backward"
+    ]
 
 
 def drain() -> list[Compilation]:

@@ -204,10 +204,10 @@ class Session:
             self._say_or_fail(text)
 
     def _configure(self) -> None:
-        from dlc_runtime.compiler.pytorch import buckets, dynamo
+        from dlc_runtime.compiler.pytorch import dynamo
 
         dynamo.configure(self.settings)
-        self.record.notes.extend(buckets.make_safe(self.choice.wrappers))
+        self.record.notes.extend(dynamo.without_small_buckets(self.choice.wrappers))
 
     def _drain(self) -> bool:
         if "torch._dynamo" not in sys.modules:  # its import takes seconds, and nothing was compiled

@@ -25,7 +25,7 @@ SLOW = (
     "BiasAddGrad", "Exp", "Expm1", "FusedBatchNormGradV3", "FusedBatchNormV3", "Log1p", "LogSoftmax", "Relu", "Relu6",
     "ReluGrad", "Rsqrt", "Sigmoid", "Softmax", "Sqrt", "Tanh",
 )  # fmt: skip
-KNOWN = ("Const", "Rank", "Shape", "ShapeN", "Size")  # before it runs
+KNOWN = ("Const", "Rank", "Shape", "ShapeN", "Size")  # whose values XLA knows before it runs
 _branches: dict[str, Any] = {}  # TensorFlow drops a function that nobody holds
 
 
@@ -60,9 +60,11 @@ def shared_operations() -> Iterator[None]:
 
 
 def share(graph: Any, gone: set[str]) -> None:
+    """Put calls in the place of operations that are alike; `gone` takes the names of these."""
     alike: dict[str, list[Any]] = {}
+    results = {id(result) for result in graph.outputs}
     for operation in graph.get_operations():
-        if operation.type in SLOW and is_free(operation, graph.outputs):
+        if operation.type in SLOW and is_free(operation, results):
             alike.setdefault(kind(operation), []).append(operation)
     with graph.as_default(), tf.control_dependencies(None):
         first = tf.constant(0)
@@ -72,10 +74,10 @@ def share(graph: Any, gone: set[str]) -> None:
                 gone.add(operation.name)
 
 
-def is_free(operation: Any, results: list[Any]) -> bool:
+def is_free(operation: Any, results: set[int]) -> bool:
     """Nothing but its values is used, and XLA need not know them beforehand, as it must those of a shape."""
-    values, used = operation.outputs, {id(result) for result in results}
-    if operation.control_inputs or operation._control_outputs or not used.isdisjoint(map(id, values)):
+    values = operation.outputs
+    if operation.control_inputs or operation._control_outputs or not results.isdisjoint(map(id, values)):
         return False
     return values[0].shape.rank != 0 or reads_data(operation)
 

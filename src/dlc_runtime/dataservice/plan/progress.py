@@ -1,4 +1,4 @@
-"""How far a job got in an epoch, for `state_dict`. Pure."""
+"""How far a job got in an epoch: what `state_dict` holds and what a resumed job leaves out. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT = 1
 
 
 def runs_of(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Runs of neighbours: (first, one past the last), in order."""
+    """The ids as runs of neighbours: (first, one past the last), in order."""
     found: list[tuple[int, int]] = []
     for id_ in sorted(ids):
         if found and found[-1][1] == id_:
@@ -25,7 +25,7 @@ def runs_of(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def union(*parts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Several ranks' as one. Raises SettingError where two have the same id."""
+    """The runs of several ranks as one. Raises SettingError where two have the same id."""
     found: list[tuple[int, int]] = []
     for first, end in sorted(run for part in parts for run in part):
         if first < 0 or end <= first or (found and first < found[-1][1]):
@@ -47,29 +47,29 @@ def missing(done: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
 
 
 class Progress(NamedTuple):
-    """One rank's. Ordered: each of `world` ranks took `taken` batches from `start` on; else `done`."""
+    """One rank's place. Ordered: each of `world` ranks took `taken` batches from `start` on; else these are `done`."""
 
     epoch: int
     start: int = 0
     taken: int = 0
     world: int = 1
     done: tuple[tuple[int, int], ...] = ()
-    merged: bool = False  # `done` is what all ranks did
+    merged: bool = False  # `done` is what all ranks did, not this one alone
 
     @property
     def next_start(self) -> int:
-        """Where a resumed job starts: all ranks stood at the same step."""
+        """Where a resumed job starts, with any number of ranks: all of them stood at the same step."""
         return self.start + self.taken * self.world
 
 
 def to_state(progress: Progress, order: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain numbers and lists, which every checkpoint format takes."""
+    """What `state_dict` returns: plain numbers and lists, which every checkpoint format takes."""
     state = {**progress._asdict(), "done": [list(run) for run in progress.done]}
     return {"format": FORMAT, "order": order, "data": dict(data), **state}
 
 
 def from_state(state: Mapping[str, Any], order: str, data: Mapping[str, Any] | None) -> Progress:
-    """Raises SettingError for another order or other data."""
+    """Raises SettingError for another order or other data: the ids would be other samples."""
     if state.get("format") != FORMAT:
         raise SettingError(f"state of a data loader: expected format {FORMAT}, found {state.get('format')!r}")
     if state["order"] != order:
@@ -87,7 +87,7 @@ def from_state(state: Mapping[str, Any], order: str, data: Mapping[str, Any] | N
 
 
 def merge(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The states of all ranks as one, for a job with another number of ranks.
+    """The states of all ranks of a job as one, which every rank of a job with another number of ranks may load.
 
     Raises SettingError where they do not belong together.
     """

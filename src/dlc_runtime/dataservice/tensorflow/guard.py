@@ -83,7 +83,7 @@ def _sockets(port: int) -> Iterator[socket.socket]:
                 continue
             copy = os.dup(int(name))
         except OSError:
-            continue  # closed meanwhile, as the folder's own
+            continue  # closed meanwhile
         with socket.socket(fileno=copy) as sock:
             is_tcp = sock.type == socket.SOCK_STREAM and sock.family in (socket.AF_INET, socket.AF_INET6)
             if is_tcp and sock.getsockname()[1] == port:

@@ -1,9 +1,9 @@
 """Mutual TLS between the hosts of a job, by DLC_DATA_TLS=1: no certificate is handed out, and no file is written.
 
 Every host makes the key of the same certificate authority from the job's token, then a key and a certificate of its
-own, which live as long as the process. Who holds the token is let in, as without TLS, and its proofs go on inside. What
-is new: nobody reads or changes what travels, nor later with the token (TLS 1.3 agrees on a key for each connection).
-May import `cryptography`, lazily.
+own, which live as long as the process. So who is let in is who holds the token, as without TLS, and the proofs of the
+token go on inside. What is new: nobody on the network reads or changes what travels, nor later with the token (TLS 1.3
+agrees on a key for each connection). May import `cryptography`, lazily.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SWITCH = "DLC_DATA_TLS"
 NAME = "dlc-data-service"  # who every certificate is for; which host it is, the address says
-YEARS = (2000, 2100)  # it ends with the job's processes, whatever the clocks say
+YEARS = (2000, 2100)  # the authority ends with the job's processes, whatever the hosts' clocks say
 RECORD = 1 << 14  # bytes of TLS's largest record, without what frames it
 AT_ONCE = 1 << 18  # bytes that pass between the kernel and OpenSSL in one call
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -63,7 +63,7 @@ def check(environ: Mapping[str, str], own: str | None) -> None:
 
 @functools.lru_cache(maxsize=8)
 def identity(token: bytes) -> Identity:
-    """Made once, also for forked processes."""
+    """Made once in a process, for those that are forked from it too."""
     import datetime
 
     from cryptography import x509
@@ -154,8 +154,8 @@ def pending(sock: Socket) -> int:
 class Secure:
     """A socket's methods over TLS. BlockingIOError: later; a plain OSError: the other side is gone.
 
-    OpenSSL sees memory, not the socket: there it would ask the kernel twice for each 16 KiB, as costly as deciphering.
-    What `send` returns has left; who has to wait offers the same bytes.
+    OpenSSL sees memory, not the socket: on a socket it asks the kernel twice for each record of 16 KiB, which costs a
+    receiver as much as the deciphering. What `send` returns has left; a caller that has to wait offers the same bytes.
     """
 
     def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:

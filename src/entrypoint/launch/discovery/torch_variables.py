@@ -1,6 +1,6 @@
 """The cluster as Kubeflow tells torchrun: PET_* of Trainer v2, RANK and WORLD_SIZE of a PyTorchJob.
 
-Both name the first host and the number of hosts; the others' names follow from how Kubeflow numbers pods:
+Both name the first host and say how many there are; the others' names follow from how Kubeflow numbers pods:
 <job>-master-0, <job>-worker-0, <job>-worker-1 in a PyTorchJob, <job>-node-0-0, <job>-node-0-1 in Trainer v2.
 """
 
@@ -22,7 +22,7 @@ REMEDY = "set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """The job's pods; None where neither PET_NNODES nor RANK, WORLD_SIZE and MASTER_ADDR are set.
 
-    Raises LaunchError: a malformed number, hosts without a name, a number of hosts that may change.
+    Raises LaunchError: a malformed number, hosts that cannot be named, a number of hosts that may change.
     """
     hosts = _number_of_hosts(environ)
     if hosts is None:
@@ -57,7 +57,7 @@ def _number_of_hosts(environ: Mapping[str, str]) -> int | None:
 
 
 def _first(environ: Mapping[str, str]) -> str:
-    """The first one. A PyTorchJob's master may call itself localhost."""
+    """The first host's name. A PyTorchJob's master may call itself localhost."""
     endpoint = environ.get("PET_RDZV_ENDPOINT", "").rpartition(":")[0].strip("[]")
     first = environ.get("PET_MASTER_ADDR") or environ.get("MASTER_ADDR") or endpoint
     return environ.get("HOSTNAME", first) if first in ("localhost", "127.0.0.1", "::1") else first
@@ -65,10 +65,12 @@ def _first(environ: Mapping[str, str]) -> str:
 
 def _names(first: str, hosts: int) -> list[str]:
     job, dot, domain = first.partition(".")
+    domain = dot + domain
     if job.endswith("-master-0"):
-        return [first, *(f"{job[:-9]}-worker-{number}{dot}{domain}" for number in range(hosts - 1))]
+        workers = (f"{job[: -len('-master-0')]}-worker-{number}{domain}" for number in range(hosts - 1))
+        return [first, *workers]
     if job.endswith("-0"):
-        return [f"{job[:-2]}-{number}{dot}{domain}" for number in range(hosts)]
+        return [f"{job[: -len('-0')]}-{number}{domain}" for number in range(hosts)]
     raise LaunchError(
         CONFIG,
         f"a job of {hosts} hosts, of which only the first is known: each would train alone",

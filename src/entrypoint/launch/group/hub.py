@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 CLOSING_LOOK = 0.05  # seconds between looks at the clock while closing
-MOST_REFUSALS_SHOWN = 10  # of a port scan
-LINGER = 5.0  # seconds to wait after a failure or a stop for the hosts to have heard it
+MOST_REFUSALS_SHOWN = 10  # a port scan must not fill the log
+LINGER = 5.0  # seconds to wait after a failure or a stop for the hosts to have heard it: a stop leaves little time
 WRONG_TOKEN_BOUND = 8.0  # seconds in which a host of the job keeps coming with another token
 MOST_PROBED = 64  # hosts at a time
 
@@ -50,7 +50,7 @@ class Hub(threading.Thread):
         self._hosts: dict[Channel, str] = {}
         self._away: dict[str, Absence] = {}  # by host
         self._life_signs: dict[str, tuple[str, int]] = {}  # host -> where its launcher listens while it lives
-        self._impostors: dict[str, float] = {}  # comes with another token -> since when
+        self._impostors: dict[str, float] = {}  # host that comes with another token -> since when
         self._refused = 0
         self._facts_sent = False
         self._told = ""  # the state that the hosts know
@@ -80,12 +80,12 @@ class Hub(threading.Thread):
                 say_at = float("inf")
                 text = f"dlc: waiting for {named(sorted(awaited))} to hear that the job has ended"
                 print(text, file=sys.stderr, flush=True)
-        if not self.is_alive():  # not by the thread: it may end before the byte above is written
+        if not self.is_alive():  # closed here, not by the thread: it may end before the byte above is written
             os.close(self._wake_read)
             os.close(self._wake_write)
 
     def run(self) -> None:
-        """The thread. Whatever happens, the hosts find their connections closed."""
+        """The thread. Whatever happens in it, the hosts find their connections closed, not silent for ever."""
         try:
             self._serve_all()
         finally:
@@ -123,7 +123,7 @@ class Hub(threading.Thread):
         return min(wait, PROBE_INTERVAL) if self._away else wait
 
     def _is_over(self) -> bool:
-        """Closing, and every host has heard the end, or had its time to."""
+        """Closing, and every host has heard the end and left, or had its time to."""
         if self._closing_at == float("inf"):
             return False
         now = time.monotonic()
@@ -166,7 +166,7 @@ class Hub(threading.Thread):
             self._close(self._strangers.least_welcome())
             return
         channel = Channel(sock, self._key, is_server=True)
-        channel.send({"kind": "hello"})  # tells at once whether we hold its key
+        channel.send({"kind": "hello"})  # by which the other side knows at once whether we hold its key
         self._channels[sock.fileno()] = channel
         self._epoll.register(channel, select.EPOLLIN | select.EPOLLOUT)
         self._close(self._strangers.add(channel, str(address[0])))
@@ -274,14 +274,14 @@ class Hub(threading.Thread):
     # Who goes
 
     def _forgive(self, now: float) -> None:
-        """This process stood still (a paused container): the others' silence says nothing."""
+        """This process itself stood still (a paused container): the others' silence says nothing."""
         for channel in self._channels.values():
             channel.heard_at = now
         for absence in self._away.values():
             absence.since = now
 
     def _drop_silent(self, now: float) -> None:
-        """Connections that are silent, for which the host makes a new one; hosts that have not come back."""
+        """Connections on which nothing comes, for which the host makes a new one; hosts that have not come back."""
         for channel in [known for known in self._hosts if now - known.heard_at > quiet_bound(self._heartbeat)]:
             self._drop(channel, silence(self._heartbeat), channel.heard_at)
         for channel in self._strangers.overdue(now):
@@ -292,7 +292,7 @@ class Hub(threading.Thread):
                 self.ledger.lost(host, absence.how)
 
     def _look_for_the_gone(self, now: float) -> None:
-        """Hosts that are away whose launcher is no more. Of many the network is to blame."""
+        """Hosts that are away whose machine says that their launcher is no more. Of many the network is to blame."""
         for host, absence in list(self._away.items())[:MOST_PROBED]:
             absence.look(now)
             if absence.is_gone:
@@ -306,13 +306,13 @@ class Hub(threading.Thread):
             absence.close()
 
     def _note_life_sign(self, channel: Channel, host: str, told: list[Any] | None) -> None:
-        """Where the host's launcher listens; unknown where something hides its address."""
+        """Where the host's launcher listens; unknown where something between us hides its address."""
         self._life_signs.pop(host, None)
         if told and names.plain_address(str(told[0])) == _address_of(channel):
             self._life_signs[host] = (str(told[0]), int(told[1]))
 
     def _drop(self, channel: Channel, how: str, since: float | None = None) -> None:
-        """A connection broke, or was silent `since` then. Its host may come back for a while."""
+        """A connection broke, or was silent `since` then. Its host may come back until the heartbeat's time is over."""
         host = self._hosts.pop(channel, None)
         self._close(channel)
         if host and (self.ledger.end is None or self._has_ended_well):

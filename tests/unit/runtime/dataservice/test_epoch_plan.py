@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.errors import SettingError
 from dlc_runtime.dataservice.plan import progress
-from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling, Share
-from dlc_runtime.dataservice.plan.permutation import Permutation
+from dlc_runtime.dataservice.plan.epoch import Epoch, Permutation, Sampling, Share
 from dlc_runtime.dataservice.plan.progress import Progress
 
 SAMPLINGS = st.builds(

@@ -36,8 +36,8 @@ from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import UV, WHEELS
 
-LAYER_STAGES = ("system", "framework", "training", "network", "launcher", "image")
-LOCKS = ("framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image
+LAYER_STAGES = ("system", "cuda", "framework", "training", "network", "launcher", "image")
+LOCKS = ("cuda.txt", "framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image
 REPOSITORY = "dlc-bench"  # names of ours, so that the real image stays what it is
 # What uv says of a file that is worth a word (from 1 MiB on): the package cache was not warm.
 FETCHED = re.compile(r"^#\d+ [\d.]+ Downloading \S+ \(", re.MULTILINE)

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Compiles Horovod against a framework, with MPI and gloo, and for GPUs with NCCL; everything is checked against the hashes of their locks.
-# usage: build.sh FRAMEWORK FRAMEWORK_LOCK SOURCE_WHEELS LOCK FOLDER   (FRAMEWORK: pytorch or tensorflow)
+# usage: build.sh FRAMEWORK LOCKS SOURCE_WHEELS LOCK FOLDER
+# FRAMEWORK: pytorch or tensorflow; LOCKS: a folder with cuda.txt and framework.txt
 set -eu
 framework=$1
-framework_lock=$2
 source_wheels=$3
 lock=$4
 folder=$5
@@ -12,6 +12,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 . /scripts/python-packages/package-index.sh
 
 mkdir -p "$folder" /tmp/horovod
+framework_lock=/tmp/framework.txt
+cat "$2/cuda.txt" "$2/framework.txt" >"$framework_lock"
 grep -q '^horovod==' "$lock" || exit 0
 cd /tmp/horovod
 

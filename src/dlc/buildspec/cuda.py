@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from dlc.buildspec.models import Settings
 from dlc.buildspec.problems import Problem
 from dlc.buildspec.yaml_marks import Node
 
 CPU = "cpu"
+# What all frameworks for one CUDA can take in the same version: a layer of its own, which their images share.
+# NCCL is not among them, since each framework asks for another one.
+SHARED = re.compile(
+    r"nvidia-(cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|cudnn|cufft|curand|cusolver|cusparse|nvjitlink)(-cu\d+)?"
+)
 
 
 def major(device: str) -> int:
     """12 of cu128; 0 without CUDA."""
     return 0 if device == CPU else int(device.removeprefix("cu")[:-1])
+
+
+def shared(packages: Iterable[str]) -> list[str]:
+    """Of these packages, by their normal names, those in the layer that images of one CUDA share."""
+    return [name for name in packages if SHARED.fullmatch(name)]
 
 
 def required(settings: Settings) -> str:

@@ -14,7 +14,8 @@ from dlc.core.checkout import Tree, below
 from dlc.core.environment import PLATFORM
 from dlc.core.errors import LockError
 
-FILES = ("framework.txt", "training.txt", "source.txt", "compiled.txt")
+FRAMEWORK = "framework.txt"
+FILES = ("cuda.txt", FRAMEWORK, "training.txt", "source.txt", "compiled.txt")
 # The first lines of every lock file: Variant.lock_digest(), the platform, and a digest of what all files pin.
 INPUT, FOR, CONTENT = "# dlc-lock-input: ", "# dlc-lock-platform: ", "# dlc-lock-content: "
 HEADER_LINES = 3
@@ -61,7 +62,7 @@ def framework_version(tree: Tree, variant: Variant) -> str:
     name = normal_name(variant.framework_requirements[0])
     found = locked_versions(tree, variant)
     if name not in found:
-        path = f"{variant.lock_folder}/{FILES[0]}"
+        path = f"{variant.lock_folder}/{FRAMEWORK}"
         raise LockError(
             f"{path}: expected {variant.framework_requirements[0]}, found no {name}", f"dlc lock {variant.id}"
         )

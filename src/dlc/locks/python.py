@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from dlc.buildspec import lock_check
+from dlc.buildspec import cuda, lock_check
 from dlc.buildspec.locked import entries, versions, with_headers
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.drafts import draft_folder, replace_folder
@@ -67,7 +67,9 @@ def make(request: LockRequest) -> dict[str, str]:
     whole = resolve(request, [*request.framework, *request.training])
     _require_sound(request, whole)
     part = resolve(request, list(request.framework), _pins(whole))
-    texts = split(whole, {"framework": list(versions(part)), "source": request.source, "compiled": request.compiled})
+    framework = list(versions(part))
+    groups = {"framework": framework, "cuda": cuda.shared(framework)}
+    texts = split(whole, {**groups, "source": request.source, "compiled": request.compiled})
     return with_headers(request.digest, texts)
 
 

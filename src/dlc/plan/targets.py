@@ -30,8 +30,11 @@ NVIDIA, NVIDIA_LICENCE = "nvidia-", "LicenseRef-NVIDIA-Proprietary"
 # Stage of SHARED -> the named contexts and the arguments that it and the stages below it use. A target gets no others:
 # BuildKit looks at every context that it is given.
 BASE = ("rootfs", "scripts", "debian", "ca", "PYTHON_VERSION", "BASE_PACKAGES")
+TOOLS_TAKE = ("tools-rootfs", "scripts", "ca", "uv", "TOOLS_PACKAGES")
 OFFERED = {
-    "tools": ("tools-rootfs", "scripts", "ca", "uv", "TOOLS_PACKAGES"),
+    "tools": TOOLS_TAKE,
+    "skeleton": TOOLS_TAKE,
+    "cuda": (*TOOLS_TAKE, "wheels"),
     "compiled": (*BASE, "uv", "wheels", "BUILD_PACKAGES", "FRAMEWORK"),
 }
 OURS = ("entrypoint", "runtime")
@@ -75,11 +78,13 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
         "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
         "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
     }
-    offered = [_shared(variant, below, stage, takes) for stage, takes in OFFERED.items()]
+    lowest = "cuda" if cuda.shared(locked_versions(tree, variant)) else "skeleton"
+    stages = {"tools": "tools", "lowest": lowest, "compiled": "compiled"}
+    offered = {name: _shared(variant, below, stage, OFFERED[stage]) for name, stage in stages.items()}
     framework, training = _framework_and_training(variant, offered)
     settings = _settings(variant, training)
     image = _image(variant, tree, below, settings or training)
-    return (*rootfs, *offered, framework, training, *([settings] if settings else []), image)
+    return (*rootfs, *offered.values(), framework, training, *([settings] if settings else []), image)
 
 
 def _rootfs(suite: str, tree: Tree) -> Target:
@@ -106,15 +111,18 @@ def _shared(variant: Variant, below: Mapping[str, Context], stage: str, takes: C
     )
 
 
-def _framework_and_training(variant: Variant, offered: list[Target]) -> tuple[Target, Target]:
-    """The framework's own Dockerfile: the framework, which is no later than its lock, and the packages above it."""
-    stages = {target.stage: TargetRef(target.id) for target in offered}
+def _framework_and_training(variant: Variant, offered: Mapping[str, Target]) -> tuple[Target, Target]:
+    """The framework's own Dockerfile: the framework, which is no later than its lock, and the packages above it.
+
+    `offered`: the name that this Dockerfile has for a target -> the target.
+    """
+    stages = {name: TargetRef(target.id) for name, target in offered.items()}
     framework = Target(
         id=f"{variant.id}/framework",
         dockerfile=variant.dockerfile,
         context=Repo(variant.lock_folder),
         stage="framework",
-        contexts={"tools": stages["tools"], "wheels": WHEELS},
+        contexts={"tools": stages["tools"], "lowest": stages["lowest"], "wheels": WHEELS},
     )
     own: dict[str, Context] = {"framework": TargetRef(framework.id), "scripts": SCRIPTS, "wheels": WHEELS}
     return framework, replace(framework, id=f"{variant.id}/training", stage="", contexts={**stages, **own})

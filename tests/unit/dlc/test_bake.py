@@ -66,7 +66,7 @@ def test_the_default_group_is_what_was_selected() -> None:
 def test_every_target_link_names_a_target_of_the_file() -> None:
     targets = baked(make_plan(specimen()))["target"]
     links = [v for target in targets.values() for v in target["contexts"].values() if v.startswith("target:")]
-    assert len(links) == 12
+    assert len(links) == 16
     assert {link.removeprefix("target:") for link in links} <= set(targets)
 
 
@@ -74,7 +74,7 @@ def test_a_stage_of_the_same_dockerfile_is_no_build_of_its_own() -> None:
     targets = baked(make_plan(specimen()))["target"]
     assert bake_name(f"{TORCH_ID}/framework") not in targets
     training = targets[bake_name(f"{TORCH_ID}/training")]
-    assert sorted(training["contexts"]) == ["compiled", "scripts", "tools", "wheels"]
+    assert sorted(training["contexts"]) == ["compiled", "lowest", "scripts", "tools", "wheels"]
 
 
 def test_secrets_are_given_as_places_and_never_to_the_root_file_system() -> None:

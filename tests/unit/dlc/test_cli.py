@@ -128,8 +128,8 @@ def test_plan_prints_every_target_in_order(capsys: pytest.CaptureFixture[str]) -
     assert main(["plan", TORCH]) == 0
     text = capsys.readouterr().out
     assert text.index("rootfs-bookworm\n") < text.index(f"\n{TORCH}/framework\n") < text.index(f"\n{TORCH}\n")
-    assert text.count("  platform  linux/amd64\n") == 8
-    assert "8 targets for 1 images" in text
+    assert text.count("  platform  linux/amd64\n") == 9
+    assert "9 targets for 1 images" in text
     assert main(["plan", TORCH, "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["selected"] == [TORCH]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from specimen import TORCH_ID, specimen
 
+from dlc.buildspec import cuda
 from dlc.buildspec.locked import FILES, versions
 from dlc.buildspec.matrix import load_variants
 from dlc.cli import run
@@ -39,6 +40,14 @@ def test_every_entry_lands_in_exactly_one_file_with_all_its_hashes() -> None:
     assert texts["source.txt"] == "sagemaker-training==5.1.4 \\\n    --hash=sha256:ee\n"
     assert "--hash=sha256:aa \\\n    --hash=sha256:bb\n" in texts["training.txt"]
     assert sorted(line for text in texts.values() for line in text.splitlines()) == sorted(LOCK.splitlines())
+
+
+def test_libraries_of_cuda_that_frameworks_share_have_a_file_of_their_own() -> None:
+    assert cuda.shared(["torch", "nvidia-cublas-cu12", "nvidia-cufft"]) == ["nvidia-cublas-cu12", "nvidia-cufft"]
+    assert cuda.shared(["nvidia-nccl-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-frontend"]) == ["nvidia-cudnn-cu13"]
+    lock = "nvidia-cublas-cu12==12.8.4.1\ntorch==2.9.1\n"
+    texts = split(lock, {"framework": list(versions(lock)), "cuda": cuda.shared(versions(lock))})
+    assert (texts["cuda.txt"], texts["framework.txt"]) == ("nvidia-cublas-cu12==12.8.4.1\n", "torch==2.9.1\n")
 
 
 def test_file_without_entries_is_empty() -> None:

@@ -28,7 +28,8 @@ def keys(tree: Tree) -> dict[str, str]:
 
 def below(identifier: str) -> list[str]:
     """Ids of an image's own targets, itself last."""
-    return [f"{identifier}/{part}" for part in ("tools", "compiled", "framework", "training")] + [identifier]
+    parts = ("tools", "skeleton", "compiled", "framework", "training")
+    return [f"{identifier}/{part}" for part in parts] + [identifier]
 
 
 def differing(tree: Tree) -> set[str]:
@@ -98,12 +99,22 @@ def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one()
     assert (compiled.contexts["uv"], compiled.contexts["wheels"]) == (UV, WHEELS)
 
 
+def test_a_framework_with_cuda_libraries_stands_on_a_layer_of_them_and_others_on_nothing() -> None:
+    def lowest(tree: Tree) -> object:
+        return make_plan(tree, ["pytorch-*"]).target(f"{TORCH_ID}/framework").contexts["lowest"]
+
+    assert lowest(specimen()) == TargetRef(f"{TORCH_ID}/skeleton")
+    with_cuda = pinned(specimen(), f"docker/pytorch/locks/{TORCH_ID}", "cuda.txt", "nvidia-cublas-cu12==12.8.4.1\n")
+    assert lowest(with_cuda) == TargetRef(f"{TORCH_ID}/cuda")
+
+
 def test_a_changed_debian_version_changes_no_key_of_a_framework() -> None:
     tree = specimen()
     path = "docker/debian/bookworm/versions.txt"
     before, after = keys(tree), keys(changed(tree, path, tree[path].data.decode() + "openssl=99\n"))
     same = {name for name, key in after.items() if before[name] == key}
-    of_framework = {f"{name}/{part}" for name in (TORCH_ID, TENSORFLOW_ID) for part in ("tools", "framework")}
+    parts = ("tools", "skeleton", "framework")
+    of_framework = {f"{name}/{part}" for name in (TORCH_ID, TENSORFLOW_ID) for part in parts}
     assert same == {"tools-rootfs-bookworm", *of_framework}
 
 

@@ -1,11 +1,12 @@
 """An image's layers built anew from warm package caches, against installing its locks into a bare folder and one copy.
 
-The build is `dlc build`'s own bake file with the blanks between the first layer's packages changed, so that its step
-and all that stand on it run anew (`no-cache` would also empty the folders where apt and uv keep what they fetched).
-What is compiled stays cached, and so do the base and those folders. The floor installs the locked wheels with the same
-uv, with the same options, from a warm cache too, and copies the result once: an image is written as it is installed
-and once more as it is stored. Both sides start with what is cached of packages on disk and, for root, nothing of it in
-memory; both end when everything is on disk. Peak of disk: three times the image, of which BuildKit's cache keeps one.
+The build is `dlc build`'s own bake file with other blanks between two lists of Debian packages: of the system, and of
+`tools`, which is made before the clock starts. So the steps of all layers run anew (`no-cache` would also empty the
+folders where apt and uv keep what they fetched). What is compiled stays cached, and so do the base and those folders.
+The floor installs the locked wheels with the same uv, with the same options, from a warm cache too, and copies the
+result once: an image is written as it is installed and once more as it is stored. Both sides start with what is cached
+of packages on disk and, for root, nothing of it in memory; both end when everything is on disk. Peak of disk: three
+times the image, of which BuildKit's cache keeps one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import UV, WHEELS
 
-LAYER_STAGES = ("system", "cuda", "framework", "training", "network", "launcher", "image")
+OF_PYTHON = ("cuda", "framework", "training")
+LAYER_STAGES = (*OF_PYTHON, "system", "network", "operating-system", "library", "launcher", "image")
+PACKAGE_LISTS = ("OS_PACKAGES", "TOOLS_PACKAGES")  # arguments
 LOCKS = ("cuda.txt", "framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image
 REPOSITORY = "dlc-bench"  # names of ours, so that the real image stays what it is
 # What uv says of a file that is worth a word (from 1 MiB on): the package cache was not warm.
@@ -130,11 +133,16 @@ def rebuild(
     build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
     image["output"] = output
     refs = plan.target(identifier).tags
-    system = file["target"][bake.bake_name(f"{identifier}/system")]["args"]
-    packages = system["OS_PACKAGES"]
+    tools = {"group": {"default": {"targets": [bake.bake_name(f"{identifier}/tools")]}}, "target": file["target"]}
+    arguments = [target["args"] for target in file["target"].values()]
+    lists = [(args, name) for args in arguments for name in PACKAGE_LISTS if name in args]
+    before = [args[name] for args, name in lists]
     try:
         for attempt in range(2):
-            system["OS_PACKAGES"] = packages + blanks(time.time_ns())
+            more = blanks(time.time_ns())
+            for (args, name), packages in zip(lists, before, strict=True):
+                args[name] = packages + more
+            build.run_bake(json.dumps(tools), engine, folder / "tools.log", lambda _: None)
             steps: list[Step] = []
             log = folder / f"build-{attempt}.log"
             empty_page_cache()

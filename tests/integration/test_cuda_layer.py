@@ -1,4 +1,4 @@
-"""CUDA's libraries are one layer, stored once for all frameworks that take the same ones: real builds of small packages."""
+"""CUDA's libraries are one layer, stored once for all frameworks that take the same ones: builds of small packages."""
 
 from __future__ import annotations
 

@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import ImageError, ProcessError, RegistryError
+from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.repository import Repository, digest_of
+from dlc.images.push.registry.session import Session
 from harness import toy
 from harness.authority import Authority
 from harness.engine import docker
-from harness.registry import PASSWORD, Registry
+from harness.registry import PASSWORD, USER, Registry
 from harness.toy import command, dlc, environment, make_checkout
 
 pytestmark = pytest.mark.integration
@@ -229,6 +232,21 @@ def test_same_image_has_the_same_digest_in_every_repository(
 ) -> None:
     digests = {push(built, registry, path, login)["digest"] for path in ("here", "there")}
     assert len(digests) == 1
+
+
+def test_a_layer_of_another_repository_is_taken_from_there(
+    built: Path, registry: Registry, login: Mapping[str, str]
+) -> None:
+    row = push(built, registry, "mounted", login)
+    layer = manifest(registry, row["digest"])["layers"][0]
+    known = Credentials(USER, PASSWORD)
+    url = f"http://{registry.host}"
+    reader = Session(url, "mounted/other", known, also_read="mounted/toy")
+    other = Repository(Session(url, "mounted/other", known), "mounted/other", beside=[("mounted/toy", reader)])
+    assert other.size(layer["digest"]) is None
+    assert other.mount(layer["digest"])
+    assert other.size(layer["digest"]) == layer["size"]
+    assert not other.mount(digest_of(b"no such layer"))
 
 
 def test_registry_that_goes_away_during_the_push_is_waited_for(

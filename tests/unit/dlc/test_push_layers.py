@@ -134,6 +134,45 @@ def test_what_the_repository_has_is_not_sent(tmp_path: Path) -> None:
     assert [asked.method for asked in server.asked] == ["HEAD"]
 
 
+def beside(server: str, name: str = "pytorch") -> Repository:
+    """A repository beside one that may have the same layers."""
+    other = (name, Session(server, "toy", also_read=name))
+    return Repository(Session(server, "toy"), "toy", sleep=lambda _: None, beside=[other])
+
+
+def test_a_layer_that_another_repository_of_the_registry_has_is_not_sent(tmp_path: Path) -> None:
+    path = layer(tmp_path, b"12345")
+
+    def answer(asked: Asked) -> Reply:
+        if "mount=" in asked.path:
+            return Reply(201)
+        mounted = any("mount=" in earlier.path for earlier in server.asked)
+        return Reply(200, {"Content-Length": "5"}) if mounted else Reply(404)
+
+    with serving(answer) as server:
+        uploads = Uploads(beside(server.url), quiet)
+        uploads.add(f"sha256:{path.name}", path)
+        uploads.finish()
+    assert uploads.sent == 0
+    [mount] = [asked.path for asked in server.asked if asked.method == "POST"]
+    assert mount == f"/v2/toy/blobs/uploads/?mount=sha256%3A{path.name}&from=pytorch"
+
+
+@pytest.mark.parametrize("refusal", [202, 400, 403, 404, 405])
+def test_a_layer_that_a_registry_does_not_take_from_there_is_sent(refusal: int, tmp_path: Path) -> None:
+    path = layer(tmp_path, b"12345")
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(refusal, {"Location": "/other"}) if "mount=" in asked.path else registry(asked)
+
+    with serving(answer) as server:
+        uploads = Uploads(beside(server.url), quiet)
+        uploads.add(f"sha256:{path.name}", path)
+        uploads.finish()
+    assert uploads.sent == 5
+    assert [asked.body for asked in server.asked if asked.method == "PUT"] == [b"12345"]
+
+
 def test_file_that_is_gone_is_told_at_once_and_not_as_a_broken_connection(tmp_path: Path) -> None:
     path = layer(tmp_path, b"layer")
     with serving(registry) as server:

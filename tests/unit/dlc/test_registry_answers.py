@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,6 +102,19 @@ def test_bundle_that_cannot_be_read_is_named(tmp_path: Path, content: str | None
 @pytest.mark.parametrize("body", [*NOT_JSON, b"{}", b'{"token": 1}', b'{"token": ""}', b'{"token": "a\\r\\nb"}'])
 def test_token_service_that_gives_no_token_is_one_error(body: bytes) -> None:
     assert "/token: expected a token" in refused(with_token(Reply(200, HTML, body)), lambda to: to.size(BLOB))
+
+
+@pytest.mark.parametrize("identity", [False, True])
+def test_a_token_for_taking_a_layer_from_another_repository_is_good_for_both(identity: bool) -> None:
+    user = Credentials("me", "hunter2", identity)
+    with serving(with_token(Reply(200, {}, b'{"token": "good"}'))) as server:
+        other = Session(server.url, "team/toy", user, also_read="team/pytorch")
+        client = Repository(Session(server.url, "team/toy", user), "team/toy", beside=[("team/pytorch", other)])
+        assert not client.mount(BLOB)  # this registry wants a token after every token
+    [asked] = [asked for asked in server.asked if asked.path.startswith("/token")]
+    sent = asked.body.decode() or asked.path.partition("?")[2]
+    scopes = urllib.parse.parse_qs(sent)["scope"]
+    assert " ".join(scopes) == "repository:team/toy:pull,push repository:team/pytorch:pull"
 
 
 def test_token_service_that_sends_megabytes_is_not_read_to_the_end() -> None:

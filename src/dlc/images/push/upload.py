@@ -65,6 +65,9 @@ class Uploads:
         size = path.stat().st_size
         if self._repository.size(digest) == size:
             return 0
+        if self._repository.mount(digest):
+            self._say(f"taken from another repository of this registry  {size / 1e6:.1f} MB  {digest}")
+            return 0
         start = time.monotonic()
         self._repository.upload(path, digest)
         self._say(f"{time.monotonic() - start:.1f} s  {size / 1e6:.1f} MB  {digest}")

@@ -18,12 +18,16 @@ ECR_PATH = "dlc"
 
 @dataclass(frozen=True)
 class Destination:
-    """A registry, the path of its repositories, and the user. `prepare` creates a repository if it is missing."""
+    """A registry, the path of its repositories, and the user. `prepare` creates a repository if it is missing.
+
+    `frameworks`: whose repositories may have layers in common.
+    """
 
     address: Address
     credentials: Credentials | None
     ca: Path | None
     prepare: Callable[[str], None]
+    frameworks: tuple[str, ...] = ()
 
     @property
     def registry(self) -> str:
@@ -42,15 +46,19 @@ class Destination:
         """A client for that repository, which is created if ECR lacks it."""
         name = self.name(framework)
         self.prepare(name)
-        return Repository(Session(self.address.url, name, self.credentials, self.ca), name, say)
+        beside = [(other, self._session(name, other)) for other in map(self.name, self.frameworks) if other != name]
+        return Repository(self._session(name), name, say, beside=beside)
+
+    def _session(self, name: str, also_read: str = "") -> Session:
+        return Session(self.address.url, name, self.credentials, self.ca, also_read=also_read)
 
 
-def open_destination(to: str, ca: Path | None) -> Destination:
+def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = ()) -> Destination:
     """Raises UsageError for a text that is no address, RegistryError if credentials cannot be read."""
     if to == ECR:
         from dlc.images.push.registry import ecr  # boto3 takes a second to import, and need not be installed
 
         registry, known = ecr.login()
-        return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository)
+        return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository, frameworks)
     address = parse(to)
-    return Destination(address, credentials.of_registry(address.registry), ca, lambda _: None)
+    return Destination(address, credentials.of_registry(address.registry), ca, lambda _: None, frameworks)

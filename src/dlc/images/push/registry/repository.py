@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +58,12 @@ class Repository:
         name: str,
         say: Callable[[str], None] = lambda _: None,
         sleep: Callable[[float], None] = time.sleep,
+        beside: Sequence[tuple[str, Session]] = (),
     ):
+        """`beside`: other repositories of this registry that may have the same layers, each with a session that may
+        read it and write to this one."""
         self.name = name
+        self._beside = beside
         self._session = session
         self._say = say
         self._sleep = sleep
@@ -123,6 +127,19 @@ class Repository:
     def upload(self, path: Path, digest: str) -> None:
         """Store a file as a blob. A failed try starts again from the beginning."""
         self._retry(lambda: self._upload(path, digest))
+
+    def mount(self, digest: str) -> bool:
+        """Whether the registry took a blob from a repository beside this one, so that nothing has to be sent.
+
+        It need not: it may not let us read there, there may be no such repository, or it may not know the request.
+        """
+        for name, session in self._beside:
+            query = urllib.parse.urlencode({"mount": digest, "from": name})
+            with suppress(RegistryError):
+                answer = session.send("POST", self._path("blobs", f"uploads/?{query}"), body=b"", accept=(201, 202))
+                if answer.status == 201 and self.size(digest) is not None:
+                    return True
+        return False
 
     def _upload(self, path: Path, digest: str) -> None:
         location = self._open_upload()

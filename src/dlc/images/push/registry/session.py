@@ -20,8 +20,14 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 class Session:
     """Credentials are sent to the registry itself and to the token service that it names, and nowhere else."""
 
-    def __init__(self, url: str, repository: str, credentials: Credentials | None = None, ca: Path | None = None):
+    def __init__(
+        self, url: str, repository: str, credentials: Credentials | None = None, ca: Path | None = None,
+        *, also_read: str = "",
+    ) -> None:  # fmt: skip
+        """With `also_read`, another repository, its tokens are good for reading that one too."""
         self.url = url
+        self._scopes = [f"repository:{repository}:pull,push"]
+        self._scopes += [f"repository:{also_read}:pull"] if also_read else []
         self.registry = urllib.parse.urlsplit(url).netloc
         self._repository = repository
         self._credentials = credentials
@@ -78,14 +84,16 @@ class Session:
         realm = challenge.get("realm", "")
         if not _is_safe(realm):
             raise RegistryError(f"{self.registry}: expected a token service with https, found {realm or 'none'}")
-        asked = {"service": challenge.get("service", ""), "scope": f"repository:{self._repository}:pull,push"}
+        service = {"service": challenge.get("service", "")}
         known = self._credentials
         if known and known.identity:
-            form = {**asked, "grant_type": "refresh_token", "refresh_token": known.secret, "client_id": "dlc"}
+            form = {**service, "scope": " ".join(self._scopes), "grant_type": "refresh_token"}
+            form |= {"refresh_token": known.secret, "client_id": "dlc"}
             answer = request(self._opener, "POST", realm, urllib.parse.urlencode(form).encode(), FORM)
         else:
             basic = known.basic if known else ""
-            answer = request(self._opener, "GET", f"{realm}?{urllib.parse.urlencode(asked)}", authorization=basic)
+            query = urllib.parse.urlencode({**service, "scope": self._scopes}, doseq=True)
+            answer = request(self._opener, "GET", f"{realm}?{query}", authorization=basic)
         if answer.status in (400, 401, 403):
             raise self._unauthorized()
         if answer.status != 200:

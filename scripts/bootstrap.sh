@@ -42,6 +42,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 # Debian's pip has certificates of its own. The system's may include that of a company's proxy.
 bundle=/etc/ssl/certs/ca-certificates.crt
 [ -n "${PIP_CERT:-}" ] || [ ! -f "$bundle" ] || export PIP_CERT="$bundle"
-.venv/bin/python -m pip install -qq --require-hashes -r requirements.lock
+
+# uv takes 2 seconds where pip takes 25, but reads none of pip's settings: who has some gets pip.
+with_uv() {
+    ! .venv/bin/python -m pip config list | grep -qE 'index|find-links|proxy|trusted-host|client-cert' || return 1
+    sed -n '/^uv==/,/[^\\]$/p' requirements.lock >.venv/uv.txt
+    .venv/bin/python -m pip install -qq --require-hashes -r .venv/uv.txt || return 1
+    SSL_CERT_FILE=${SSL_CERT_FILE:-${PIP_CERT:-}} .venv/bin/uv pip install -q --python .venv/bin/python --require-hashes -r requirements.lock
+}
+with_uv 2>/dev/null || .venv/bin/python -m pip install -qq --require-hashes -r requirements.lock
 .venv/bin/python -m pip install -qq --no-index --no-deps --no-build-isolation -e .
 touch .venv/ready

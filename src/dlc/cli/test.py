@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{root}: expected tests/container, found none", "run dlc test inside a checkout")
     engine = connect()
     folders = ["tests/container", "tests/integration"] if args.all else ["tests/container"]
-    argv = [sys.executable, "-m", "pytest", *folders, "-m", "image", "--image", args.glob]
+    beside_each_other = ["-n", "2", "--dist", "loadfile"]  # jobs wait for each other more than they compute
+    argv = [sys.executable, "-m", "pytest", *beside_each_other, *folders, "-m", "image", "--image", args.glob]
     code = stream(argv, lambda line: print(line, flush=True), env=engine.environment, cwd=root)
     if code:
         raise ImageTestError(f"{args.glob}: the tests did not pass (pytest's exit code {code})")

@@ -28,7 +28,7 @@ from dlc.build.progress import Step
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.environment import cache_folder
+from dlc.core.environment import INDEX_VARIABLES, cache_folder
 from dlc.core.process import run
 from dlc.debian.suites import suite
 from dlc.engine import images
@@ -114,7 +114,7 @@ def index() -> dict[str, str]:
     """The user's package index as uv's variables, as a build gets it."""
     secrets = {"UV_DEFAULT_INDEX": "index_url", "UV_INDEX": "extra_index_url"}
     found = {
-        variable: [os.environ[name] for name in host.INDEX_VARIABLES[secret] if os.environ.get(name)]
+        variable: [os.environ[name] for name in INDEX_VARIABLES[secret] if os.environ.get(name)]
         for variable, secret in secrets.items()
     }
     return {variable: values[0] for variable, values in found.items() if values}

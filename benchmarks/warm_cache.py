@@ -1,8 +1,8 @@
 """An image's layers built anew from warm package caches, against installing its locks into a bare folder and one copy.
 
-The build is `dlc build`'s own bake file with other blanks between two lists of Debian packages: of the system, and of
-`tools`, which is made before the clock starts. So the steps of all layers run anew (`no-cache` would also empty the
-folders where apt and uv keep what they fetched). What is compiled stays cached, and so do the base and those folders.
+The build is `dlc build`'s own bake file with other blanks between the system's packages, and one more file among the
+scripts that finish a layer. So the steps of all layers run anew (`no-cache` would also empty the folders where apt and
+uv keep what they fetched). What is compiled stays cached, and so do the base and those folders.
 The floor installs the locked wheels with the same uv, with the same options, from a warm cache too, and copies the
 result once: an image is written as it is installed and once more as it is stored. Both sides start with what is cached
 of packages on disk and, for root, nothing of it in memory; both end when everything is on disk. Peak of disk: three
@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,10 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import UV, WHEELS
+from dlc.plan.targets import SCRIPTS, UV, WHEELS
 
 OF_PYTHON = ("cuda", "framework", "training")
 LAYER_STAGES = (*OF_PYTHON, "system", "network", "operating-system", "library", "launcher", "image")
-PACKAGE_LISTS = ("OS_PACKAGES", "TOOLS_PACKAGES")  # arguments
 LOCKS = ("cuda.txt", "framework.txt", "training.txt")  # the wheels; what is compiled is a thousandth of an image
 REPOSITORY = "dlc-bench"  # names of ours, so that the real image stays what it is
 # What uv says of a file that is worth a word (from 1 MiB on): the package cache was not warm.
@@ -126,6 +125,9 @@ def rebuild(
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
     revision, epoch = build.revision_and_epoch(find_root())
     store = build.CONTAINERD_OUTPUT if engine.containerd_store else build.CLASSIC_OUTPUT
+    scripts = folder / "scripts"
+    shutil.copytree(inputs.contexts[SCRIPTS], scripts)
+    inputs = replace(inputs, contexts={**inputs.contexts, SCRIPTS: scripts})
     file: dict[str, Any] = bake.render(plan, inputs, output=store, epoch=epoch, revision=revision)
     [identifier] = plan.selected
     image = file["target"][bake.bake_name(identifier)]
@@ -133,16 +135,11 @@ def rebuild(
     build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
     image["output"] = output
     refs = plan.target(identifier).tags
-    tools = {"group": {"default": {"targets": [bake.bake_name(f"{identifier}/tools")]}}, "target": file["target"]}
-    arguments = [target["args"] for target in file["target"].values()]
-    lists = [(args, name) for args in arguments for name in PACKAGE_LISTS if name in args]
-    before = [args[name] for args, name in lists]
+    packages = image["args"]["OS_PACKAGES"]
     try:
         for attempt in range(2):
-            more = blanks(time.time_ns())
-            for (args, name), packages in zip(lists, before, strict=True):
-                args[name] = packages + more
-            build.run_bake(json.dumps(tools), engine, folder / "tools.log", lambda _: None)
+            (scripts / "finish/attempt").write_text(str(time.time_ns()))
+            image["args"]["OS_PACKAGES"] = packages + blanks(time.time_ns())
             steps: list[Step] = []
             log = folder / f"build-{attempt}.log"
             empty_page_cache()

@@ -34,6 +34,7 @@ NOT_IN_THE_IMAGE: dict[tuple[str, str], str] = {
     ("*/torchaudio/lib/pybind11_prefixctc.so", r"libctc_prefix_decoder\.so"): "torchaudio loads it by its path, before",
     ("*/horovod/torch/mpi_lib_v2.*.so", r"lib(torch|c10).*"): "horovod.torch imports torch first",
     ("*/horovod/tensorflow/mpi_lib.*.so", r".*tensorflow.*"): "horovod.tensorflow imports tensorflow first",
+    ("*/nvidia/cu13/lib/libcufile_rdma.so.1", r"libcufile\.so\.0"): "libcufile loads it, after itself",
     ("*/libtensorflow_io_gcs_filesystem.so", r"libtensorflow_framework\.so\.2"): "TensorFlow loads it, after itself",
 }
 

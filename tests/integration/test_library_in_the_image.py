@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from dlc.core.checkout import find_root
+from dlc.core.process import run
+from dlc.locks import indexes
 from harness.engine import run_once
 from harness.images import Image
 from harness.user_scripts import brought
@@ -54,7 +58,19 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def assert_passes(image: Image, file: Path, report: Path, compiled: Path, wheels: Path) -> None:
+@pytest.fixture(scope="session")
+def tools(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pytest and what it needs, for the image's Python: some of it is compiled."""
+    python = image.variant.settings.python
+    if python == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return Path(pytest.__file__).parents[1]
+    folder = tmp_path_factory.mktemp("tools")
+    argv = [find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python-version", python]
+    run([*argv, "--target", str(folder), "-r", str(find_root() / "requirements.lock")], env=indexes.environment())
+    return folder
+
+
+def assert_passes(image: Image, file: Path, report: Path, compiled: Path, wheels: Path, tools: Path) -> None:
     root = find_root()
     brings = any(wheels.iterdir()) and any(name in file.read_text() for name in BROUGHT)
     command = f'{INSTALL if brings else "true"} && exec python -c "$0" "$@"'
@@ -66,7 +82,7 @@ def assert_passes(image: Image, file: Path, report: Path, compiled: Path, wheels
             "--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=apparmor=unconfined",
             "--network=none", "--hostname=localhost",  # any other name would have no address there, and torchrun asks
             "--shm-size=1g", "--workdir=/repository",
-            f"--volume={root}:/repository:ro", f"--volume={Path(pytest.__file__).parents[1]}:/tools:ro",
+            f"--volume={root}:/repository:ro", f"--volume={tools}:/tools:ro",
             f"--volume={report}:/report", f"--volume={wheels}:/wheels:ro",
             f"--volume={compiled}/code:/compiled", "--env=DLC_TEST_COMPILE_CACHE=/compiled",
             f"--volume={compiled}/headers:{HEADERS}",
@@ -83,14 +99,14 @@ def assert_passes(image: Image, file: Path, report: Path, compiled: Path, wheels
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 @pytest.mark.parametrize("file", PYTORCH)
 def test_the_librarys_own_tests_pass_beside_pytorch(
-    image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path
+    image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path, tools: Path
 ) -> None:
-    assert_passes(image, file, tmp_path, compiled, wheels)
+    assert_passes(image, file, tmp_path, compiled, wheels, tools)
 
 
 @pytest.mark.when(framework="tensorflow", version=">=2.16")
 @pytest.mark.parametrize("file", TENSORFLOW)
 def test_the_librarys_own_tests_pass_beside_tensorflow(
-    image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path
+    image: Image, file: Path, tmp_path: Path, compiled: Path, wheels: Path, tools: Path
 ) -> None:
-    assert_passes(image, file, tmp_path, compiled, wheels)
+    assert_passes(image, file, tmp_path, compiled, wheels, tools)

@@ -49,6 +49,12 @@ def versions(lock: str) -> dict[str, str]:
     return dict(entries(lock).keys())
 
 
+def all_entries(tree: Tree, variant: Variant) -> str:
+    """The text of all entries of an image's lock, empty where it has none."""
+    texts = [_text(tree, f"{variant.lock_folder}/{name}") for name in FILES]
+    return "\n".join(entry for text in texts for entry in entries(text).values())
+
+
 def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
     """Every package of the image, over its lock files."""
     found: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dlc.buildspec.locked import entries
+from dlc.buildspec.locked import all_entries, entries
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_set
 from dlc.core.checkout import find_root, read_tree
@@ -31,8 +31,11 @@ def run(args: argparse.Namespace) -> int:
     root = find_root()
     for warning in other_find_links():
         print(f"dlc: warning: {warning}", file=sys.stderr)
-    for variant in load_variants(read_tree(root), args.globs, args.sets):
-        texts = lock.make(lock.request_of(variant))
+    tree = read_tree(root)
+    for variant in load_variants(tree, args.globs, args.sets):
+        # With --set only what it asks for is to differ, not what indexes have newer since.
+        plain = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else None
+        texts = lock.make(lock.request_of(variant, all_entries(tree, plain) if plain else ""))
         lock.store(texts, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {sum(len(entries(text)) for text in texts.values())} packages")
     return 0

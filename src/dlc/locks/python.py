@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from uv import find_uv_bin
@@ -40,10 +40,11 @@ class LockRequest:
     constraints: tuple[str, ...] = ()  # on packages that are asked for without a version
     provided: Mapping[str, str] = field(default_factory=dict)  # package -> requirement that contains it
     device: str = ""  # as in cu128; empty: of any CUDA
+    preferred: str = ""  # entries of a lock: these versions are taken where they fit
 
 
-def request_of(variant: Variant) -> LockRequest:
-    """What to lock for an image."""
+def request_of(variant: Variant, preferred: str = "") -> LockRequest:
+    """What to lock for an image; `preferred` as in LockRequest."""
     return LockRequest(
         framework=variant.framework_requirements,
         training=variant.training_requirements,
@@ -56,6 +57,7 @@ def request_of(variant: Variant) -> LockRequest:
         constraints=variant.constraints,
         provided=variant.provided,
         device=variant.settings.device,
+        preferred=preferred,
     )
 
 
@@ -131,7 +133,8 @@ def _answer(
 ) -> str:
     argv = _arguments(request)
     asked = indexes.needed(request.indexed, requirements, argv)
-    done = _compile([*argv, *options], asked, requirements, [*request.constraints, *constraints], request.provided)
+    limits = [*request.constraints, *constraints]
+    done = _compile([*argv, *options], asked, requirements, limits, request)
     if done.returncode:
         message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
         error = PackageIndexError if NO_ANSWER.search(done.stderr) else LockError
@@ -151,15 +154,17 @@ def _compile(
     asked: Sequence[IndexedPackages],
     requirements: Sequence[str],
     constraints: Sequence[str],
-    provided: Mapping[str, str],
+    request: LockRequest,
 ) -> Completed:
-    """Requirements and constraints travel through files that live as long as the call."""
+    """All travels through files that live as long as the call. uv prefers the versions that its output file has."""
     with tempfile.TemporaryDirectory() as folder:
-        project, limits = Path(folder, "pyproject.toml"), Path(folder, "constraints.txt")
-        stand_ins = stand_in.write(provided, Path(folder))
+        project, limits, lock = (Path(folder, name) for name in ("pyproject.toml", "constraints.txt", "lock.txt"))
+        stand_ins = stand_in.write(request.provided, Path(folder))
+        lock.write_text(request.preferred)
         project.write_text(indexes.project(asked, [*requirements, *stand_ins], os.environ))
         limits.write_text("\n".join(constraints))
-        return run(
-            [*argv, str(project), *(["--constraint", str(limits)] if constraints else [])],
+        done = run(
+            [*argv, str(project), "--output-file", str(lock), *(["--constraint", str(limits)] if constraints else [])],
             env=indexes.environment(), check=False, timeout=RESOLVE_SECONDS,
         )  # fmt: skip
+        return replace(done, stdout=lock.read_text())

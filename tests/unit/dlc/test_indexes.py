@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,15 +87,6 @@ def test_a_lock_takes_the_named_packages_from_the_index_and_no_other(
     assert "dlc-local==2.13.0+cpu" in texts["framework.txt"]
     assert "dlc-ordinary==1.0" in texts["training.txt"]
     assert packages_asked(special) == {"dlc-local"}
-
-
-def test_versions_of_a_preferred_lock_stay_though_the_index_has_newer_ones(
-    public: PackageIndex, special: PackageIndex
-) -> None:
-    public.add("dlc-ordinary", "1.1")
-    asked = request(special.address)
-    assert "dlc-ordinary==1.1" in lock.make(asked)["training.txt"]
-    assert "dlc-ordinary==1.0" in lock.make(replace(asked, preferred="dlc-ordinary==1.0\n"))["training.txt"]
 
 
 def test_the_users_mirror_stands_in_for_the_index(

@@ -24,7 +24,8 @@ from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
 
-# Local images are stored uncompressed: compression would take most of the build time.
+# Local images are stored uncompressed: compression would take most of the build time. The classic store only names what
+# the steps left, the other one writes it twice more.
 CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
 CLASSIC_OUTPUT = "type=docker"
 BUILDX = {
@@ -75,12 +76,16 @@ def build(
     Raises BuildError with the last lines of the failing step, or the error that `failure` finds in them. Finished steps
     stay cached.
     """
-    output = CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
-    text = json.dumps(bake.render(plan, inputs, output=output, epoch=epoch, revision=revision), indent=1)
+    text = json.dumps(bake.render(plan, inputs, output=output(engine), epoch=epoch, revision=revision), indent=1)
     start = time.monotonic()
     with images.replaced_removed(engine, plan.refs):
         run_bake(text, engine, log, on_step, on_running)
     return time.monotonic() - start
+
+
+def output(engine: Engine) -> str:
+    """BuildKit's exporter for an image that stays in the engine."""
+    return CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
 
 
 def run_bake(

@@ -16,13 +16,13 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
 from dlc.core import environment
 from dlc.core.checkout import find_root, read_tree
+from dlc.core.compression import COMPRESSIONS
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, sbom
 from dlc.images.inspection.scan import read_exceptions
 from dlc.images.inspection.verdict import require_clean, scan
 from dlc.images.push import run as pushing
-from dlc.images.push.layout import COMPRESSIONS
 from dlc.images.push.registry.destination import Destination, open_destination
 from dlc.images.push.run import Order, Pushed
 from dlc.plan.plan import plan_of
@@ -61,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
     destination = open_destination(args.to, ca, frameworks)  # a wrong --to starts no engine either
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
-    engine.require_containerd_store()
     keys = images.keys(engine, plan.refs)
     orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)

@@ -31,7 +31,7 @@ class Engine:
     address: str | None
     origin: str  # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "private"
     version: str
-    containerd_store: bool  # keeps manifests: digests, OCI export, unpacked and uncompressed images
+    containerd_store: bool  # keeps layers as blobs and unpacked; else the classic store: unpacked only
     platform: str = PLATFORM
     data_root: str = ""  # the folder of its host that holds its images; empty where it does not say
     buildx: str = ""  # the client's plug-in, a file; empty too where the client does not list its plug-ins
@@ -76,14 +76,6 @@ class Engine:
         return client.stream(
             *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
         )
-
-    def require_containerd_store(self) -> None:
-        """Raise EngineError for the classic store, which keeps no manifests and exports no OCI layouts."""
-        if not self.containerd_store:
-            raise EngineError(
-                f"{self.address or 'the engine'}: expected the containerd image store, found the classic one",
-                'set {"features": {"containerd-snapshotter": true}} in its daemon.json, or use `dlc engine start`',
-            )
 
     def require_platform(self, wanted: str = PLATFORM) -> None:
         """Raise EngineError where this engine, or the host that makes base files for it, is of another platform."""

@@ -24,8 +24,9 @@ LOCK_SECONDS = 300.0  # longer than an installation takes
 ANSWER_SECONDS = 5.0
 SOCKET_PATH_LIMIT = 100  # bytes; sun_path holds 108 with the terminator
 DAEMON_CONFIG = {
-    # The containerd store gives manifests with digests, OCI export and rewritten timestamps.
-    "features": {"containerd-snapshotter": True},
+    # The classic store: an image is the layers that its steps left. The containerd store writes each of them as a blob
+    # and unpacks it again, which takes longer than all steps of a CUDA image.
+    "features": {"containerd-snapshotter": False},
     "builder": {"gc": {"enabled": True, "defaultKeepStorage": "40GB"}},
     # Addresses that few networks use, so that the bridge hides no network of the host.
     "bip": "10.213.0.1/24",
@@ -170,7 +171,7 @@ class PrivateEngine:
 
     def _spawn(self) -> None:
         config = self.folder / "daemon.json"
-        config.write_text(json.dumps(DAEMON_CONFIG, indent=1))
+        config.write_text(json.dumps(DAEMON_CONFIG | _store(config), indent=1))
         (self.folder / "docker.pid").unlink(missing_ok=True)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
@@ -200,6 +201,14 @@ class PrivateEngine:
         else:
             raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
         (self.folder / "docker.pid").unlink(missing_ok=True)
+
+
+def _store(config: Path) -> dict[str, object]:
+    """The store of an engine that was started before: in another one its images would be out of sight."""
+    try:
+        return {"features": json.loads(config.read_text())["features"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _daemons() -> Iterator[tuple[int, list[str]]]:

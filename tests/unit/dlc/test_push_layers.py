@@ -1,29 +1,33 @@
-"""push.compress, push.upload, push.workspace: equal layers become equal gzip, and are sent some at a time."""
+"""push.compress, push.upload, push.workspace: equal layers become equal bytes, and are sent some at a time."""
 
 from __future__ import annotations
 
 import gzip as reference
 import hashlib
+import io
 import json
 import os
 import random
+import tarfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import zstandard
 from scripted_server import Asked, Reply, serving
 
-from dlc.core.errors import DiskError, RegistryError
-from dlc.core.gzip import BLOCK
-from dlc.images.push import compress
-from dlc.images.push.layout import Layout
-from dlc.images.push.registry.repository import KINDS, Manifest, Repository
+from dlc.core.compression import BLOCK, COMPRESSIONS, plain
+from dlc.core.errors import DiskError, ImageError, RegistryError
+from dlc.images.inspection.archive import Members
+from dlc.images.push.compress import DRAFT, compressed
+from dlc.images.push.registry.repository import Repository
 from dlc.images.push.registry.session import Session
 from dlc.images.push.run import _upload
+from dlc.images.push.saved import Saved
 from dlc.images.push.upload import Uploads
 from dlc.images.push.workspace import PREFIX, workspace
-
-TAR = "application/vnd.oci.image.layer.v1.tar"
 
 
 def content(size: int) -> bytes:
@@ -41,60 +45,77 @@ def quiet(_: str) -> None:
     """Nobody listens."""
 
 
+@pytest.mark.parametrize("kind", COMPRESSIONS)
 @pytest.mark.parametrize("size", [0, 1, BLOCK, 3 * BLOCK + 7])
-def test_layer_is_the_same_gzip_with_any_number_of_threads(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_layer_is_compressed_to_the_same_bytes_with_any_number_of_threads(
+    size: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, names = content(size), set()
     for threads in (1, 2, 7):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, count=threads: set(range(count)))
-        made = compress.gzip(layer(tmp_path, data), tmp_path)
-        assert reference.decompress(made.read_bytes()) == data
+        made = compressed(io.BytesIO(data), tmp_path, kind)
+        assert plain(io.BytesIO(made.read_bytes())).read() == data
         assert made.name == hashlib.sha256(made.read_bytes()).hexdigest()
         names.add(made.name)
     assert len(names) == 1
 
 
 def test_gzip_has_neither_a_time_nor_a_name_in_it(tmp_path: Path) -> None:
-    header = compress.gzip(layer(tmp_path, b"layer"), tmp_path).read_bytes()[:8]
+    header = compressed(io.BytesIO(b"layer"), tmp_path, "gzip").read_bytes()[:8]
     assert header == b"\x1f\x8b\x08" + bytes(5)  # no flags, so no name; time 0
 
 
-def test_layer_is_gone_once_it_is_compressed(tmp_path: Path) -> None:
-    made = compress.gzip(layer(tmp_path, b"layer"), tmp_path)
-    assert list(tmp_path.iterdir()) == [made]
-
-
-def test_full_disk_during_compression_names_the_folder_to_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = layer(tmp_path, content(1000))
-    monkeypatch.setattr(compress, "_write", lambda layer, _: compress._Hashing(full).write(layer.read_bytes()))
-    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(DiskError) as caught:
-        compress.gzip(path, tmp_path)
+def test_full_disk_during_compression_names_the_folder_to_change(tmp_path: Path) -> None:
+    (tmp_path / DRAFT).symlink_to("/dev/full")
+    with pytest.raises(DiskError) as caught:
+        compressed(io.BytesIO(content(1 << 20)), tmp_path, "gzip")
     assert "TMPDIR" in caught.value.remedy
 
 
-def test_manifest_names_the_compressed_layers_in_their_order_and_the_same_configuration(tmp_path: Path) -> None:
-    blobs = tmp_path / "blobs/sha256"
-    blobs.mkdir(parents=True)
-    made = [layer(blobs, content(size)) for size in (4000, 10)]
-    config = layer(blobs, b'{"rootfs": {}}')
-    described = [{"mediaType": TAR, "digest": f"sha256:{path.name}", "size": 1} for path in made]
-    described.append(described[0])  # two steps can leave equal layers
-    exported = {"schemaVersion": 2, "layers": described, "config": {"digest": f"sha256:{config.name}", "size": 14},
-                "annotations": {"org.dlc.export": "dlc-push-x"}}  # fmt: skip
-    layout = Layout(tmp_path, Manifest(json.dumps(exported).encode(), KINDS[0]))
-    with serving(registry) as server:
-        manifest, sent = _upload(layout, Repository(Session(server.url, "toy"), "toy"), quiet)
+LAYERS = [content(4000), content(10), content(4000)]  # two steps can leave equal layers
+
+
+@contextmanager
+def image(folder: Path, layers: list[bytes], stored: list[bytes]) -> Iterator[Saved]:
+    """What an engine saves: a configuration and layers, `stored` as it keeps them."""
+    digests = [f"sha256:{hashlib.sha256(own).hexdigest()}" for own in layers]
+    members = {f"{number}/layer.tar": own for number, own in enumerate(stored)}
+    named = Members("", "c.json", tuple(members))
+    with tarfile.open(folder / "a.tar", "w") as tar:
+        for name, data in {"c.json": json.dumps({"rootfs": {"diff_ids": digests}}).encode(), **members}.items():
+            item = tarfile.TarInfo(name)
+            item.size = len(data)
+            tar.addfile(item, io.BytesIO(data))
+    (folder / "blobs").mkdir()
+    with tarfile.open(folder / "a.tar", "r:") as tar:
+        yield Saved(tar, named, folder / "blobs")
+
+
+@pytest.mark.parametrize("keeps", ["plain", *COMPRESSIONS])
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+def test_manifest_names_the_compressed_layers_in_their_order_whatever_the_engine_keeps(
+    kind: str, keeps: str, tmp_path: Path
+) -> None:
+    keep = {"plain": bytes, "gzip": reference.compress, "zstd": zstandard.compress}[keeps]
+    with serving(registry) as server, image(tmp_path, LAYERS, [keep(own) for own in LAYERS]) as saved:
+        manifest, sent = _upload(saved, Repository(Session(server.url, "toy"), "toy"), kind, quiet)
+        config = saved.config
     put = {asked.path.rpartition("sha256")[2][3:]: asked.body for asked in server.asked if "digest=" in asked.path}
-    assert "annotations" not in manifest.content
-    assert manifest.content["config"] == exported["config"]
-    assert [found["mediaType"] for found in manifest.content["layers"]] == [f"{TAR}+gzip"] * 3
-    bodies = [put[found["digest"].removeprefix("sha256:")] for found in manifest.content["layers"]]
-    assert [reference.decompress(body) for body in bodies] == [content(4000), content(10), content(4000)]
-    assert [found["size"] for found in manifest.content["layers"]] == [len(body) for body in bodies]
+    assert put[manifest.content["config"]["digest"].removeprefix("sha256:")] == config
+    layers = manifest.content["layers"]
+    assert [found["mediaType"] for found in layers] == [f"application/vnd.oci.image.layer.v1.tar+{kind}"] * 3
+    bodies = [put[found["digest"].removeprefix("sha256:")] for found in layers]
+    assert [plain(io.BytesIO(body)).read() for body in bodies] == LAYERS
+    assert [found["size"] for found in layers] == [len(body) for body in bodies]
     assert sent == sum(map(len, put.values()))
+
+
+def test_a_layer_that_the_engine_keeps_damaged_is_not_sent(tmp_path: Path) -> None:
+    stored = [LAYERS[0], b"damaged", LAYERS[2]]
+    wanted = r"1/layer\.tar of the saved image: expected the layer sha256"
+    with image(tmp_path, LAYERS, stored) as saved, serving(registry) as server, pytest.raises(ImageError, match=wanted):
+        _upload(saved, Repository(Session(server.url, "toy"), "toy"), "gzip", quiet)
+    assert not [asked for asked in server.asked if "manifests" in asked.path]
 
 
 def registry(asked: Asked) -> Reply:

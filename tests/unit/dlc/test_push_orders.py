@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,10 @@ import pytest
 from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc.cli.push import as_text
-from dlc.core.errors import DiskError, ImageError, RegistryError
+from dlc.core.errors import DiskError, ImageError, ProcessError, RegistryError
 from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
-from dlc.images.push import layout as oci_layout
-from dlc.images.push.registry.repository import KINDS, Manifest
+from dlc.images.inspection.export import save
 from dlc.images.push.run import Pushed, orders
 from dlc.images.push.tags import tags
 from dlc.images.push.verify import MismatchError, difference, require_same
@@ -40,10 +40,6 @@ INSPECTED: Mapping[str, Any] = {
     "Config": {**CONFIG["config"], "Cmd": None, "User": "", "Hostname": ""},
     "RootFS": {"Type": "layers", "Layers": DIFF_IDS},
 }
-
-
-def manifest_of(layers: int) -> Manifest:
-    return Manifest(json.dumps({"layers": [{}] * layers}).encode(), KINDS[0])
 
 
 def test_tags_name_key_then_day_then_what_moves() -> None:
@@ -94,13 +90,12 @@ def test_image_without_a_label_that_its_tags_come_from_is_named(name: str) -> No
         tags("dlc/pytorch:x", {key: value for key, value in LABELS.items() if key != name})
 
 
-def test_order_takes_framework_tags_and_time_from_the_built_image() -> None:
+def test_order_takes_framework_and_tags_from_the_built_image() -> None:
     plan = make_plan(specimen(), [TORCH_ID])
     [ref] = plan.refs
     [order] = orders(plan, {ref: INSPECTED}, {ref: plan.target(TORCH_ID).key})
     assert (order.id, order.ref, order.framework) == (TORCH_ID, ref, "pytorch")
     assert order.tags == tags(ref, LABELS)
-    assert order.created == 1795176000
 
 
 def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> None:
@@ -121,7 +116,7 @@ def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> 
 
 def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer() -> None:
     assert difference(INSPECTED, CONFIG) == ""
-    require_same(INSPECTED, "team/pytorch", manifest_of(2), json.dumps(CONFIG).encode())
+    require_same(INSPECTED, "team/pytorch", 2, json.dumps(CONFIG).encode())
 
 
 @pytest.mark.parametrize(
@@ -142,58 +137,30 @@ def test_any_difference_from_the_built_image_is_found_and_named(changed: Mapping
 
 def test_manifest_with_another_number_of_layers_is_no_image_of_this_configuration() -> None:
     with pytest.raises(MismatchError, match="expected a layer for each of 2 diff ids, found 3") as caught:
-        require_same(INSPECTED, "team/pytorch", manifest_of(3), json.dumps(CONFIG).encode())
+        require_same(INSPECTED, "team/pytorch", 3, json.dumps(CONFIG).encode())
     assert caught.value.exit_code == RegistryError.exit_code
 
 
-def test_export_adds_nothing_to_the_image_and_leaves_gzip_to_us(tmp_path: Path) -> None:
-    kinds = {kind: oci_layout.bake_file("dlc/pytorch:x", 1795176000, kind, tmp_path)["target"]["image"]
-             for kind in oci_layout.COMPRESSIONS}  # fmt: skip
-    target = kinds["gzip"]
-    assert target["dockerfile-inline"] == "FROM built\n"
-    assert target["contexts"] == {"built": "docker-image://dlc/pytorch:x"}
-    assert target["args"] == {"SOURCE_DATE_EPOCH": "1795176000"}
-    assert target["output"][0].endswith(
-        "compression=uncompressed,force-compression=true,annotation.org.dlc.export=" + tmp_path.name
-    )
-    assert kinds["zstd"]["output"][0].endswith(
-        "compression=zstd,force-compression=true,annotation.org.dlc.export=" + tmp_path.name
-    )
-
-
-@pytest.mark.parametrize(("place", "words"), [("{folder}/image", "TMPDIR"), ("/engine/data", "docker system df")])
+@pytest.mark.parametrize(
+    ("place", "words"), [("{folder}/.docker_temp_1", "TMPDIR"), ("/engine/data", "docker system df")]
+)
 def test_full_disk_is_told_with_what_to_free(
     place: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise DiskError(f"write {place.format(folder=tmp_path)}: no space left on device", "docker system df")
+    def fail(*argv: str, **_: object) -> None:
+        where = place.format(folder=tmp_path)
+        raise ProcessError(f"docker {shlex.join(argv)}: exit code 1\nwrite {where}: no space left on device")
 
-    monkeypatch.setattr("dlc.images.push.layout.run_bake", fail)
+    monkeypatch.setattr("dlc.engine.client.docker", fail)
     with pytest.raises(DiskError) as caught:
-        oci_layout.export(Engine(None, "context", "26", True), "dlc/pytorch:x", 0, "gzip", tmp_path, tmp_path / "log")
+        save(Engine(None, "context", "26", True), "dlc/pytorch:x", tmp_path / "image.tar")
     assert words in caught.value.remedy
-
-
-def test_layout_finds_its_manifest_layers_and_configuration(tmp_path: Path) -> None:
-    digests = [f"sha256:{digit * 64}" for digit in "ac"]
-    data = json.dumps({"layers": [{"digest": digests[0]}], "config": {"digest": digests[1]}}).encode()
-    manifest = Manifest(data, KINDS[0])
-    folder = tmp_path / "blobs/sha256"
-    folder.mkdir(parents=True)
-    (folder / manifest.digest.removeprefix("sha256:")).write_bytes(data)
-    (folder / ("c" * 64)).write_text("{}")
-    index = {"manifests": [{"mediaType": KINDS[0], "digest": manifest.digest}]}
-    (tmp_path / "index.json").write_text(json.dumps(index))
-    layout = oci_layout.read(tmp_path)
-    assert layout.manifest == manifest
-    assert layout.blob(digests[0]) == folder / ("a" * 64)
-    assert layout.config() == b"{}"
 
 
 @pytest.mark.parametrize("config", [b"[]", b"{}", b"<html>", b'{"rootfs": null}', b'{"rootfs": {"diff_ids": []}}'])
 def test_configuration_that_is_none_is_not_the_built_image(config: bytes) -> None:
     with pytest.raises(MismatchError):
-        require_same(INSPECTED, "team/pytorch", manifest_of(2), config)
+        require_same(INSPECTED, "team/pytorch", 2, config)
 
 
 def test_report_names_the_digest_and_every_tag_with_the_registry() -> None:

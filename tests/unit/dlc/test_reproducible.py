@@ -11,10 +11,8 @@ from specimen import TORCH_ID, specimen
 
 from dlc.build.inputs import HostInputs
 from dlc.cli.verify_reproducible import as_text
-from dlc.core.errors import EngineError
-from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, Entry, Layer
-from dlc.images.inspection.reproducible import bake_file, build_from_nothing, differences, differences_from_built
+from dlc.images.inspection.reproducible import bake_file, differences, differences_from_built
 from dlc.plan.plan import make_plan
 
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")
@@ -33,7 +31,7 @@ def archive(digest: str, *layers: dict[str, Entry], **config: object) -> Archive
 
 def rendered(*, cached: bool) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(
-        bake_file(PLAN, INPUTS, Path("/tmp/a.tar"), epoch=0, revision="r", cached=cached)
+        bake_file(PLAN, INPUTS, "dlc-rebuild:x", "type=docker", epoch=0, revision="r", cached=cached)
     )
     return value
 
@@ -49,11 +47,10 @@ def test_comparison_with_cached_steps_uses_them() -> None:
     assert not any("no-cache" in target for target in rendered(cached=True)["target"].values())
 
 
-def test_the_image_alone_is_exported_and_as_a_build_leaves_it() -> None:
-    outputs = [output for target in rendered(cached=False)["target"].values() for output in target.get("output", ())]
-    assert len(outputs) == 1
-    assert "rewrite-timestamp" not in outputs[0]
-    assert outputs[0].endswith("dest=/tmp/a.tar")
+def test_the_image_alone_is_exported_under_a_name_of_its_own() -> None:
+    targets = rendered(cached=False)["target"].values()
+    assert [target["output"] for target in targets if "output" in target] == [["type=docker"]]
+    assert [target["tags"] for target in targets if "tags" in target] == [["dlc-rebuild:x"]]
 
 
 def test_equal_digests_are_identical() -> None:
@@ -95,12 +92,6 @@ def test_the_report_says_identical_or_lists_files() -> None:
     text = as_text(TORCH_ID, one, differences(one, other))
     assert "2 differences" in text
     assert "    /a  only in the first image" in text
-
-
-def test_an_engine_that_cannot_rewrite_times_is_refused(tmp_path: Path) -> None:
-    classic = Engine(None, "context", "20.10", containerd_store=False)
-    with pytest.raises(EngineError, match="containerd image store"):
-        build_from_nothing(PLAN, classic, specimen(), tmp_path / "log", epoch=0, revision="r")
 
 
 def test_the_built_image_has_the_layers_of_the_rebuild_or_the_first_that_differs_is_named() -> None:

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from dlc.core.compression import Through, compress, plain
 from dlc.core.errors import ImageError
-from dlc.core.gzip import Counter, compress
 
 # In a layer, `.wh.NAME` says that NAME of a lower layer is gone, `.wh..wh..opq` that all of its folder is.
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 BLOCK = 1 << 20
-GZIP = b"\x1f\x8b"
 KINDS = {
     tarfile.REGTYPE: "file",
     tarfile.AREGTYPE: "file",
@@ -55,8 +54,17 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Members:
+    """What an archive names: the image's digest, and the members that hold its configuration and its layers."""
+
+    digest: str  # of the manifest; of the configuration in archives of older engines, which have none
+    config: str
+    layers: tuple[str, ...]  # lowest first
+
+
+@dataclass(frozen=True)
 class Archive:
-    """An image: digest of its manifest (empty in archives without one), its configuration, layers lowest first."""
+    """An image: the digest of its manifest or configuration, its configuration, its layers, lowest first."""
 
     digest: str
     config: Mapping[str, Any]
@@ -65,27 +73,27 @@ class Archive:
 
 def read(path: Path) -> Archive:
     """The image in an archive. Raises ImageError where there is none, or more than one."""
-    with _opened(path) as tar:
-        digest, config_name, layer_names = _members(path, tar)
-        config = _json(tar, config_name)
+    with opened(path) as tar:
+        found = members(path, tar)
+        config = _json(tar, found.config)
         commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
-        commands += [""] * len(layer_names)
+        commands += [""] * len(found.layers)
         layers = tuple(
             Layer(diff_id, command, dict(_entries(tar, name)))
-            for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, layer_names, strict=False)
+            for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, found.layers, strict=False)
         )
-        return Archive(digest, config, layers)
+        return Archive(found.digest, config, layers)
 
 
 def compressed_size(path: Path) -> int:
     """Bytes of all layers, compressed as a push compresses them. Raises ImageError as `read` does."""
-    with _opened(path) as tar:
-        _, _, layer_names = _members(path, tar)
-        return sum(_compressed(tar, name) for name in dict.fromkeys(layer_names))
+    with opened(path) as tar:
+        return sum(_compressed(tar, name) for name in dict.fromkeys(members(path, tar).layers))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+def opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """The archive while the block runs. What it lacks is an ImageError, in the block too."""
     try:
         with tarfile.open(path, "r:") as tar:
             yield tar
@@ -93,31 +101,49 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         raise ImageError(f"{path}: expected the archive of one image, found: {error}") from None
 
 
-def _compressed(tar: tarfile.TarFile, name: str) -> int:
-    member = tar.extractfile(name)
-    if member is None:
-        raise KeyError(f"{name} is no file")
-    if member.read(len(GZIP)) == GZIP:
-        return tar.getmember(name).size
-    member.seek(0)
-    counter = Counter()
-    compress(member, counter)
-    return counter.bytes
+def members(path: Path, tar: tarfile.TarFile) -> Members:
+    """Of an OCI layout, or of what older engines write, which has no index.
+
+    Raises ImageError where it is neither, KeyError where a member is missing.
+    """
+    found = _members(path, tar)
+    for name in (found.config, *found.layers):
+        member_file(tar, name)
+    return found
 
 
-def _members(path: Path, tar: tarfile.TarFile) -> tuple[str, str, list[str]]:
-    """The manifest's digest, and the members that hold configuration and layers; older engines write no index."""
+def _members(path: Path, tar: tarfile.TarFile) -> Members:
     has_index = "index.json" in tar.getnames()
     manifests = _json(tar, "index.json")["manifests"] if has_index else _json(tar, "manifest.json")
     if len(manifests) != 1:
         raise ImageError(f"{path}: expected the archive of one image, found {len(manifests)} manifests")
     if not has_index:
-        return "", manifests[0]["Config"], manifests[0]["Layers"]
+        config = manifests[0]["Config"]
+        return Members(_digest(tar, config), config, tuple(manifests[0]["Layers"]))
     digest = manifests[0]["digest"]
     manifest = _json(tar, blob(digest))
     if "layers" not in manifest:
         raise ImageError(f"{path}: expected one manifest, found {manifest.get('mediaType')}")
-    return digest, blob(manifest["config"]["digest"]), [blob(layer["digest"]) for layer in manifest["layers"]]
+    layers = tuple(blob(layer["digest"]) for layer in manifest["layers"])
+    return Members(digest, blob(manifest["config"]["digest"]), layers)
+
+
+def _compressed(tar: tarfile.TarFile, name: str) -> int:
+    counter = Through()
+    compress(plain(member_file(tar, name)), counter)
+    return counter.bytes
+
+
+def _digest(tar: tarfile.TarFile, name: str) -> str:
+    return f"sha256:{hashlib.sha256(member_file(tar, name).read()).hexdigest()}"
+
+
+def member_file(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    """A member to read from. Raises KeyError where it is none."""
+    member = tar.extractfile(name)
+    if member is None:
+        raise KeyError(f"{name} is no file")
+    return member
 
 
 def blob(digest: str) -> str:
@@ -126,16 +152,12 @@ def blob(digest: str) -> str:
 
 
 def _json(tar: tarfile.TarFile, name: str) -> Any:
-    member = tar.extractfile(name)
-    return json.load(member) if member else {}
+    return json.load(member_file(tar, name))
 
 
 def _entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
     """Every entry of a layer, gzipped or plain."""
-    member = tar.extractfile(name)
-    if member is None:
-        raise KeyError(f"{name} is no file")
-    with tarfile.open(fileobj=member, mode="r|*") as layer:
+    with tarfile.open(fileobj=plain(member_file(tar, name)), mode="r|") as layer:
         for item in layer:
             yield item.name.removeprefix("./").strip("/"), _entry(layer, item)
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dlc.core.errors import DiskError, ProcessError
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, compressed_size, read
 
 SAVE_SECONDS = 1800.0
+ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"
 
 
 def archive(engine: Engine, ref: str) -> Archive:
@@ -29,5 +31,17 @@ def measured(engine: Engine, ref: str) -> tuple[Archive, int]:
 def _saved(engine: Engine, ref: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="dlc-image-") as folder:
         path = Path(folder, "image.tar")
-        engine.docker("save", "--output", str(path), ref, timeout=SAVE_SECONDS)
+        save(engine, ref, path)
         yield path
+
+
+def save(engine: Engine, ref: str, path: Path) -> None:
+    """Write the archive of an image. Raises DiskError when the disk is full, ProcessError where the engine fails."""
+    try:
+        engine.docker("save", "--output", str(path), ref, timeout=SAVE_SECONDS)
+    except ProcessError as error:
+        if "no space left on device" not in error.message:
+            raise
+        here = str(path.parent) in error.message.partition("\n")[2]  # else it was the engine's own disk
+        remedy = f"free space in {path.parent.parent}, or name a larger folder in TMPDIR" if here else ENGINE_FULL
+        raise DiskError(error.message, remedy) from None

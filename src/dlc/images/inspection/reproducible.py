@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import zip_longest
@@ -13,14 +14,14 @@ from typing import Any
 from dlc.build import bake, host
 from dlc.build.inputs import HostInputs
 from dlc.build.progress import Step
-from dlc.build.run import run_bake
+from dlc.build.run import output, run_bake
 from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
-from dlc.images.inspection.archive import Archive, Entry, read
+from dlc.images.inspection.archive import Archive, Entry
+from dlc.images.inspection.export import archive
 from dlc.plan.plan import Plan
 
-# The layers are what `dlc build` stores, byte for byte: nothing is rewritten. Compression would take most of the time.
-OUTPUT = "type=oci,compression=uncompressed,force-compression=true"
+REPOSITORY = "dlc-rebuild"  # of an image while it is compared
 
 
 @dataclass(frozen=True)
@@ -37,29 +38,33 @@ def build_from_nothing(
     plan: Plan, engine: Engine, tree: Tree, log: Path, *, epoch: int, revision: str,
     cached: bool = False, on_step: Callable[[Step], None] = lambda _: None,
 ) -> Archive:  # fmt: skip
-    """Build the one selected image of `plan`, in a folder that is removed afterwards; the image as an archive.
+    """Build the one selected image of `plan`, under a name that is removed afterwards; the image as an archive.
 
     Of earlier builds only downloads are used, which locks and signatures pin: every step runs, and the base file
     system is made again. With `cached`, steps that the engine has in its cache do not run. Needs the image's size in
-    TMPDIR. Raises EngineError for an engine without the containerd image store, and as `build` does.
+    TMPDIR. Raises as `build` does.
     """
-    engine.require_containerd_store()
+    ref = f"{REPOSITORY}:{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="dlc-rebuild-") as name:
-        folder = Path(name)
-        inputs = host.collect(plan, tree, folder)
-        text = bake_file(plan, inputs, folder / "image.tar", epoch=epoch, revision=revision, cached=cached)
-        run_bake(text, engine, log, on_step)
-        return read(folder / "image.tar")
+        inputs = host.collect(plan, tree, Path(name))
+        text = bake_file(
+            plan, inputs, ref, output(engine), epoch=epoch, revision=revision, cached=cached
+        )  # fmt: skip
+        try:
+            run_bake(text, engine, log, on_step)
+            return archive(engine, ref)
+        finally:
+            engine.docker("image", "rm", ref, check=False)
 
 
-def bake_file(plan: Plan, inputs: HostInputs, archive: Path, *, epoch: int, revision: str, cached: bool) -> str:
+def bake_file(
+    plan: Plan, inputs: HostInputs, ref: str, output: str, *, epoch: int, revision: str, cached: bool
+) -> str:  # fmt: skip
     """The bake file of such a build. Pure."""
-    value: dict[str, Any] = bake.render(
-        plan, inputs, output=f"{OUTPUT},dest={archive}", epoch=epoch, revision=revision
-    )  # fmt: skip
-    if not cached:
-        for target in value["target"].values():
-            target["no-cache"] = True
+    value: dict[str, Any] = bake.render(plan, inputs, output=output, epoch=epoch, revision=revision)
+    for target in value["target"].values():
+        target |= {"tags": [ref]} if "tags" in target else {}
+        target |= {} if cached else {"no-cache": True}
     return json.dumps(value, indent=1)
 
 

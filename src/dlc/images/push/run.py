@@ -8,19 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
-from dlc.build.log import new_log
-from dlc.core.environment import cache_folder
 from dlc.core.errors import ImageError
 from dlc.core.labels import FRAMEWORK
 from dlc.engine.connection import Engine
-from dlc.images.push import layout as oci_layout
-from dlc.images.push.compress import gzip
-from dlc.images.push.layout import Layout
 from dlc.images.push.referrer import attach
 from dlc.images.push.registry.repository import Manifest, Repository
+from dlc.images.push.saved import Descriptor, Saved, saved
+from dlc.images.push.saved import manifest as manifest_of
 from dlc.images.push.tags import tags
 from dlc.images.push.upload import Uploads
 from dlc.images.push.verify import Inspected, MismatchError, require_same, verify
@@ -39,11 +34,6 @@ class Order:
     framework: str
     tags: tuple[str, ...]
     inspected: Inspected
-
-    @property
-    def created(self) -> int:
-        """Seconds since 1970."""
-        return int(datetime.fromisoformat(self.inspected["Created"]).timestamp())
 
 
 @dataclass(frozen=True)
@@ -94,11 +84,9 @@ def push(
     manifest = _there_already(order, repository, compression)
     if manifest is None:
         repository.require_writable()
-        with workspace(order.inspected["Size"]) as folder:
-            log = new_log(cache_folder(), "push")
-            layout = oci_layout.export(engine, order.ref, order.created, compression, folder, log)
-            require_same(order.inspected, f"{order.ref} as exported", layout.manifest, layout.config())
-            manifest, uploaded = _upload(layout, repository, say)
+        with workspace(order.inspected["Size"]) as folder, saved(engine, order.ref, folder) as image:
+            require_same(order.inspected, f"{order.ref} as saved", len(image.members.layers), image.config)
+            manifest, uploaded = _upload(image, repository, compression, say)
         verify(order.inspected, repository, manifest.digest)
     attached = attach(repository, manifest, bill)
     for tag in order.tags:
@@ -117,34 +105,21 @@ def _there_already(order: Order, repository: Repository, compression: str) -> Ma
     return None
 
 
-def _upload(layout: Layout, repository: Repository, say: Say) -> tuple[Manifest, int]:
+def _upload(image: Saved, repository: Repository, compression: str, say: Say) -> tuple[Manifest, int]:
     """Send the blobs that the repository lacks, then the manifest by its digest. Returns it and the bytes sent."""
-    content = {key: value for key, value in layout.manifest.content.items() if key != "annotations"}
     uploads = Uploads(repository, say)
-    layers: dict[str, Mapping[str, Any]] = {}
-    for exported in content["layers"]:
-        if exported["digest"] in layers:
-            continue  # two steps can leave equal layers, such as empty ones
-        layer = layers[exported["digest"]] = _compressed(layout, exported)
-        uploads.add(layer["digest"], layout.blob(layer["digest"]))
-    config = content["config"]["digest"]
-    uploads.add(config, layout.blob(config))
+    layers: dict[str, Descriptor] = {}  # by diff id: two steps can leave equal layers, such as empty ones
+    diff_ids = json.loads(image.config)["rootfs"]["diff_ids"]
+    for diff_id, member in zip(diff_ids, image.members.layers, strict=True):
+        if diff_id not in layers:
+            layers[diff_id] = image.write_layer(member, diff_id, compression)
+            uploads.add(layers[diff_id]["digest"], image.blob(layers[diff_id]["digest"]))
+    config = image.write_config()
+    uploads.add(config["digest"], image.blob(config["digest"]))
     uploads.finish()
-    data = json.dumps(
-        {**content, "layers": [layers[exported["digest"]] for exported in content["layers"]]}, separators=(",", ":")
-    ).encode()
-    manifest = Manifest(data, layout.manifest.kind)
-    repository.put_manifest(manifest.digest, manifest)
-    return manifest, uploads.sent
-
-
-def _compressed(layout: Layout, layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The descriptor of a layer of the layout after it was compressed there, if it was not already."""
-    if not layer["mediaType"].endswith(".tar"):
-        return layer
-    path = layout.blob(layer["digest"])
-    made = gzip(path, path.parent)
-    return {"mediaType": f"{layer['mediaType']}+gzip", "digest": f"sha256:{made.name}", "size": made.stat().st_size}
+    made = manifest_of(config, [layers[diff_id] for diff_id in diff_ids])
+    repository.put_manifest(made.digest, made)
+    return made, uploads.sent
 
 
 def _move(repository: Repository, tag: str, manifest: Manifest) -> None:

@@ -35,7 +35,7 @@ def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifes
     config = repository.blob(name)
     if config is None or digest_of(config) != name:
         raise MismatchError(f"{repository.name}: configuration", name, digest_of(config) if config else "none")
-    require_same(inspected, f"{repository.name}@{digest}", manifest, config)
+    require_same(inspected, f"{repository.name}@{digest}", len(content["layers"]), config)
     for layer in content["layers"]:
         size = repository.size(layer["digest"])
         if size != layer["size"]:
@@ -44,14 +44,14 @@ def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifes
     return manifest
 
 
-def require_same(inspected: Inspected, where: str, manifest: Manifest, config: bytes) -> None:
-    """Raise MismatchError where a manifest with this configuration is not the built image."""
+def require_same(inspected: Inspected, where: str, layers: int, config: bytes) -> None:
+    """Raise MismatchError where what has this configuration and so many layers is not the built image."""
     try:
         content = json.loads(config)
         what = difference(inspected, content)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise MismatchError(where, "the built image's configuration", "what is no configuration of an image") from None
-    layers, diff_ids = len(manifest.content["layers"]), len(content["rootfs"]["diff_ids"])
+    diff_ids = len(content["rootfs"]["diff_ids"])
     if layers != diff_ids:
         raise MismatchError(where, f"a layer for each of {diff_ids} diff ids", str(layers))
     if what:

@@ -20,7 +20,7 @@ def workspace(size: int) -> Iterator[Path]:
     """An empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
     root = Path(tempfile.gettempdir())
     remove_left_over(root)
-    # The layers lie there uncompressed; each is removed once it is compressed, the largest may be half of the image.
+    # The saved image and its compressed layers lie there.
     needed, free = size + size // 2, shutil.disk_usage(root).free
     if free < needed:
         raise DiskError(

@@ -1,0 +1,100 @@
+"""gzip and zstd on all cores: equal content becomes equal bytes, with any number of threads.
+
+The bytes depend only on the version of the library (isal, zstandard), the level and the block size: the header has
+neither a time nor a name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from typing import IO, Protocol, cast
+
+import zstandard
+from isal import igzip_threaded
+
+LEVEL = 2  # 0 to 3; on layers of PyTorch 3 takes 50% longer than 2 and saves 2%
+ZSTD_LEVEL = 3  # zstd's own default
+BLOCK = 1 << 20  # bytes that a thread compresses at a time; another value, another digest
+MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # how a compressed file begins
+
+
+class Sink(Protocol):
+    """What takes the compressed bytes."""
+
+    def write(self, data: bytes) -> int:
+        """Take some."""
+
+    def flush(self) -> None:
+        """Nothing more comes for now."""
+
+
+class Through:
+    """Counts and hashes the bytes on their way to a file, to nowhere, or out of a file."""
+
+    def __init__(self, file: IO[bytes] | None = None) -> None:
+        self.bytes = 0
+        self.sha256 = hashlib.sha256()
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        """Into the file."""
+        self._note(data)
+        return self._file.write(data) if self._file else len(data)
+
+    def read(self, size: int) -> bytes:
+        """Out of the file."""
+        data = self._file.read(size) if self._file else b""
+        self._note(data)
+        return data
+
+    def flush(self) -> None:
+        """What was written is in the file."""
+        if self._file:
+            self._file.flush()
+
+    def _note(self, data: bytes) -> None:
+        self.bytes += len(data)
+        self.sha256.update(data)
+
+
+class Source(Protocol):
+    """What gives the bytes to compress."""
+
+    def read(self, size: int) -> bytes:
+        """The next ones, at most `size`; none at the end."""
+
+
+def compress(content: Source, sink: Sink) -> None:
+    """Read all of `content` and write it as gzip."""
+    with igzip_threaded.open(  # type: ignore[no-untyped-call]
+        sink, "wb", LEVEL, threads=_cores(), block_size=BLOCK
+    ) as compressor:
+        while block := content.read(BLOCK):
+            compressor.write(block)
+
+
+def compress_zstd(content: Source, sink: Sink) -> None:
+    """Read all of `content` and write it as zstd."""
+    packing = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_cores())  # one thread too cuts it into jobs
+    packing.copy_stream(cast("IO[bytes]", content), cast("IO[bytes]", sink), read_size=BLOCK)
+
+
+COMPRESSIONS: Mapping[str, Callable[[Source, Sink], None]] = {"gzip": compress, "zstd": compress_zstd}
+
+
+def plain(content: IO[bytes]) -> IO[bytes]:
+    """The same file, uncompressed while it is read where it is compressed."""
+    start = content.read(4)
+    content.seek(0)
+    if start.startswith(MAGIC["gzip"]):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=content))
+    if start == MAGIC["zstd"]:
+        return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True))
+    return content
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

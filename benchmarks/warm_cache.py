@@ -124,11 +124,10 @@ def rebuild(
 ) -> tuple[float, tuple[tuple[float, str], ...]]:
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
     revision, epoch = build.revision_and_epoch(find_root())
-    store = build.CONTAINERD_OUTPUT if engine.containerd_store else build.CLASSIC_OUTPUT
     scripts = folder / "scripts"
     shutil.copytree(inputs.contexts[SCRIPTS], scripts)
     inputs = replace(inputs, contexts={**inputs.contexts, SCRIPTS: scripts})
-    file: dict[str, Any] = bake.render(plan, inputs, output=store, epoch=epoch, revision=revision)
+    file: dict[str, Any] = bake.render(plan, inputs, output=build.output(engine), epoch=epoch, revision=revision)
     [identifier] = plan.selected
     image = file["target"][bake.bake_name(identifier)]
     output = image.pop("output")

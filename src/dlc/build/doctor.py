@@ -117,7 +117,7 @@ def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
             "disk", "note", f"{found}; the size of the images is not known: no checkout with a valid buildspec"
         )
     variants = [variant for variant in load_variants(tree) if variant.id in missing.selected]
-    needed = need(variants, (), containerd_store=engine is None or engine.containerd_store)
+    needed = need(variants, (), containerd_store=engine is not None and engine.containerd_store)
     wanted = f"the {len(needed.images)} images that are not built need up to {needed.total / GB:.0f} GB"
     if free >= needed.total:
         return Finding("disk", "ok", f"{found}; {wanted}")

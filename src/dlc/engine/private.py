@@ -171,7 +171,7 @@ class PrivateEngine:
 
     def _spawn(self) -> None:
         config = self.folder / "daemon.json"
-        config.write_text(json.dumps(DAEMON_CONFIG | _store(config), indent=1))
+        config.write_text(json.dumps(DAEMON_CONFIG | kept_store(config), indent=1))
         (self.folder / "docker.pid").unlink(missing_ok=True)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
@@ -203,7 +203,7 @@ class PrivateEngine:
         (self.folder / "docker.pid").unlink(missing_ok=True)
 
 
-def _store(config: Path) -> dict[str, object]:
+def kept_store(config: Path) -> dict[str, object]:
     """The store of an engine that was started before: in another one its images would be out of sight."""
     try:
         return {"features": json.loads(config.read_text())["features"]}

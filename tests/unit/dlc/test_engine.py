@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import threading
@@ -13,7 +14,7 @@ from dlc.core.errors import EngineError
 from dlc.debian import mmdebstrap, rootfs
 from dlc.engine import work
 from dlc.engine.connection import connect, find
-from dlc.engine.private import PrivateEngine
+from dlc.engine.private import DAEMON_CONFIG, PrivateEngine, kept_store
 
 
 def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
@@ -53,6 +54,21 @@ def test_folder_too_deep_for_a_socket_is_refused_before_anything_starts(tmp_path
     with pytest.raises(EngineError, match="too long for a socket") as caught:
         engine.start()
     assert "DLC_ENGINE_DIR" in caught.value.remedy
+
+
+@pytest.mark.parametrize("containerd", [True, False])
+def test_an_engine_keeps_the_store_that_it_was_made_with(tmp_path: Path, containerd: bool) -> None:
+    """In another one the user's images would be out of sight."""
+    features = {"features": {"containerd-snapshotter": containerd}}
+    (tmp_path / "daemon.json").write_text(json.dumps({**DAEMON_CONFIG, **features}))
+    assert kept_store(tmp_path / "daemon.json") == features
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '"x"'])
+def test_a_new_engine_or_one_whose_configuration_is_damaged_gets_ours(tmp_path: Path, content: str) -> None:
+    assert kept_store(tmp_path / "none") == {}
+    (tmp_path / "daemon.json").write_text(content)
+    assert kept_store(tmp_path / "daemon.json") == {}
 
 
 def test_base_file_system_is_named_after_how_it_is_made(tmp_path: Path) -> None:

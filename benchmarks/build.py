@@ -29,6 +29,7 @@ from pathlib import Path
 import warm_cache
 
 ROOT = Path(__file__).resolve().parents[1]
+FLOOR = "dlc-bench/floor"
 DLC = [sys.executable, "-m", "dlc"]
 CUDA_IMAGE = "pytorch-2.15-training-cu132-py313"
 CUDA_GOAL = 1.6  # times its floor
@@ -105,16 +106,20 @@ def launcher_row(glob: str, ref: str, runs: int, engine: dict[str, str]) -> Row:
                 launcher.write(f"# change {index} at {time.time_ns()}\n")
             seconds.append(timed(build, copy))
             (copy / "docker/Dockerfile.floor").write_text(f"FROM {ref}\nCOPY src/entrypoint /opt/floor\n")
-            floors.append(
-                timed(["docker", "buildx", "build", "-q", "-f", "docker/Dockerfile.floor", "."], copy, **engine)
-            )
-        image = ref.replace("dlc/", "dlc-bench/", 1)
-        subprocess.run(
-            ["docker", "image", "rm", "-f", image], env={**os.environ, **engine}, capture_output=True, check=False
-        )
+            argv = ["docker", "buildx", "build", "-q", "-t", FLOOR, "-f", "docker/Dockerfile.floor", "."]
+            floors.append(timed(argv, copy, **engine))
+            remove([FLOOR], engine)
+        remove([ref.replace("dlc/", "dlc-bench/", 1)], engine)
     floor = statistics.median(floors)
     return Row(
         "build, one launcher line changed", statistics.median(seconds), "docker build, one COPY", floor, 3.0, runs
+    )
+
+
+def remove(refs: list[str], engine: dict[str, str]) -> None:
+    """Of the engine, with what they name."""
+    subprocess.run(
+        ["docker", "image", "rm", "-f", *refs], env={**os.environ, **engine}, capture_output=True, check=False
     )
 
 

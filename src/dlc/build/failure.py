@@ -9,6 +9,7 @@ from pathlib import Path
 from dlc.build.progress import Progress
 from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
 
+ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"  # a remedy
 BASE_LOOKUP = "load metadata for "
 
 
@@ -28,7 +29,7 @@ CAUSES = (
         r"[Nn]o space left on device|ENOSPC",
         DiskError,
         "the disk is full",
-        "free space where the engine keeps its data: docker system df, docker builder prune",
+        ENGINE_FULL,
     ),
     Cause(
         r"apt-get: not found|/bin/sh.*no such file or directory",

@@ -1,4 +1,4 @@
-"""Reads an image from a tar, as `docker save` and BuildKit's OCI exporter write it: layers and every file in them."""
+"""Reads an image from a tar, as `docker save` writes it: layers and every file in them."""
 
 from __future__ import annotations
 

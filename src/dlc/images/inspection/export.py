@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dlc.build.failure import ENGINE_FULL
 from dlc.core.errors import DiskError, ProcessError
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, compressed_size, read
 
 SAVE_SECONDS = 1800.0
-ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"
 
 
 def archive(engine: Engine, ref: str) -> Archive:

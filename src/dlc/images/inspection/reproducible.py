@@ -1,4 +1,4 @@
-"""Builds an image twice without any cache and compares: equal manifest digests, or the files that differ."""
+"""Builds an image twice without any cache and compares: equal digests, or the files that differ."""
 
 from __future__ import annotations
 

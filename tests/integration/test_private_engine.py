@@ -23,7 +23,17 @@ from dlc.engine.private import PrivateEngine
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
-IMAGE = "waits-for-ever:1"
+IMAGE = "program:1"
+WAITS = bytes.fromhex("b8220000000f05ebf7")  # x86 code that calls pause() for ever
+ENDS = bytes.fromhex("31ffb83c0000000f05")  # and that calls exit(0)
+BAKE = """
+import sys
+from pathlib import Path
+from dlc.build.run import run_bake
+from dlc.engine.connection import Engine
+address, text, log = sys.argv[1:]
+run_bake(text, Engine(address, "private", "", containerd_store=False), Path(log), lambda step: None)
+"""
 
 
 class Private:
@@ -76,9 +86,8 @@ def private(engine: None) -> Iterator[Private]:
     shutil.rmtree(folder)
 
 
-def archive_of_a_program_that_waits() -> bytes:
-    """A tar with one file: a static ELF program of nine bytes, which calls pause() for ever."""
-    code = bytes.fromhex("b8220000000f05ebf7")
+def archive_of_program(code: bytes) -> bytes:
+    """A tar with one file: a static ELF program of a few bytes."""
     base, start = 0x400000, 64 + 56
     header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, base + start, 64, 0, 0, 64, 56, 1, 0, 0, 0)
@@ -86,7 +95,7 @@ def archive_of_a_program_that_waits() -> bytes:
     program = header + segment + code
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        entry = tarfile.TarInfo("wait")
+        entry = tarfile.TarInfo("program")
         entry.size, entry.mode = len(program), 0o755
         tar.addfile(entry, io.BytesIO(program))
     return buffer.getvalue()
@@ -111,8 +120,8 @@ def test_a_second_engine_in_the_same_network_is_refused(private: Private) -> Non
 
 def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> None:
     private.done("start")
-    private.docker("import", "-", IMAGE, stdin=archive_of_a_program_that_waits())
-    private.docker("run", "--detach", "--network", "none", "--name", "trainer", IMAGE, "/wait")
+    private.docker("import", "-", IMAGE, stdin=archive_of_program(WAITS))
+    private.docker("run", "--detach", "--network", "none", "--name", "trainer", IMAGE, "/program")
     _, err = private.done("stop", code=EngineError.exit_code)
     assert f"container trainer ({IMAGE})" in err
     assert "--force" in err
@@ -160,3 +169,34 @@ def test_what_a_killed_engine_left_is_removed_whole(private: Private) -> None:
     assert str(private.folder) not in Path("/proc/self/mounts").read_text()
     contexts = private.folder / "d/contexts/meta"
     assert not contexts.exists() or not any(contexts.iterdir())
+
+
+def test_a_build_gets_past_a_layer_that_the_classic_store_lost(private: Private) -> None:
+    """Steps with one result, a restart, the last one's result removed: the engine deletes that of some others."""
+    words = ("first", "second", "third", "last")
+
+    def build(word: str) -> tuple[str, str]:
+        recipe = f'FROM {IMAGE}\nRUN ["/program", "{word}"]\n'
+        target = {"dockerfile-inline": recipe, "tags": [f"built:{word}"], "output": ["type=docker"]}
+        log = private.folder / "log"
+        log.unlink(missing_ok=True)
+        bake = json.dumps({"target": {"default": target}})
+        process = private.start(sys.executable, "-c", BAKE, private.engine.address, bake, str(log))
+        _, err = process.communicate(timeout=180)
+        assert process.returncode == 0, err
+        return err, log.read_text()
+
+    private.done("start")
+    private.docker("import", "-", IMAGE, stdin=archive_of_program(ENDS))
+    for word in words:
+        build(word)
+    private.done("stop", "--force")
+    private.done("start")
+    private.docker("image", "rm", *(f"built:{word}" for word in words))
+    [record] = [text for text in private.docker("buildx", "du", "--verbose").split("\n\n") if "/program last" in text]
+    private.docker("builder", "prune", "--force", "--filter", f"id={record.split()[1]}")
+    for word in words:
+        err, log = build(word)
+        assert ("ERROR" in log) == ("the engine has lost a cached layer: every step runs again" in err)
+        private.docker("run", "--rm", "--network", "none", f"built:{word}", "/program")
+        assert "ERROR" not in build(word)[1]

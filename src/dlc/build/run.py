@@ -42,6 +42,10 @@ BUILDX = {
 COLLISION = re.compile(
     r"parent snapshot \S+ does not exist|image \"\S+\": already exists|failed to get edge: inconsistent graph state"
 )
+# What an engine with the classic store says of a cached step whose layer it has deleted: after a restart it forgets
+# that several steps share one layer, and removing one of them (`docker builder prune`, or by itself when its cache is
+# full) takes it from all. Every step is then run again; later builds find those results before the damaged ones.
+LOST_LAYER = re.compile(r"layer does not exist|failed to prepare \S+ as \S+: .*no such file or directory")
 ATTEMPTS = 3
 OnRunning = Callable[[Sequence[Running]], None]
 # A Debian package that is not there in its recorded version.
@@ -91,7 +95,10 @@ def output(engine: Engine) -> str:
 def run_bake(
     text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
 ) -> None:
-    """Run a bake file; again after a collision with another client of the engine. Raises as `build` does."""
+    """Run a bake file; again after a collision with another client of the engine, and without the cache where the
+    engine has lost a part of it. Raises as `build` does.
+    """
+    options: tuple[str, ...] = ()
     for attempt in range(ATTEMPTS):
         progress = Progress()
 
@@ -100,14 +107,20 @@ def run_bake(
                 on_step(step)
             on_running(tuple(progress.running.values()))
 
-        code = _bake(text, engine, log, line)
-        if not (code and attempt + 1 < ATTEMPTS and COLLISION.search(progress.failure()[2])):
+        code = _bake(text, engine, log, line, options)
+        said = progress.failure()[2] if code else ""
+        if attempt + 1 == ATTEMPTS:
+            break
+        if LOST_LAYER.search(said) and not options:
+            print("dlc: the engine has lost a cached layer: every step runs again", file=sys.stderr, flush=True)
+            options = ("--no-cache",)
+        elif not COLLISION.search(said):
             break
     if code:
         raise failure(progress, log)
 
 
-def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None]) -> int:
+def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], options: tuple[str, ...]) -> int:
     """One run of bake; its exit code."""
     noted: set[str] = set()
     # buildx leaves a folder in TMPDIR for each inline Dockerfile, so TMPDIR is a folder that is removed afterwards.
@@ -123,7 +136,7 @@ def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None]) 
             on_line(text)
 
         # On stdin, because proxy addresses may hold credentials, which belong in no file and no argument.
-        words = ("buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false")
+        words = ("buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false", *options)
         return engine.docker_lines(*words, on_line=line, env={**BUILDX, "TMPDIR": str(folder)}, stdin=text)
 
 

@@ -1,4 +1,4 @@
-"""build.run: what the engine refuses because two clients met is tried again, up to a bound; nothing else is."""
+"""build.run: a build that fails by the engine's fault is run again, up to a bound; nothing else is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ ENGINE = Engine(None, "context", "26.1.5", containerd_store=True)
 NAMED_BY_ANOTHER = 'image "docker.io/dlc/toy:1.17-training-cpu-py311": already exists'
 LOST_PARENT = "failed to prepare extraction snapshot: parent snapshot sha256:5e909e9a does not exist: not found"
 LOST_STEP = "failed to get edge: inconsistent graph state"
+LOST_LAYERS = (
+    "layer does not exist",
+    "failed to get layer sha256:bb830c64: layer does not exist",
+    "failed to prepare 1gebm540 as rrmx9y5l: open /docker/overlay2/earwe5oc/.tmp-committed3: no such file or directory",
+)
 OWN_FAULT = 'process "/bin/sh -c mkdir /opt" did not complete successfully: /opt already exists'
 
 
@@ -24,7 +29,7 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: in
     client = folder / "bin/docker"
     client.parent.mkdir()
     client.write_text(
-        f"#!/bin/sh\ncat > /dev/null\necho run >> {runs}\n"
+        f"#!/bin/sh\ncat > /dev/null\necho run $* >> {runs}\n"
         f"[ $(wc -l < {runs}) -gt {times} ] && exit 0\necho 'ERROR: failed to solve: {reason}'\nexit 1\n"
     )
     client.chmod(0o755)
@@ -51,3 +56,22 @@ def test_a_build_that_keeps_failing_ends_with_its_reason(
     with pytest.raises(BuildError, match=r"already exists|does not exist"):
         run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
     assert len(runs.read_text().splitlines()) == expected
+
+
+@pytest.mark.parametrize("reason", LOST_LAYERS)
+def test_a_cached_layer_that_the_engine_lost_is_made_again_without_the_cache(
+    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = refuse(tmp_path, monkeypatch, reason, 1)
+    run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
+    assert [run.endswith("--no-cache") for run in runs.read_text().splitlines()] == [False, True]
+    assert capsys.readouterr().err == "dlc: the engine has lost a cached layer: every step runs again\n"
+
+
+def test_a_layer_that_is_lost_again_without_the_cache_is_the_builds_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = refuse(tmp_path, monkeypatch, LOST_LAYERS[0], ATTEMPTS)
+    with pytest.raises(BuildError, match="layer does not exist"):
+        run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
+    assert len(runs.read_text().splitlines()) == 2

@@ -48,6 +48,10 @@ class Private:
         self._environment |= {name: str(folder / value) for name, value in variables.items()}
         self._environment["PYTHONPATH"] = str(ROOT / "src")
 
+    def named(self) -> None:
+        """As `eval "$(dlc engine env)"` leaves the shell."""
+        self._environment["DOCKER_HOST"] = self.engine.address
+
     def start(self, *argv: str) -> subprocess.Popen[str]:
         return subprocess.Popen([*self._enter, *argv], env=self._environment, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -154,6 +158,9 @@ def test_after_kills_the_next_start_has_one_engine_that_answers(private: Private
     assert json.loads(private.done("status", "--json")[0])["running"] is False
     private.done("start")
     assert json.loads(private.done("status", "--json")[0])["running"] is True
+    private.done("stop", "--force")
+    private.named()
+    assert json.loads(private.done("start", "--json")[0])["host"] == private.engine.address
 
 
 def test_what_a_killed_engine_left_is_removed_whole(private: Private) -> None:

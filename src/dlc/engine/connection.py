@@ -118,6 +118,9 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
     Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
     deadline = time.monotonic() + seconds
+    private = PrivateEngine(engine_folder())
+    if os.environ.get("DOCKER_HOST") == private.address and not private.pid():
+        return None  # the shell still has it from `dlc engine env`; it was stopped, so it may be started again
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         if chosen := os.environ.get(variable):
             address = chosen if variable == "DOCKER_HOST" else None
@@ -126,7 +129,6 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
         return None
     if not context.is_ours(_left(deadline)) and isinstance(own := probe(None, "context", deadline), Engine):
         return own
-    private = PrivateEngine(engine_folder())
     found = probe(private.address, "private", deadline) if private.pid() else None
     return found if isinstance(found, Engine) else None
 

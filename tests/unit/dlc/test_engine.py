@@ -26,6 +26,14 @@ def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
     assert "DOCKER_HOST" in caught.value.remedy
 
 
+def test_a_shell_that_names_the_private_engine_may_start_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLC_ENGINE_DIR", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", PrivateEngine(tmp_path).address)
+    assert find() is None
+
+
 def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))  # no docker client: no engine of the user

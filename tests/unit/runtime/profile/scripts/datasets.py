@@ -13,8 +13,12 @@ def spin(value):
     return np.float32(value)
 
 
-# Nothing is made ahead: the loop waits for each sample, and none holds Python's lock while the loop computes.
-dataset = tf.data.Dataset.range(160).map(lambda x: tf.numpy_function(spin, [x], tf.float32)).batch(4)
+# Nothing is made ahead, which TensorFlow's tuning would begin some time: the loop waits for each sample, and none holds
+# Python's lock while the loop computes.
+options = tf.data.Options()
+options.autotune.enabled = False
+samples = tf.data.Dataset.range(160).map(lambda x: tf.numpy_function(spin, [x], tf.float32))
+dataset = samples.batch(4).with_options(options)
 weight = tf.Variable(1.0)
 for _ in range(2):
     for batch in dataset:

@@ -44,7 +44,7 @@ COLLISION = re.compile(
 )
 # What an engine with the classic store says of a cached step whose layer it has deleted: after a restart it forgets
 # that several steps share one layer, and removing one of them (`docker builder prune`, or by itself when its cache is
-# full) takes it from all. Every step is then run again; later builds find those results before the damaged ones.
+# full) can take it from the others. Every step is then run again; later builds find the new results.
 LOST_LAYER = re.compile(r"layer does not exist|failed to prepare \S+ as \S+: .*no such file or directory")
 ATTEMPTS = 3
 OnRunning = Callable[[Sequence[Running]], None]

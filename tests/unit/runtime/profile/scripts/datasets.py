@@ -13,10 +13,10 @@ def spin(value):
     return np.float32(value)
 
 
-# Nothing is made ahead, which TensorFlow's tuning would begin some time: the loop waits for each sample, and none holds
+# Nothing is made ahead, as one of TensorFlow's own optimizations would: the loop waits for each sample, and none holds
 # Python's lock while the loop computes.
 options = tf.data.Options()
-options.autotune.enabled = False
+options.experimental_optimization.apply_default_optimizations = False
 samples = tf.data.Dataset.range(160).map(lambda x: tf.numpy_function(spin, [x], tf.float32))
 dataset = samples.batch(4).with_options(options)
 weight = tf.Variable(1.0)

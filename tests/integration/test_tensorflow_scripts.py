@@ -37,7 +37,7 @@ def test_keras_fit_learns_digits_of_two_channels_and_writes_curves(image: Image,
 def test_keras_fit_trains_one_model_under_multi_worker_mirrored_strategy(
     image: Image, tmp_path: Path, hosts: int
 ) -> None:
-    settings = {**MULTI_WORKER, "model_dir": MODEL_DIR, "epochs": 4}
+    settings = {**MULTI_WORKER, "model_dir": MODEL_DIR, "epochs": 8}
     with script_job(image, tmp_path, "keras_multi_worker.py", hosts, hyperparameters=settings) as job:
         ranks = ends_as_one(job)
         assert ranks[0]["losses"] == pytest.approx(ranks[-1]["losses"]), "every worker saw the loss of all"

@@ -42,6 +42,7 @@ def _parse_args():
 
 if __name__ == "__main__":
     args, unknown = _parse_args()
+    tf.keras.utils.set_random_seed(7)
     images, labels = _load(args.train)
     logs = os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "logs")
     callbacks = [

@@ -16,6 +16,7 @@ parser.add_argument("--model_dir", type=str, default=os.environ["SM_MODEL_DIR"])
 args, _ = parser.parse_known_args()
 
 hvd.init()
+tf.keras.utils.set_random_seed(7)
 gpus = tf.config.experimental.list_physical_devices("GPU")
 for gpu in gpus:
     tf.config.experimental.set_memory_growth(gpu, True)

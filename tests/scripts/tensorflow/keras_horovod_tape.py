@@ -9,6 +9,7 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 hvd.init()
+tf.keras.utils.set_random_seed(7)
 digits = load_digits()
 images = (digits["data"] / 16).astype(np.float32)
 labels = digits["target"].astype(np.int64)

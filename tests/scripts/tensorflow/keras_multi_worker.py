@@ -20,6 +20,7 @@ communication = tf.distribute.experimental.CommunicationOptions(
     implementation=tf.distribute.experimental.CommunicationImplementation.AUTO
 )
 strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=communication)
+tf.keras.utils.set_random_seed(7)
 task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "worker", "index": 0})
 is_chief = task["type"] == "chief" or task["index"] == 0
 

@@ -15,11 +15,11 @@ import signal
 import sys
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
+from tensorflow import keras  # TensorFlow 2.12 has other optimizers below a plain `import keras`
 
 CONFIG = json.loads(os.environ.get("TF_CONFIG", "{}"))
 WORKERS = len(CONFIG.get("cluster", {}).get("worker", [])) or 1

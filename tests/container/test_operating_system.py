@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dlc.buildspec.cuda import build_packages
 from harness.container import Container, running
 from harness.images import Image
 
@@ -41,7 +42,7 @@ def test_every_os_package_of_the_buildspec_is_installed(container: Container, im
 
 
 def test_packages_that_only_build_others_are_not_in_the_image(container: Container, image: Image) -> None:
-    only_for_building = {*image.variant.settings.build_packages} - {*image.variant.settings.os_packages}
+    only_for_building = {*build_packages(image.variant.settings)} - {*image.variant.settings.os_packages}
     present = {name for name in only_for_building - {"gcc", "libc6-dev"} if container.host.package(name).is_installed}
     assert not present
 

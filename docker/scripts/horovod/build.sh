@@ -70,7 +70,7 @@ sed -i '/^ *count_ = other\.count_;$/d' third_party/flatbuffers/include/flatbuff
 cuda=$(sed -n 's/^nvidia-nccl-cu\([0-9]*\)==.*/\1/p' "$framework_lock")
 without=
 case $cuda in
-    12) command -v clang++-19 >/dev/null || without="build_packages has no clang-19, which compiles its kernels for CUDA 12" ;;
+    12) command -v clang++-19 >/dev/null || without="cuda_build_packages has no clang-19, which compiles its kernels for CUDA 12" ;;
     13) ;;
     *) without="its kernels can be compiled for CUDA 12 and 13 only" ;;
 esac

@@ -22,6 +22,11 @@ def major(device: str) -> int:
     return 0 if device == CPU else int(device.removeprefix("cu")[:-1])
 
 
+def build_packages(settings: Settings) -> tuple[str, ...]:
+    """Debian packages that are there only while something is compiled, for the image's CUDA too."""
+    return (*settings.build_packages, *settings.cuda_build_packages.get(str(major(settings.device)), ()))
+
+
 def shared(packages: Iterable[str]) -> list[str]:
     """Of these packages, by their normal names, those in the layer that images of one CUDA share."""
     return [name for name in packages if SHARED.fullmatch(name)]

@@ -100,6 +100,7 @@ def _real_debian_condition(text: str) -> str:
 OsPackage = Annotated[str, Field(pattern=DEBIAN_NAME)]
 Requirement = Annotated[str, Field(pattern=REQUIREMENT), AfterValidator(_real_requirement)]
 PythonVersion = Annotated[str, Field(pattern=PYTHON)]
+CudaMajor = Annotated[str, Field(pattern=WHOLE)]
 Letters = Annotated[str, Field(pattern=LETTERS)]
 Name = Annotated[str, Field(pattern=NO_SPACES)]
 Version = Annotated[str, Field(pattern=VERSION), AfterValidator(_real_version)]
@@ -222,6 +223,9 @@ class Settings(Model):
     base: Base
     os_packages: tuple[OsPackage, ...] = Field(description="Debian packages of this image, on top of the base's")
     build_packages: tuple[OsPackage, ...] = Field(description="Debian packages that only compiling from source needs")
+    cuda_build_packages: dict[CudaMajor, tuple[OsPackage, ...]] = Field(
+        default={}, description="major version of CUDA -> Debian packages that compiling for it needs on top"
+    )
     packages: Packages
     lists: dict[ListName, tuple[Requirement, ...]] = Field(
         default={}, description="name -> Python packages; `packages.lists` and `extras` name those of an image"

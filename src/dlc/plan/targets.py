@@ -188,7 +188,7 @@ def _arguments(variant: Variant) -> dict[str, str]:
         "TOOLS_PACKAGES": " ".join(["binutils", *(n for n in settings.base.os_packages if n.startswith("python3"))]),
         "BASE_PACKAGES": " ".join(settings.base.os_packages),
         "OS_PACKAGES": " ".join(settings.os_packages),
-        "BUILD_PACKAGES": " ".join(settings.build_packages),
+        "BUILD_PACKAGES": " ".join(cuda.build_packages(settings)),
         "EFA_VERSION": settings.efa.version,
         "EFA_PACKAGES": " ".join(efa.debian_packages(settings.efa)),
         "CUDA_MAJOR": str(cuda.major(settings.device)),

@@ -2,7 +2,7 @@
 
 It loads them once it has found a GPU. Here functions of its own loader, platform/dso_loader.h, are called by their
 names in the library, which look where they would look then. The C++ object that one gives back goes where the first
-argument points; a status is a word, whose value where all is well depends on the version.
+argument points. A status is a word, whose value where all is well depends on the version: it is read beside a handle.
 """
 
 import ctypes
@@ -15,9 +15,9 @@ LIBRARIES = Path(tf.sysconfig.get_lib())
 OLD = not (LIBRARIES / "libtensorflow_cc.so.2").exists()  # 2.6: another namespace, a status of its own, NCCL inside
 LOADER = "_ZN15stream_executor8internal9DsoLoader" if OLD else "_ZN3tsl8internal9DsoLoader"
 CHECK_ALL = LOADER + "26MaybeTryDlopenGPULibrariesEv"  # without these, TensorFlow refuses every GPU
+GET_CUDA_RUNTIME = LOADER + "23GetCudaRuntimeDsoHandleEv"
 GET_NCCL = LOADER + "16GetNcclDsoHandleEv"
 CUDA_ROOTS = "_ZN10tensorflow18CandidateCudaRootsEv" if OLD else "_ZN3tsl18CandidateCudaRootsB5cxx11Ev"
-OK = 0 if OLD else 1
 STRING_BYTES = 8 if OLD else 32  # a std::string: its address; or address, length, and room for 16 characters
 
 tensorflow = ctypes.CDLL(str(LIBRARIES / ("libtensorflow_framework.so.2" if OLD else "libtensorflow_cc.so.2")))
@@ -50,7 +50,8 @@ def cuda_roots() -> list:
     return [str(Path(text.decode()).resolve()) for text in texts if text]
 
 
-if call(CHECK_ALL, 1)[0] != OK or not (OLD or call(GET_NCCL, 2)[0] == OK):
+ok, runtime = call(GET_CUDA_RUNTIME, 2)  # status and handle of a library
+if not runtime or call(CHECK_ALL, 1)[0] != ok or not (OLD or call(GET_NCCL, 2)[0] == ok):
     raise SystemExit("TensorFlow does not find all of CUDA's libraries; TF_CPP_MAX_VLOG_LEVEL=3 says which")
 print(
     json.dumps(

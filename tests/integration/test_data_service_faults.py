@@ -37,8 +37,11 @@ def listening():
         if files & sockets:
             yield int(pid)
 
-while not (pids := [*listening()]):
-    time.sleep(0.05)
+pids = set()
+while not pids:  # killed between listening and saying so, it would be one that never came up
+    before = {*listening()}
+    time.sleep(0.5)
+    pids = before & {*listening()}
 for pid in pids:
     os.kill(pid, signal.SIGKILL)
 """
@@ -126,7 +129,7 @@ def test_a_data_hosts_container_that_is_started_again_makes_batches_again(image:
 
 
 def test_the_control_processes_of_all_data_hosts_may_be_killed(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path, pause=0.005) as running:
+    with job(image, tmp_path, pause=0.02) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         for _ in range(2):
             for host in DATA:

@@ -132,7 +132,9 @@ def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> Non
     _, err = private.done("remove", "--yes", code=EngineError.exit_code)
     assert "container trainer" in err
     private.docker("rm", "--force", "trainer")
-    follower = private.start("docker", "--host", private.engine.address, "events")
+    follower = private.start("docker", "--host", private.engine.address, "events", "--since", "0")
+    assert follower.stdout
+    assert follower.stdout.readline()
     deadline = time.monotonic() + 30
     while "in use" not in private.dlc("stop").communicate(timeout=60)[1]:
         assert private.engine.pid(), "stopped while a client was connected"

@@ -21,9 +21,11 @@ DATA, TRAINING = "algo-1", "algo-2"
 SAMPLES = 2000
 SILENT_SECONDS = {"stands still": 30.0, "is cut off": 15.0}
 KILL = """
-import os, pathlib, signal
+import contextlib, os, pathlib, signal
 for folder in pathlib.Path("/proc").glob("[0-9]*"):
-    words = (folder / "cmdline").read_bytes().split(b"\\0")
+    words = []
+    with contextlib.suppress(OSError):  # it may have ended since
+        words = (folder / "cmdline").read_bytes().split(b"\\0")
     if words[2:3] == [b"dlc_runtime.dataservice.tensorflow.server"] and b'"kind": "KIND"' in words[3]:
         os.kill(int(folder.name), signal.SIGKILL)
         print("killed", folder.name)

@@ -60,7 +60,7 @@ def test_a_gradient_tape_of_horovod_trains_a_keras_model(image: Image, tmp_path:
 
 
 def test_a_bert_of_transformers_trains_compiled_by_xla(image: Image, tmp_path: Path) -> None:
-    settings = {"epochs": 4, "jit_compile": True}
+    settings = {"epochs": 8, "learning_rate": 0.001, "jit_compile": True}
     talkative = {"TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow says what it compiles at this level only
     with script_job(image, tmp_path, "bert.py", hyperparameters=settings, environment=talkative) as job:
         [rank] = ends_as_one(job)

@@ -103,7 +103,6 @@ def accuracy_of(network: tf.keras.Model, images: int) -> float:
 
 def train(arguments: argparse.Namespace, batches: tf.data.Dataset) -> None:
     """Train, and write the model and the metrics."""
-    tf.keras.utils.set_random_seed(arguments.seed)
     network = build_network()
     optimizer = tf.keras.optimizers.Adam(arguments.learning_rate)
 
@@ -138,6 +137,7 @@ def main() -> None:
     if not job.is_training:
         serve()  # until the job ends
         return
+    tf.keras.utils.set_random_seed(arguments.seed)  # before the batches are described: how images vary depends on it
     batches = batches_of(arguments)
     train(arguments, distribute(batches) if len(job.groups) > 1 else batches)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 LIBRARIES = Path(tf.sysconfig.get_lib())
-OLD = not (LIBRARIES / "libtensorflow_cc.so.2").exists()  # 2.6: another namespace, a status of its own, NCCL inside
+OLD = not (LIBRARIES / "libtensorflow_cc.so.2").exists()  # 2.6 has another namespace
 LOADER = "_ZN15stream_executor8internal9DsoLoader" if OLD else "_ZN3tsl8internal9DsoLoader"
 CHECK_ALL = LOADER + "26MaybeTryDlopenGPULibrariesEv"  # without these, TensorFlow refuses every GPU
 GET_CUDA_RUNTIME = LOADER + "23GetCudaRuntimeDsoHandleEv"
@@ -21,6 +21,8 @@ CUDA_ROOTS = "_ZN10tensorflow18CandidateCudaRootsEv" if OLD else "_ZN3tsl18Candi
 STRING_BYTES = 8 if OLD else 32  # a std::string: its address; or address, length, and room for 16 characters
 
 tensorflow = ctypes.CDLL(str(LIBRARIES / ("libtensorflow_framework.so.2" if OLD else "libtensorflow_cc.so.2")))
+
+NCCL_INSIDE = not hasattr(tensorflow, GET_NCCL)  # until 2.12
 
 
 def call(name: str, words: int) -> ctypes.Array:
@@ -51,7 +53,7 @@ def cuda_roots() -> list:
 
 
 ok, runtime = call(GET_CUDA_RUNTIME, 2)  # status and handle of a library
-if not runtime or call(CHECK_ALL, 1)[0] != ok or not (OLD or call(GET_NCCL, 2)[0] == ok):
+if not runtime or call(CHECK_ALL, 1)[0] != ok or not (NCCL_INSIDE or call(GET_NCCL, 2)[0] == ok):
     raise SystemExit("TensorFlow does not find all of CUDA's libraries; TF_CPP_MAX_VLOG_LEVEL=3 says which")
 print(
     json.dumps(
@@ -59,8 +61,8 @@ print(
             "build": tf.sysconfig.get_build_info(),
             "cudart": version("libcudart", "cudaRuntimeGetVersion"),
             "cudnn": ctypes.CDLL(loaded("libcudnn")).cudnnGetVersion(),
-            "nccl": None if OLD else version("libnccl", "ncclGetVersion"),
-            "files": [loaded(name) for name in ("libcudart", "libcudnn", *(() if OLD else ("libnccl",)))],
+            "nccl": None if NCCL_INSIDE else version("libnccl", "ncclGetVersion"),
+            "files": [loaded(name) for name in ("libcudart", "libcudnn", *(() if NCCL_INSIDE else ("libnccl",)))],
             "toolkits": [root for root in cuda_roots() if Path(root, "bin/ptxas").exists()],
             "libdevice": [root for root in cuda_roots() if Path(root, "nvvm/libdevice/libdevice.10.bc").exists()],
         }

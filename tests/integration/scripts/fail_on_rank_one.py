@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 
 
@@ -30,4 +31,8 @@ print("exchanged", flush=True)
 if rank == 1:
     print("ValueError: channel training holds no parquet file", file=sys.stderr, flush=True)
     os._exit(3)  # at once, as after a crash: nothing says goodbye to the other rank
-exchange()
+try:
+    exchange()
+except Exception:
+    time.sleep(30)  # its own end is not the news: the other host's failure ends it
+    raise

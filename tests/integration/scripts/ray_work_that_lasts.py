@@ -1,5 +1,6 @@
 """Driver of a Ray cluster whose work on the data hosts does not end. With `lose_the_head` it kills Ray's head first."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ hosts = sorted(ray.get([worker.host.remote() for worker in workers]))
 lasting = [worker.last.remote() for worker in workers]
 print(f"work lasts on {' '.join(hosts)}", flush=True)
 if "--lose_the_head" in sys.argv:
-    (head,) = [file.parent.name for file in Path("/proc").glob("[0-9]*/comm") if file.read_text() == "gcs_server\n"]
-    os.kill(int(head), signal.SIGKILL)
+    for file in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it may have ended since
+            if file.read_text() == "gcs_server\n":
+                os.kill(int(file.parent.name), signal.SIGKILL)
 ray.get(lasting)

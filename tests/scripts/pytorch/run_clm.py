@@ -50,7 +50,7 @@ def main():
 
     files = {"train": data_args.train_file, "validation": data_args.validation_file}
     raw_datasets = load_dataset("text", data_files=files)
-    tokenizer = text.train_tokenizer(raw_datasets["train"]["text"])
+    tokenizer = text.make_tokenizer(raw_datasets["train"]["text"])
 
     config = CONFIG_MAPPING[model_args.model_type](
         vocab_size=len(tokenizer), bos_token_id=tokenizer.cls_token_id, eos_token_id=tokenizer.sep_token_id

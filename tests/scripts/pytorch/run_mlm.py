@@ -39,7 +39,7 @@ def parse_args():
 def main():
     args = parse_args()
     texts, _ = text.reviews(300, seed=3)
-    tokenizer = text.train_tokenizer(texts)
+    tokenizer = text.make_tokenizer(texts)
     dataset = Dataset.from_dict({"text": texts}).map(
         lambda batch: tokenizer(batch["text"], return_special_tokens_mask=True), batched=True, remove_columns=["text"]
     )

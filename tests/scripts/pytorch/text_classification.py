@@ -50,7 +50,7 @@ if __name__ == "__main__":
     set_seed(7)
 
     texts, labels = text.reviews(400, seed=1)
-    tokenizer = text.train_tokenizer(texts)
+    tokenizer = text.make_tokenizer(texts)
     held_out = text.reviews(64, seed=2)
 
     def tokenize(batch):

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     parser.add_argument("--jit_compile", type=lambda word: word in ("True", "1"), default=True)
     parser.add_argument("--model_dir", type=str, default=os.environ["SM_MODEL_DIR"])
     args, _ = parser.parse_known_args()
-    tf.random.set_seed(1)
+    tf.keras.utils.set_random_seed(1)  # of Python and numpy too, by which Keras 2 makes its first weights
 
     texts, labels = reviews(160, seed=1)
     trained = BertWordPieceTokenizer()

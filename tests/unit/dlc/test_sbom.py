@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from image_facts import LAUNCHER, specimen_facts
 
@@ -128,6 +128,8 @@ def test_licence_names_become_expressions(names: list[str], expression: str) -> 
     assert declared(names)[0] == expression
 
 
+@example(["()"])
+@example(["( or a"])
 @given(st.lists(st.text(max_size=30)))
 def test_whatever_a_package_calls_its_licence_every_reference_is_defined(names: list[str]) -> None:
     expression, references = declared(names)

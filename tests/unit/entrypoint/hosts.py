@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -13,6 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from supervised import ENTRYPOINT, end_of
+
+from harness.ports import free_port
 
 LEADER = "127.0.0.1"  # a host's name is what the others connect to; only the leader is connected to
 
@@ -130,10 +131,3 @@ class Job:
             host.process.wait()
             if host.process.stderr:
                 host.process.stderr.close()
-
-
-def free_port() -> int:
-    """A port nobody listens on right now."""
-    with socket.create_server(("", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hosts import LEADER, Job, free_port
+from hosts import LEADER, Job
 from relay import Relay
 from supervised import HANG_BOUND
 
+from harness.ports import free_port
 from launch import signals
 from launch.base.errors import UNAVAILABLE
 from launch.base.outcome import STOPPED, Outcome
@@ -186,13 +187,13 @@ def test_a_job_that_fails_again_and_again_ends_with_its_failure(tmp_path: Path) 
 
 
 def test_an_elastic_group_goes_on_when_a_host_dies_and_takes_it_in_again(tmp_path: Path) -> None:
-    with Job(tmp_path, HOSTS, rules={"least": 1}, heartbeat=1.0) as job:
+    with Job(tmp_path, HOSTS, rules={"least": 1}, heartbeat=3.0) as job:
         leader = job.start(HOSTS[0], UNTIL_GO)
         wait_until_running(tmp_path, 1)
         late = job.start(HOSTS[1], UNTIL_GO)
         wait_until_running(tmp_path, 2)
         late.process.kill()
-        time.sleep(2)
+        time.sleep(4)
         assert leader.process.poll() is None
         again = job.start(HOSTS[1], UNTIL_GO)
         wait_until_running(tmp_path, 3)

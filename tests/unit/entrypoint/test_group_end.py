@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hosts import LEADER, Job, free_port
+from hosts import LEADER, Job
 from supervised import HANG_BOUND, is_armed, wait_until
 
+from harness.ports import free_port
 from launch import signals
 from launch.base.errors import UNAVAILABLE, LaunchError
 from launch.group import meeting, token
@@ -20,6 +21,7 @@ from launch.group.ledger import Rules
 from launch.group.member import Group
 from launch.group.place import Place
 
+UNTIL_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
 FOREVER = "import os, pathlib, time; pathlib.Path(f'running-{os.getpid()}').touch(); time.sleep(600)"
 HOSTS = (LEADER, "algo-2", "algo-3")
 
@@ -50,9 +52,10 @@ def test_a_host_outside_the_group_is_ended_when_the_group_ended_well(tmp_path: P
 
 def test_a_host_outside_the_group_may_end_early(tmp_path: Path) -> None:
     with Job(tmp_path, HOSTS, members=HOSTS[:2]) as job:
-        hosts = [job.start(host, "import time; time.sleep(0.5)") for host in HOSTS[:2]]
+        hosts = [job.start(host, UNTIL_GO) for host in HOSTS[:2]]
         assert job.start(HOSTS[2], "pass").finish().exit_code == 0
         assert all(host.process.poll() is None for host in hosts)
+        (tmp_path / "go").touch()
         assert [host.finish().exit_code for host in hosts] == [0, 0]
 
 
@@ -94,7 +97,7 @@ def test_a_launcher_killed_with_sigkill_is_noticed_by_all(tmp_path: Path, victim
 
 @pytest.mark.parametrize("victim", HOSTS[:2])
 def test_a_host_that_falls_silent_without_closing_is_noticed_by_heartbeat(tmp_path: Path, victim: str) -> None:
-    with Job(tmp_path, HOSTS, heartbeat=1.0) as job:
+    with Job(tmp_path, HOSTS, heartbeat=3.0) as job:
         hosts = {host: job.start(host, FOREVER) for host in HOSTS}
         wait_until_running(tmp_path, 3)
         silent = hosts.pop(victim)
@@ -102,7 +105,7 @@ def test_a_host_that_falls_silent_without_closing_is_noticed_by_heartbeat(tmp_pa
         for host in hosts.values():
             assert host.finish().exit_code == UNAVAILABLE
             assert victim in host.cause
-            assert "nothing heard for 1 s" in host.cause
+            assert "nothing heard for 3 s" in host.cause
         silent.process.send_signal(signal.SIGCONT)
         assert silent.finish().exit_code == UNAVAILABLE  # it lost the others, and ends as well
 

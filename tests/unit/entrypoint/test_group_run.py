@@ -16,6 +16,8 @@ import pytest
 from job_folder import JobFolder
 from real_launcher import LAUNCHER, make_venv
 
+from harness.ports import free_port
+
 BOUND = 60  # seconds; only a hang takes that long
 MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
 
@@ -29,8 +31,7 @@ class Hosts:
         self.processes: list[Popen[str]] = []
         self.stderr: list[str] = []  # of every host, when it has ended
         self.below: tuple[str, ...] = ()  # what to put before the launchers' commands
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = str(server.getsockname()[1])
+        port = str(free_port())
         venv = make_venv(folder / "venv")
         for job in self.jobs:
             job.env(DLC_VENV=venv, DLC_GROUP_PORT=port, DLC_PEER_TIMEOUT="30", DLC_HEARTBEAT_TIMEOUT="5")

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import free_port
 
+from harness.ports import free_port
 from launch.plan import programs
 from launch.supervision import descendants
 

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -125,7 +124,7 @@ def test_ranks_that_share_a_pipe_mix_no_lines(tmp_path: Path) -> None:
 import os, sys
 rank = os.environ['RANK']
 open('ready-' + rank, 'w')
-for n in range(6000): os.write(1, f'{rank} {n} {rank * (n % 6000)}\\n'.encode())
+for n in range(1500): os.write(1, f'{rank} {n} {rank * (4 * n)}\\n'.encode())
 """
     done = below_a_starter(tmp_path, *[lines] * 4).finish()
     assert done.exit_code == 0
@@ -134,9 +133,9 @@ for n in range(6000): os.write(1, f'{rank} {n} {rank * (n % 6000)}\\n'.encode())
         match = re.fullmatch(r"\[algo-1:(\d)\] (\d) (\d+) (\1*)", line)
         assert match, line[:200]
         assert match[1] == match[2]
-        assert len(match[4]) == int(match[3])
+        assert len(match[4]) == 4 * int(match[3])
         seen[int(match[1])] += 1
-    assert seen == [6000] * 4
+    assert seen == [1500] * 4
 
 
 def test_what_an_earlier_run_left_is_gone(job: JobFolder) -> None:
@@ -196,11 +195,11 @@ waits_for_a_gradient()
     running = start(tmp_path, Script("", argv=argv), before=before)
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGUSR1)
-    time.sleep(0.3)
+    assert running.process.stderr
+    while b"in waits_for_a_gradient" not in (line := running.process.stderr.readline()):
+        assert line, "it ended without the stacks"
     (tmp_path / "go").touch()
-    done = running.finish()
-    assert done.exit_code == 0
-    assert b"in waits_for_a_gradient" in done.stderr
+    assert running.finish().exit_code == 0
 
 
 def test_a_users_own_handler_for_sigusr1_wins(tmp_path: Path) -> None:
@@ -239,8 +238,8 @@ def test_the_flight_recorder_is_asked_through_its_pipes(tmp_path: Path) -> None:
     code = f"open('{tmp_path}/up', 'w'); open('{tmp_path}/pipe_0.pipe').read(1); open('{tmp_path}/trace_0', 'w')"
     rank = subprocess.Popen([sys.executable, "-c", code])
     wait_for(tmp_path / "up")
-    time.sleep(0.2)
-    assert flight_recorder.dump(variables) == [str(tmp_path / "trace_0")]
+    with open(tmp_path / "pipe_0.pipe", "wb", 0):  # waits until the rank has opened its end
+        assert flight_recorder.dump(variables) == [str(tmp_path / "trace_0")]
     rank.wait(HANG_BOUND)
     assert flight_recorder.dump({}) == []
 

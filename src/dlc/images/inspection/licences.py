@@ -8,6 +8,8 @@ from functools import cache
 
 from license_expression import BaseSymbol, ExpressionError, Licensing, get_spdx_licensing  # type: ignore[import-untyped]
 
+# What the library raises for text that is no expression: `()` and `( or a` among it.
+NOT_PARSED = (ExpressionError, TypeError, IndexError, AssertionError)
 # What packages write and SPDX's list does not have, in lower case: Debian's short names, and Python's classifiers.
 SPELLINGS = {
     "apache-2": "Apache-2.0", "apache 2.0": "Apache-2.0", "apache 2.0 license": "Apache-2.0",
@@ -60,7 +62,7 @@ def _expression(name: str) -> tuple[str, References]:
             references |= found
     try:
         parsed = Licensing().parse(" ".join(words))
-    except (ExpressionError, TypeError):  # the parentheses and operators of a sentence
+    except NOT_PARSED:  # the parentheses and operators of a sentence
         parsed = None
     return (str(parsed.render()), references) if parsed is not None else _reference(name)
 
@@ -99,7 +101,7 @@ def _listed(text: str) -> str | None:
     """A licence as SPDX's list spells it; None for expressions with operators and for what is not on the list."""
     try:
         found = _spdx().parse(text, validate=True, strict=True)
-    except (ExpressionError, TypeError):
+    except NOT_PARSED:
         return None
     return str(found.render()) if isinstance(found, BaseSymbol) else None
 

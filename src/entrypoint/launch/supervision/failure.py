@@ -31,7 +31,7 @@ def frame(failure: Failure, with_lines: bool = True) -> str:
 
 
 def report(failure: Failure) -> str:
-    """The failure file's text: the cause, then the last lines, the last of all surely within REASON_LENGTH.
+    """The failure file's text: the cause, then the last lines, the last that says something within REASON_LENGTH.
 
     Where they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
     """

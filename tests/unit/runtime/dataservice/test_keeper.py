@@ -175,7 +175,7 @@ def test_a_second_process_of_a_rank_is_refused_and_gets_nothing_of_the_first_one
 def test_while_a_rank_evaluates_between_epochs_the_others_wait_longer_than_the_patience(
     keepers: Keepers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    port = keepers.keeper(patience=0.5)
+    port = keepers.keeper(patience=2.0)
     zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
     zero.join(1)
     one.join(1)
@@ -189,8 +189,11 @@ def test_while_a_rank_evaluates_between_epochs_the_others_wait_longer_than_the_p
 
 
 @pytest.mark.parametrize("beats", [True, False])
-def test_a_rank_that_does_not_begin_the_epoch_ends_the_others_wait_at_last(keepers: Keepers, beats: bool) -> None:
-    port = keepers.keeper(patience=0.3)
+def test_a_rank_that_does_not_begin_the_epoch_ends_the_others_wait_at_last(
+    keepers: Keepers, beats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlc_runtime.dataservice.client.keeper.LONGER", 3)
+    port = keepers.keeper(patience=1.2)
     zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
     zero.join(1)
     one.join(1)
@@ -203,7 +206,7 @@ def test_a_rank_that_does_not_begin_the_epoch_ends_the_others_wait_at_last(keepe
 
 
 def test_the_epoch_after_a_rank_was_lost_begins_without_it_where_the_others_take_its_batches(keepers: Keepers) -> None:
-    port = keepers.keeper("give_back", lost_after=0.5)
+    port = keepers.keeper("give_back", lost_after=2.0)
     zero, one = keepers.voice(port, 0), keepers.voice(port, 1)
     zero.join(1)
     one.join(1)

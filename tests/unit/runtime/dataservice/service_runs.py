@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from harness.ports import free_port
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
@@ -44,16 +44,6 @@ def wait_for(what: Callable[[], Any], message: Callable[[], str] = lambda: "") -
         assert time.monotonic() < deadline, f"it hangs: {message()}"
         time.sleep(0.02)
     return found
-
-
-def free_port() -> int:
-    """A port that nobody listens on, and that no connection gets as its own: the kernel takes those from a range."""
-    first_of_connections = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.randrange(10_000, first_of_connections)
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port
 
 
 class Host:

@@ -8,9 +8,10 @@ import signal
 from itertools import chain
 
 import pytest
-from service_runs import Host, Rank, Service, answer_of, free_port, wait_for
+from service_runs import Host, Rank, Service, answer_of, wait_for
 
 from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling, Share
+from harness.ports import free_port
 
 RANKS = 4
 BATCH = 20

@@ -8,7 +8,9 @@ import re
 import signal
 from pathlib import Path
 
-from service_runs import HERE, SOURCES, Host, free_port
+from service_runs import HERE, SOURCES, Host
+
+from harness.ports import free_port
 
 DOCUMENT = HERE.parents[3] / "docs/heterogeneous.md"
 

@@ -9,10 +9,11 @@ from itertools import chain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from service_runs import Rank, Service, free_port, wait_for
+from service_runs import Rank, Service, wait_for
 
 from dlc_runtime.dataservice.plan.leases import Grant, Leases
 from dlc_runtime.dataservice.plan.progress import merge
+from harness.ports import free_port
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["grant", "done", "gone"]), st.integers(0, 3), st.integers(1, 5)), max_size=80

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from service_runs import HANGS, Service, free_port, wait_for
+from service_runs import HANGS, Service, wait_for
 
 from dlc_runtime.dataservice import RemoteLoader, serve
 from dlc_runtime.dataservice.errors import MissingPackageError
+from harness.ports import free_port
 
 
 def test_the_users_exception_reaches_the_training_rank_with_the_remote_traceback_and_host(service: Service) -> None:

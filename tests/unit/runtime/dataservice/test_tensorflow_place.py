@@ -9,12 +9,13 @@ import sys
 from typing import Any
 
 import pytest
-from service_runs import SOURCES, free_port
+from service_runs import SOURCES
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import ServersLostError, SettingError
 from dlc_runtime.dataservice.tensorflow import place
 from dlc_runtime.dataservice.tensorflow.consumer import distribute
+from harness.ports import free_port
 
 GROUPS = {"cpus": ["algo-3", "algo-1"], "gpus": ["algo-2"]}
 

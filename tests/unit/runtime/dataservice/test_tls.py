@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_runs import HANGS, Host, Rank, Service, free_port, python_with
+from service_runs import HANGS, Host, Rank, Service, python_with
 
 from dlc_runtime.dataservice.errors import RefusedError, SettingError
 from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling
 from dlc_runtime.dataservice.wire import tls
+from harness.ports import free_port
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service_runs import SOURCES, Host, free_port, wait_for
+from service_runs import SOURCES, Host, wait_for
 
 from dlc_runtime.dataservice.tensorflow import guard
+from harness.ports import free_port
 
 COUNT = 400
 

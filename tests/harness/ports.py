@@ -12,9 +12,11 @@ CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 def free_port() -> int:
     """A port that nobody listens on, and that no connection gets as its own: the kernel takes those from a range."""
-    first_of_connections = int(CONNECTIONS.read_text().split()[0])
+    first, last = (int(bound) for bound in CONNECTIONS.read_text().split())
+    ports = range(5000, 65536)
+    outside = [port for port in ports if not first <= port <= last] or ports
     while True:
-        port = random.randrange(10_000, first_of_connections)
+        port = random.choice(outside)
         with socket.socket() as sock, contextlib.suppress(OSError):
             sock.bind(("", port))
             return port

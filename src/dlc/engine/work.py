@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dlc.core.errors import EngineError
 from dlc.engine import client
+from dlc.engine.sockets import connections
 
-CONNECTED = "03"  # state of a socket in /proc/net/unix
 ASK_SECONDS = 10.0
 LEAVE_SECONDS = 1.0  # until the engine has closed the connection of our own client
 CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}
@@ -24,16 +24,13 @@ def describe(address: str, socket: Path) -> list[str]:
     return [*done.stdout.splitlines(), *_clients(address, socket)]
 
 
-def connections(socket: Path, table: Path = Path("/proc/net/unix")) -> int:
-    """How many clients hold a connection to a socket."""
-    rows = [line.split() for line in table.read_text(errors="replace").splitlines()]
-    return sum(len(row) > 7 and row[5] == CONNECTED and row[7] == str(socket) for row in rows)
-
-
 def _clients(address: str, socket: Path) -> list[str]:
     deadline = time.monotonic() + LEAVE_SECONDS
-    while (count := connections(socket)) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    try:
+        while (count := connections(socket)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    except OSError:  # a kernel without sock_diag
+        return _commands(address)
     if not count:
         return []
     return _commands(address) or [f"{count} connections of clients, such as a build or `docker logs --follow`"]

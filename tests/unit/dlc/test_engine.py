@@ -12,9 +12,9 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.debian import mmdebstrap, rootfs
-from dlc.engine import work
 from dlc.engine.connection import connect, find
 from dlc.engine.private import DAEMON_CONFIG, PrivateEngine, kept_store
+from dlc.engine.sockets import connections
 
 
 def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
@@ -133,8 +133,20 @@ def test_connections_to_a_socket_are_counted_without_the_one_that_listens(tmp_pa
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
         listener.bind(str(path))
         listener.listen()
-        assert work.connections(path) == 0
+        assert connections(path) == 0
         client.connect(str(path))
         accepted, _ = listener.accept()
-        assert work.connections(path) == 1
+        assert connections(path) == 1
+        accepted.close()
+
+
+def test_a_connection_whose_client_is_gone_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(str(path))
+        listener.listen()
+        client.connect(str(path))
+        accepted, _ = listener.accept()
+        client.close()
+        assert connections(path) == 0
         accepted.close()

@@ -44,9 +44,12 @@ def replace_folder(new: Path, old: Path) -> None:
     In one step: whoever looks, and whatever is killed, there is one of them, and whole. A file system that cannot do
     that (NFS, the lower layers of a container) gets file after file. What was `old` may be left at `new`.
     """
-    if not old.exists():
+    try:
         new.rename(old)
         return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0:
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.drafts import draft_folder, writing
+from dlc.core.drafts import draft_folder, replace_folder, writing
 from dlc.core.errors import DiskError, ProcessError, UsageError
 from dlc.core.file_lock import exclusive
 
@@ -80,3 +80,16 @@ def test_a_full_disk_and_a_file_in_the_way_are_errors_that_name_the_folder(tmp_p
     (tmp_path / "logs").write_text("a file")
     with pytest.raises(UsageError, match="expected a folder that dlc can write"), writing(tmp_path / "logs"):
         (tmp_path / "logs" / "build.log").touch()
+
+
+@pytest.mark.parametrize("there", [None, [], ["kept", "gone"]], ids=["no folder", "an empty one", "a full one"])
+def test_a_folder_takes_the_place_of_another_whole(tmp_path: Path, there: list[str] | None) -> None:
+    new, old = tmp_path / "new", tmp_path / "old"
+    new.mkdir()
+    (new / "kept").write_text("new")
+    if there is not None:
+        old.mkdir()
+        for name in there:
+            (old / name).write_text("old")
+    replace_folder(new, old)
+    assert {path.name: path.read_text() for path in old.iterdir()} == {"kept": "new"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -345,11 +347,30 @@ def test_the_bill_of_materials_is_attached_once_and_describes_the_image(
     assert push(built, registry, "billed", login)["bill_of_materials"] == entry["digest"]
 
 
+NOBODY = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9")
+
+
+def test_an_image_with_a_known_vulnerability_is_not_pushed(
+    built: Path, registry: Registry, login: Mapping[str, str], tmp_path: Path
+) -> None:
+    affected = {"package": {"ecosystem": "PyPI", "name": "six"}, "versions": ["1.17.0"]}
+    advisory = {"id": "PYSEC-2026-1", "modified": "2026-11-20T10:00:00Z", "affected": [affected]}
+    dump = tmp_path / "all.zip"
+    with zipfile.ZipFile(dump, "w") as archive:
+        archive.writestr("PYSEC-2026-1.json", json.dumps(advisory))
+    named = f"{dump}#sha256={hashlib.sha256(dump.read_bytes()).hexdigest()}"
+    asked = {**login, **NOBODY, "NO_PROXY": "127.0.0.1", "DLC_OSV_DUMP": named}
+    done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/vulnerable", **asked)
+    assert done.returncode == ImageError.exit_code, done.stderr
+    assert "six" in done.stderr
+    assert "dlc update debian --write" in done.stderr
+    assert not registry.repository("vulnerable/toy").exists()
+
+
 def test_what_no_source_can_be_asked_about_is_not_pushed(
     built: Path, registry: Registry, login: Mapping[str, str]
 ) -> None:
-    nobody = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9")
-    done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/unasked", **login, **nobody, NO_PROXY="127.0.0.1")
+    done = dlc(built, "push", "toy-*", "--to", f"{registry.host}/unasked", **login, **NOBODY, NO_PROXY="127.0.0.1")
     assert done.returncode == ProcessError.exit_code, done.stderr
     assert "could not be asked" in done.stderr
     assert "DLC_OSV_DUMP" in done.stderr

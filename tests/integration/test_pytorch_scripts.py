@@ -13,7 +13,7 @@ from harness.job import Job
 from harness.sdk2 import ends_as_one, files
 
 # Older ones hold packages of their time, which read other names.
-pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch", version=">=2.6")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch", version=">=1.13")]
 
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 HOROVOD = {"sagemaker_horovod_enabled": True}

@@ -11,7 +11,7 @@ from harness.sdk2 import ends_as_one, files
 from harness.user_scripts import made_by, script_job
 
 # Older ones hold packages of their time, which read other names.
-pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow", version=">=2.15")]
+pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow", version=">=2.12")]
 
 MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
 HOROVOD = {"sagemaker_horovod_enabled": True}

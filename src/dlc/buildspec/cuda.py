@@ -11,9 +11,9 @@ from dlc.buildspec.yaml_marks import Node
 
 CPU = "cpu"
 # What all frameworks for one CUDA can take in the same version: a layer of its own, which their images share.
-# NCCL is not among them, since each framework asks for another one.
+# cuDNN and NCCL are not among them: they have releases of their own, and each framework asks for another one.
 SHARED = re.compile(
-    r"nvidia-(cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|cudnn|cufft|curand|cusolver|cusparse|nvjitlink)(-cu\d+)?"
+    r"nvidia-(cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|cufft|curand|cusolver|cusparse|nvjitlink)(-cu\d+)?"
 )
 
 

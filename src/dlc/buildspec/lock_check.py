@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from dlc.buildspec import cuda
 from dlc.buildspec.locked import locked_versions
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.core.checkout import Tree
@@ -17,6 +18,7 @@ FRAMEWORKS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "tf-nightly"),
     "mxnet": ("mxnet",),
 }
+TENSORFLOW_CPU = "tensorflow-cpu"  # for no CUDA, which its version does not say
 # From CUDA 13 on NVIDIA's wheels have no suffix; of these the version begins with CUDA's major.
 VERSIONED = re.compile(r"(nvidia-(cublas|cuda-[a-z-]+|nvjitlink|nvtx)|cuda-(toolkit|bindings|python))$")
 SUFFIXED = re.compile(r"^nvidia-.*-cu(\d+)$|-cuda(\d\d)")
@@ -50,6 +52,8 @@ def cuda_major(name: str, version: str) -> str:
 
 def cuda_version(versions: Mapping[str, str]) -> tuple[str, str]:
     """CUDA's version in these packages, as a device is written (`cu128`), and the package that says so; or nothing."""
+    if TENSORFLOW_CPU in versions:
+        return cuda.CPU, TENSORFLOW_CPU
     for name in sorted(versions):
         if RUNTIME.match(name):
             major, minor = [*versions[name].split("."), "0"][:2]

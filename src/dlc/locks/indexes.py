@@ -92,9 +92,10 @@ def _users_own(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> bool
     indexes = own.all if "+" in requirement else own.extra
     if not indexes and not local_wheel_folders():
         return False
-    where = {"UV_DEFAULT_INDEX": indexes[0], "UV_INDEX": " ".join(indexes[1:])} if indexes else {"UV_NO_INDEX": "1"}
+    where = {"UV_DEFAULT_INDEX": indexes[0], "UV_INDEX": " ".join(indexes[1:])} if indexes else {}
+    alone = [] if indexes else ["--no-index"]  # uv reads no variable for it
     done = run(
-        [*argv, "-", "--no-deps"], stdin=requirement, env={**ALONE, **where},
+        [*argv, "-", "--no-deps", *alone], stdin=requirement, env={**ALONE, **where},
         check=False, timeout=PROBE_SECONDS,
     )  # fmt: skip
     return done.returncode == 0

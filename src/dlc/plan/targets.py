@@ -201,7 +201,9 @@ def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)
     licences = settings.labels.get(labels.LICENSES, "")
-    if licences and any(name.startswith(NVIDIA) for name in locked_versions(tree, variant)):
+    # PyTorch 1.10's own package holds CUDA.
+    has_cuda = settings.device != cuda.CPU or any(name.startswith(NVIDIA) for name in locked_versions(tree, variant))
+    if licences and has_cuda:
         licences += f" AND {NVIDIA_LICENCE}"
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"
     own = {labels.FLAVOR: settings.flavor, labels.UNSUPPORTED: header.unsupported}

@@ -46,7 +46,7 @@ def test_every_container_of_the_framework_s_libraries_is_read(tmp_path: Path) ->
     first, second = container([(MACHINE, 75), (MACHINE, 80)]), container([(MACHINE, 90), (PTX, 90), (LINE_TABLE, 120)])
     padding = b"\0" * (-len(first) % 8 + 8)
     library.write_bytes(elf({b".text": b"\x90" * 33, gpu_probe.SECTION: first + padding + second}))
-    assert gpu_probe.capabilities(tmp_path) == {"machine": [75, 80, 90], "ptx": [90]}
+    assert gpu_probe.capabilities(tmp_path) == {"machine": [75, 80, 90], "ptx": [90], "cudnn": []}
 
 
 def test_a_capability_that_only_few_kernels_are_compiled_for_is_none_of_the_image(tmp_path: Path) -> None:
@@ -57,14 +57,29 @@ def test_a_capability_that_only_few_kernels_are_compiled_for_is_none_of_the_imag
     (folder / "libtorch_cuda.so").write_bytes(elf({gpu_probe.SECTION: all_kernels}))
     few = b"".join(container([(MACHINE, 50), (MACHINE, 70), (PTX, 90)], b"\x50" * 24) for _ in range(2))
     (folder / "libtorch_cuda_linalg.so").write_bytes(elf({gpu_probe.SECTION: few}))
-    assert gpu_probe.capabilities(tmp_path) == {"machine": [70, 90], "ptx": []}
+    assert gpu_probe.capabilities(tmp_path) == {"machine": [70, 90], "ptx": [], "cudnn": []}
 
 
 def test_a_library_without_the_section_holds_no_code(tmp_path: Path) -> None:
     library = tmp_path / "tensorflow/libtensorflow_cc.so.2"
     library.parent.mkdir(parents=True)
     library.write_bytes(elf({b".text": container([(MACHINE, 70)])}))
-    assert gpu_probe.capabilities(tmp_path) == {"machine": [], "ptx": []}
+    assert gpu_probe.capabilities(tmp_path) == {"machine": [], "ptx": [], "cudnn": []}
+
+
+def test_a_gpu_older_than_cudnn_s_code_is_not_supported(tmp_path: Path) -> None:
+    """As V100 and cuDNN 9.11: TensorFlow 2.21 holds code for it, and could compute no convolution."""
+    for path, found in (
+        ("tensorflow/libtensorflow_cc.so.2", [(MACHINE, 60), (MACHINE, 70), (MACHINE, 80)]),
+        ("nvidia/cudnn/lib/libcudnn_ops.so.9", [(MACHINE, 80), (MACHINE, 75), (PTX, 121)]),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(elf({gpu_probe.SECTION: container(found)}))
+    probed = gpu_probe.capabilities(tmp_path)
+    code = GpuCode(**{kind: tuple(values) for kind, values in probed.items()})
+    assert code == GpuCode(machine=(60, 70, 80), ptx=(), cudnn=(75, 80))
+    assert [code.support(capability) for capability in (60, 70, 75, 80)] == ["no", "no", "yes", "yes"]
+    assert gpu.row("image", code)["cuDNN"] == "from 7.5"
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,17 @@ def test_another_build_of_the_same_version_on_the_default_index_is_not_taken(
     assert "dlc-local" not in packages_asked(public)
 
 
+def test_a_folder_of_the_user_without_the_package_leaves_it_to_the_index(
+    public: PackageIndex, special: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever version is asked for, and whatever the default index has under that name."""
+    public.add("dlc-local", "2.13.0", "for another device")
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "own"))
+    assert "dlc-local==2.13.0+cpu" in lock.make(request(special.address, "dlc-local"))["framework.txt"]
+    assert "dlc-local" not in packages_asked(public)
+
+
 def test_a_version_that_is_nowhere_says_where_it_was_looked_for(public: PackageIndex, special: PackageIndex) -> None:
     with pytest.raises(LockError) as caught:
         lock.make(request(special.address, "dlc-local==2.14.0+cpu"))

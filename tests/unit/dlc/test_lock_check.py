@@ -135,6 +135,7 @@ def test_a_committed_lock_with_two_cuda_majors_is_no_plan_of_that_image_only() -
         ({"torch": "2.15.0", "nvidia-cuda-runtime": "13.2.86"}, "cu132"),
         ({"torch": "1.13.1+cu117"}, "cu117"),
         ({"torch": "2.13.0+cpu"}, "cpu"),
+        ({"tensorflow-cpu": "2.15.1"}, "cpu"),
         ({"torch": "1.10.2"}, ""),
         ({"somebody": "1.0+local"}, ""),
     ],

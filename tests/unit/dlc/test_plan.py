@@ -8,7 +8,18 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specimen import PYTORCH_PATH, TENSORFLOW, TENSORFLOW_ID, TORCH_ID, changed, locked, pinned, specimen, unlocked
+from specimen import (
+    PYTORCH,
+    PYTORCH_PATH,
+    TENSORFLOW,
+    TENSORFLOW_ID,
+    TORCH_ID,
+    changed,
+    locked,
+    pinned,
+    specimen,
+    unlocked,
+)
 
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree
@@ -75,12 +86,15 @@ def test_contexts_arguments_tags_and_labels_follow_from_the_settings() -> None:
     assert re.fullmatch("[0-9a-f]{64}", target.key)
 
 
-def test_the_licence_label_names_nvidias_where_its_packages_are() -> None:
+def test_the_licence_label_names_nvidias_where_its_packages_are_and_where_the_framework_holds_them() -> None:
     tree = specimen()
     folder = f"docker/pytorch/locks/{TORCH_ID}"
     with_nvidia = pinned(tree, folder, "framework.txt", "torch==2.13.0+cpu\nnvidia-cublas-cu12==12.8.4.1\n")
     label = make_plan(with_nvidia, ["pytorch-*"]).target(TORCH_ID).labels[labels.LICENSES]
     assert label == "Apache-2.0 AND LicenseRef-NVIDIA-Proprietary"
+    text = PYTORCH.replace("2.13.0+cpu", "2.13.0").replace("variants:", "device: cu102\nvariants:")
+    plan = make_plan(locked(changed(unlocked(), PYTORCH_PATH, text)), ["pytorch-*"])
+    assert plan.target(plan.selected[0]).labels[labels.LICENSES] == label
 
 
 def test_a_frameworks_own_dockerfile_lies_between_two_stages_of_the_shared_one() -> None:

@@ -1,4 +1,4 @@
-"""For which GPUs an image holds code, read from the binaries of its framework."""
+"""For which GPUs an image holds code, read from the binaries of its framework and of cuDNN."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ GPUS = {
 
 @dataclass(frozen=True)
 class GpuCode:
-    """Compute capabilities, as 10 * major + minor, sorted, for which there is machine code, and PTX for the driver."""
+    """Compute capabilities, as 10 * major + minor: of the framework's machine code and PTX, of cuDNN's machine code."""
 
     machine: tuple[int, ...]
     ptx: tuple[int, ...]
+    cudnn: tuple[int, ...] = ()
 
     def support(self, capability: int) -> str:
         """`yes`; `PTX`, which the driver compiles at the first start; or `no`.
 
-        Machine code runs on its own capability and later minor ones of the same major, PTX on all later ones.
+        Machine code runs on its own capability and later minor ones of the same major, PTX on all later ones. A GPU
+        that is older than all code of cuDNN computes no convolution.
         """
+        if self.cudnn and capability < self.cudnn[0]:
+            return "no"
         if any(own // 10 == capability // 10 and own <= capability for own in self.machine):
             return "yes"
         return "PTX" if any(own <= capability for own in self.ptx) else "no"
@@ -37,16 +41,20 @@ class GpuCode:
 def code_of(engine: Engine, ref: str) -> GpuCode:
     """Read a built image; both are empty for one without CUDA. Raises ImageError if no Python in it answers."""
     probed = run_probe(engine, ref, PROBE)
-    return GpuCode(tuple(probed["machine"]), tuple(probed["ptx"]))
+    return GpuCode(tuple(probed["machine"]), tuple(probed["ptx"]), tuple(probed["cudnn"]))
 
 
 def row(image: str, code: GpuCode | None) -> dict[str, str]:
     """One image's line of the table: its code, then every GPU. `code` is None for an image that is not built."""
     if code is None:
-        return {"id": image, "machine code": "not built", "ptx": "-", **dict.fromkeys(GPUS, "-")}
-    own = {"machine code": _listed(code.machine), "ptx": _listed(code.ptx)}
+        return {"id": image, "machine code": "not built", "ptx": "-", "cuDNN": "-", **dict.fromkeys(GPUS, "-")}
+    own = {"machine code": _listed(code.machine), "ptx": _listed(code.ptx), "cuDNN": _oldest(code.cudnn)}
     return {"id": image, **own, **{name: code.support(capability) for name, capability in GPUS.items()}}
 
 
 def _listed(capabilities: Sequence[int]) -> str:
     return ",".join(f"{value // 10}.{value % 10}" for value in capabilities) or "none"
+
+
+def _oldest(capabilities: Sequence[int]) -> str:
+    return f"from {_listed(capabilities[:1])}" if capabilities else "-"

@@ -1,4 +1,4 @@
-"""Runs inside an image and prints, as JSON, for which GPUs its framework holds code. Standard library only, Python 3.9.
+"""Runs inside an image and prints, as JSON, for which GPUs its framework and cuDNN hold code. Python 3.9 alone.
 
 CUDA code lies in the ELF section `.nv_fatbin`: containers of entries, of which each is machine code (for one compute
 capability, and later minor ones of the same major) or PTX (the driver compiles it, for that capability and all later).
@@ -12,7 +12,7 @@ import mmap
 import struct
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 SECTION = b".nv_fatbin"
@@ -30,6 +30,8 @@ FILES = (
     "tensorflow/libtensorflow_cc.so.*",
     "tensorflow/python/_pywrap_tensorflow_internal.so",
 )
+# What every operation of cuDNN needs: version 8's name and version 9's.
+CUDNN = ("nvidia/cudnn/lib/libcudnn_ops_infer.so.8", "nvidia/cudnn/lib/libcudnn_ops.so.9")
 
 
 def section(data: mmap.mmap, name: bytes) -> tuple[int, int]:
@@ -61,13 +63,22 @@ def entries(data: mmap.mmap, start: int, length: int) -> Iterator[tuple[str, int
         position = (stop + 7) // 8 * 8
 
 
-def capabilities(packages: Path) -> dict[str, list[int]]:
-    """Kind -> capabilities, of the framework's libraries below site-packages; both empty for an image without CUDA."""
+def counted(packages: Path, patterns: Iterable[str]) -> Counter[tuple[str, int]]:
+    """How many entries of each kind and capability these libraries below site-packages hold."""
     found: Counter[tuple[str, int]] = Counter()
-    for path in [path for pattern in FILES for path in packages.glob(pattern)]:
+    for path in [path for pattern in patterns for path in packages.glob(pattern)]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found.update(entries(data, *section(data, SECTION)))
-    return common(found)
+    return found
+
+
+def capabilities(packages: Path) -> dict[str, list[int]]:
+    """Kind -> capabilities of the framework's libraries, and `cudnn` -> those of cuDNN's machine code.
+
+    All are empty for an image without CUDA, the last one where the framework holds cuDNN itself.
+    """
+    cudnn = sorted(capability for kind, capability in counted(packages, CUDNN) if kind == "machine")
+    return {**common(counted(packages, FILES)), "cudnn": cudnn}
 
 
 def common(found: Mapping[tuple[str, int], int]) -> dict[str, list[int]]:

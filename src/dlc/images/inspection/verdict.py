@@ -61,7 +61,8 @@ def require_clean(found: Scan) -> None:
         raise ImageError(
             f"{found.ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} "
             f"whose exception has expired: {names[:200]}",
-            f"dlc lock GLOB with newer pins, or an exception with reason, owner and expiry in {EXCEPTIONS}",
+            "newer versions (Python: dlc lock GLOB, Debian: dlc update debian --write) and a new build, "
+            f"or an exception with reason, owner and expiry in {EXCEPTIONS}",
         )
     if unanswered := [answer for answer in found.answers if answer.unanswered]:
         raise ProcessError(

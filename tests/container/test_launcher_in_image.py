@@ -52,6 +52,14 @@ def test_an_unknown_command_is_named_with_what_can_be_run(image: Image) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_an_mpirun_that_the_user_types_starts_ranks_that_may_use_every_core(image: Image) -> None:
+    program = "import os; print(os.environ['OMPI_COMM_WORLD_SIZE'], sorted(os.sched_getaffinity(0)))"
+    ranks = ("mpirun", "--oversubscribe", "-np", "2", "python", "-c", program)
+    alone = run_once(image.ref, "python", "-c", "import os; print(2, sorted(os.sched_getaffinity(0)))").stdout
+    done = run_once(image.ref, *ranks)
+    assert (done.returncode, done.stdout) == (0, alone * 2), done.stderr
+
+
 def test_tini_is_the_first_process(image: Image) -> None:
     assert run_once(image.ref, "cat", "/proc/1/comm").stdout == "tini\n"
 

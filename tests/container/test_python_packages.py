@@ -136,6 +136,12 @@ def test_tf_keras_is_keras_2_without_being_asked_for(container: Container) -> No
     assert container.python(code, seconds=180) == "tf_keras\n"
 
 
+@pytest.mark.when(framework="tensorflow", version=">=2.12")
+def test_tensorflow_datasets_finds_its_own_data_sets(container: Container) -> None:
+    code = "import tensorflow_datasets as tfds; print(tfds.builder('mnist').info.features['label'].num_classes)"
+    assert container.python(code, seconds=180) == "10\n"
+
+
 @pytest.mark.parametrize("program", ["git", "curl", "unzip", "g++"])
 def test_programs_that_training_scripts_and_sources_need_are_there(container: Container, program: str) -> None:
     assert container.try_to(program, "--version" if program != "unzip" else "-v")[0] == 0

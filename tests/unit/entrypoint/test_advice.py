@@ -11,6 +11,7 @@ from launch.job import advice
 
 IMPORT = "ImportError: cannot import name 'AdamW' from 'transformers' (/opt/venv/lib/python3.11/site-packages/transform"
 RENDEZVOUS = "ValueError: Error initializing torch.distributed using env:// rendezvous"
+NUMPY = "TypeError: Unable to convert function return value to a Python type! The signature was"
 SHM = "RuntimeError: unable to allocate shared memory(shm) for file </torch_10_3626783630_0>: No space left on device"
 BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
 
@@ -24,12 +25,20 @@ BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
             "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'logging_dir'",
             "requirements.txt",
         ),
-        ("TypeError: Seq2SeqTrainer.__init__() got an unexpected keyword argument 'tokenizer'", "transformers==4"),
-        ("ValueError: Some specified arguments are not used by the HfArgumentParser: ['--no_cuda']", "transformers==4"),
-        (IMPORT, "transformers==4"),
+        ("TypeError: Seq2SeqTrainer.__init__() got an unexpected keyword argument 'tokenizer'", "transformers<5"),
+        ("ValueError: Some specified arguments are not used by the HfArgumentParser: ['--no_cuda']", "transformers<5"),
+        (IMPORT, "transformers<5"),
         ("AttributeError: 'Variable' object has no attribute 'ref'", "TF_USE_LEGACY_KERAS=1"),
         ("ValueError: Attempt to convert a value (PerReplica:{", "TF_USE_LEGACY_KERAS=1"),
         ("ValueError: Invalid filepath extension for saving. Please add either", "TF_USE_LEGACY_KERAS=1"),
+        ("ImportError: cannot import name 'Adam' from 'keras.optimizers' (/opt/venv/lib/p", "tf_keras"),
+        ("AttributeError: module 'tensorflow' has no attribute 'ConfigProto'", "tensorflow.compat.v1"),
+        (NUMPY, "pip check"),
+        (
+            "tensorflow.python.framework.errors_impl.UnimplementedError: File system scheme 's3' not implemented",
+            "SM_MODEL",
+        ),
+        ("train.py: error: unrecognized arguments: --model_dir s3://bucket/model", "model_dir=False"),
         (SHM, "--shm-size=8g"),
         (BUS, "--shm-size=8g"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),

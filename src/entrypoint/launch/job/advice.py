@@ -8,13 +8,17 @@ from collections.abc import Iterable
 from launch.job.arguments import refused
 
 _VERSIONS = (
-    "the script is written for other versions than the image's; name those that it needs in requirements.txt,"
-    " such as transformers==4.57.6"
+    "the script is written for other versions than the image's, which pip list names; name its own in requirements.txt,"
+    " such as transformers<5"
 )
 _KERAS_2 = "the script is written for Keras 2, which TF_USE_LEGACY_KERAS=1 turns on where tf-keras is installed"
+_KERAS_IMPORT = "the script is written for Keras 2; import tensorflow.keras or tf_keras in place of keras"
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
 _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
 _NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them with torchrun"
+_NUMPY = "numpy is not one that the framework takes (pip check); name a version of it that is in requirements.txt"
+_S3 = "TensorFlow writes to s3:// with tensorflow-io only; write to SM_MODEL_DIR, which the platform uploads"
+_TENSORFLOW_1 = "the script is written for TensorFlow 1, which no image has; tensorflow.compat.v1 has its names"
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"
 
 # The first whose words one of the lines has.
@@ -24,6 +28,13 @@ _ADVICE = (
     (r"^ValueError: Some specified arguments are not used by the HfArgumentParser", _VERSIONS),
     (r"^ImportError: cannot import name '\w+' from '(transformers|datasets|accelerate)\b", _VERSIONS),
     (r"'Variable' object has no attribute 'ref'", _KERAS_2),
+    (r"^ImportError: cannot import name '\w+' from 'keras\b", _KERAS_IMPORT),
+    (
+        r"^AttributeError: module 'tensorflow' has no attribute '(ConfigProto|Session|layers|logging|placeholder)'",
+        _TENSORFLOW_1,
+    ),
+    (r"^TypeError: Unable to convert function return value to a Python type!|_ARRAY_API not found", _NUMPY),
+    (r"File system scheme 's3' not implemented", _S3),
     (r"\bPerReplica\b", _KERAS_2),
     (r"^ValueError: Invalid filepath extension for saving", _KERAS_2),
     (r"insufficient shared memory \(shm\)|unable to allocate shared memory|DataLoader worker .* Bus error", _MEMORY),

@@ -32,8 +32,11 @@ def arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ..
 
 def refused(lines: Iterable[str], dialect: str) -> str:
     """The advice where a script's last lines say that it cannot read its arguments, "" for any other words."""
-    if not any(re.search(_REFUSED, line) for line in lines):
+    said = [line for line in lines if re.search(_REFUSED, line)]
+    if not said:
         return ""
+    if any(re.search(r"--model_dir\b", line) for line in said):
+        return "the SDK's TensorFlow estimator sends model_dir; with model_dir=False there it does not"
     others = {
         TOOLKIT: "--key value; a true or false is a value",
         FLAGS: "true is the bare flag --key, false leaves it out",

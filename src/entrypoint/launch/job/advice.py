@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from launch.job.arguments import refused
 
 _VERSIONS = (
-    "the script is written for other versions than the image's, which pip list names; name its own in requirements.txt,"
-    " such as transformers<5"
+    "the script is written for other versions than the image's; name those of its day in requirements.txt together,"
+    " such as transformers==4.45.2, datasets<5 and, for PyTorch, accelerate<1.4"
 )
+_METRIC = "datasets has no load_metric since 3.0; use evaluate.load, or name datasets<3 in requirements.txt"
+_AWS = "smdistributed is AWS's own and in no public package; torch.distributed or Horovod does the same"
 _KERAS_2 = "the script is written for Keras 2, which TF_USE_LEGACY_KERAS=1 turns on where tf-keras is installed"
 _KERAS_IMPORT = "the script is written for Keras 2; import tensorflow.keras or tf_keras in place of keras"
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
@@ -23,10 +25,12 @@ _PACKAGE = "name the package that holds {name} in a requirements.txt beside the 
 
 # The first whose words one of the lines has.
 _ADVICE = (
+    (r"^ModuleNotFoundError: No module named 'smdistributed\b", _AWS),
     (r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'", _PACKAGE),
     (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),
     (r"^ValueError: Some specified arguments are not used by the HfArgumentParser", _VERSIONS),
-    (r"^ImportError: cannot import name '\w+' from '(transformers|datasets|accelerate)\b", _VERSIONS),
+    (r"^ImportError: cannot import name 'load_metric' from 'datasets\b", _METRIC),
+    (r"^ImportError: cannot import name '\w+' from '(transformers|datasets|accelerate|huggingface_hub)\b", _VERSIONS),
     (r"'Variable' object has no attribute 'ref'", _KERAS_2),
     (r"^ImportError: cannot import name '\w+' from 'keras\b", _KERAS_IMPORT),
     (

@@ -44,7 +44,10 @@ def refused(lines: Iterable[str], dialect: str) -> str:
         SDK3: "--key value in the file's order, values as JSON",
     }
     ways = "; ".join(f"{name}: {how}" for name, how in others.items() if name != dialect)
-    return f"the script does not take its arguments in the dialect {dialect}; try DLC_ARGV_DIALECT ({ways})"
+    return (
+        f"the script does not take its arguments in the dialect {dialect}; try DLC_ARGV_DIALECT ({ways});"
+        " a key is passed as it is written: log-interval and log_interval are two"
+    )
 
 
 def _words(key: str, value: object, dialect: str) -> tuple[str, ...]:

@@ -79,7 +79,9 @@ if [ -z "$without" ]; then
     trap 'rm -rf "$installed" "$tools"' EXIT
     install_into "$tools" --require-hashes -r "$here/cuda$cuda.txt"
     export CUDA_HOME=/tmp/horovod-cuda HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_NCCL_LINK=SHARED HOROVOD_WITHOUT_NVTX=1
-    "$here/cuda.sh" "$cuda" "$site" "$tools" /tmp/horovod "$CUDA_HOME"
+    abi=1
+    if [ "$framework" = pytorch ]; then abi=$(python -c 'import torch; print(int(torch.compiled_with_cxx11_abi()))'); fi
+    "$here/cuda.sh" "$cuda" "$site" "$tools" /tmp/horovod "$CUDA_HOME" "$abi"
     sed -i -e '/^check_language(CUDA)$/d' -e '/^    find_package(CUDAToolkit\( REQUIRED\)\?)$/d' \
         -e '/add_subdirectory(horovod\/common\/ops\/cuda)/d' -e "s|^# CUDA and ROCM$|include($here/cuda.cmake)|" CMakeLists.txt
 elif grep -q '^nvidia-\|^torch==1[.0-9]* ' "$framework_lock"; then

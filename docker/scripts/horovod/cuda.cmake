@@ -3,7 +3,7 @@ set(CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES "$ENV{CUDA_HOME}/include")
 set(NCCL_INCLUDE_DIR "$ENV{CUDA_HOME}/include")
 set(NCCL_LIBRARY "$ENV{CUDA_HOME}/lib64/libnccl.so")
 
-# The second name is for another C++ ABI, which no framework of today has.
+# The second name is for the older C++ ABI; cuda.sh compiles for the one that the framework has.
 foreach(name horovod_cuda_kernels compatible_horovod_cuda_kernels)
     add_library(${name} STATIC IMPORTED GLOBAL)
     set_target_properties(${name} PROPERTIES

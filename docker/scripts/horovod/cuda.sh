@@ -1,13 +1,15 @@
 #!/bin/sh
 # Makes a CUDA home to compile Horovod against, in a fixed place: headers and libraries of the framework's wheels under
 # the names that compilers look for, and Horovod's own kernels, compiled.
-# usage: cuda.sh MAJOR SITE_PACKAGES TOOLS SOURCES HOME   (TOOLS: a folder with the packages of cudaMAJOR.txt)
+# usage: cuda.sh MAJOR SITE_PACKAGES TOOLS SOURCES HOME ABI
+# TOOLS: a folder with the packages of cudaMAJOR.txt; ABI: 1, or 0 for a framework with GCC 4's std::string (PyTorch up to 2.6)
 set -eu
 major=$1
 site=$2
 tools=$3
 sources=$4
 home=$5
+abi=-D_GLIBCXX_USE_CXX11_ABI=$6
 here=$(cd "$(dirname "$0")" && pwd)
 
 # merge FOLDER...: links to all of their files in the last one; of files that are in several, the first is taken.
@@ -37,8 +39,8 @@ case $major in
         for number in 60 70 75 80 90; do
             set -- "$@" "--offload-arch=sm_$number"
         done
-        shift 5
-        FATBINARY=$tools/nvidia/cu13/bin/fatbinary clang++-19 -x cuda --cuda-path="$home/tools" -std=c++17 -O3 -fPIC \
+        shift 6
+        FATBINARY=$tools/nvidia/cu13/bin/fatbinary clang++-19 -x cuda --cuda-path="$home/tools" -std=c++17 -O3 -fPIC "$abi" \
             -Wno-unknown-cuda-version --no-cuda-include-ptx=all --cuda-include-ptx=sm_90 "$@" \
             -I"$kernels" -c "$kernels/cuda_kernels.cu" -o "$home/kernels.o"
         ;;
@@ -46,9 +48,9 @@ case $major in
         for number in 75 80 90 100; do
             set -- "$@" -gencode "arch=compute_$number,code=sm_$number"
         done
-        shift 5
+        shift 6
         # Names of files that it makes on the way are recorded: by default they have the number of its process.
-        "$tools/nvidia/cu13/bin/nvcc" -std=c++17 -O3 -Xcompiler -fPIC --objdir-as-tempdir "$@" \
+        "$tools/nvidia/cu13/bin/nvcc" -std=c++17 -O3 -Xcompiler -fPIC "$abi" --objdir-as-tempdir "$@" \
             -gencode "arch=compute_120,code=[sm_120,compute_120]" -I"$kernels" -c "$kernels/cuda_kernels.cu" -o "$home/kernels.o"
         ;;
     *) echo "CUDA $major: expected 12 or 13" >&2 && exit 64 ;;

@@ -44,6 +44,15 @@ if grep -qE '^tensorflow(-cpu)?==2\.(1[6-9]|[2-9][0-9])\.' "$framework_lock"; th
     sed -i 's/^    from keras import backend as K$/    K = keras.backend/' horovod/tensorflow/keras/__init__.py \
         horovod/tensorflow/keras/callbacks.py
 fi
+# TensorFlow 2.20 and later export no AsGpuStreamValue: it asks a stream for CUDA's own.
+if grep -qE '^tensorflow==2\.[2-9][0-9]\.' "$framework_lock"; then
+    sed -i -e '/^GpuStreamHandle AsGpuStreamValue(Stream\* stream);$/d' -e '/^#endif.*TENSORFLOW_VERSION >= 2011000000$/a \
+namespace stream_executor::gpu {\
+inline GpuStreamHandle AsGpuStreamValue(Stream* stream) {\
+  return static_cast<GpuStreamHandle>(stream->platform_specific_handle().stream);\
+}\
+}' horovod/tensorflow/mpi_ops.cc
+fi
 # PyTorch's training API in C++, which it includes and does not use, takes the compiler half of the time for its bindings.
 if grep -q '^torch==2\.' "$framework_lock"; then
     sed -i -e 's|<torch/extension\.h>|<torch/types.h>|' -e '/<torch\/torch\.h>/d' horovod/torch/adapter_v2.h

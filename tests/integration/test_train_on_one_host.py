@@ -22,7 +22,7 @@ def example(image: Image) -> Path:
     return find_root() / "examples" / image.framework / "train.py"
 
 
-@pytest.mark.when(python=">=3.10")  # the examples are for frameworks of today
+@pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
 def test_the_example_learns_digits_and_leaves_a_model(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, example(image)) as job:
         assert job.wait() == {"algo-1": 0}, job.report()
@@ -32,7 +32,7 @@ def test_the_example_learns_digits_and_leaves_a_model(image: Image, tmp_path: Pa
         assert job.failure() == ""
 
 
-@pytest.mark.when(python=">=3.10")  # the examples are for frameworks of today
+@pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
 def test_the_example_learns_with_its_compiler_on(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, example(image), hyperparameters={"compile": True, "epochs": 15}) as job:
         assert job.wait() == {"algo-1": 0}, job.report()
@@ -74,7 +74,7 @@ def test_docker_stop_reaches_the_script_which_can_save(image: Image, tmp_path: P
         assert job.wait() == {"algo-1": 0}, job.report()
 
 
-@pytest.mark.when(python=">=3.10")  # the examples are for frameworks of today
+@pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
 def test_a_stopped_example_goes_on_from_its_checkpoint(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path / "first", example(image), hyperparameters={"epochs": 100_000}) as job:
         job.wait_for_line("epoch=2 ")

@@ -28,7 +28,7 @@ def given_to(uid: int, folder: Path) -> None:
         os.chown(path, uid, uid, follow_symlinks=False)
 
 
-@pytest.mark.when(python=">=3.10")  # the examples are for frameworks of today
+@pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
 @pytest.mark.parametrize("user", [UID, 0])
 def test_it_trains_where_only_opt_ml_and_tmp_can_be_written(image: Image, tmp_path: Path, user: int) -> None:
     script = find_root() / "examples" / image.framework / "train.py"

@@ -2,7 +2,8 @@
 # Makes a CUDA home to compile Horovod against, in a fixed place: headers and libraries of the framework's wheels under
 # the names that compilers look for, and Horovod's own kernels, compiled.
 # usage: cuda.sh MAJOR SITE_PACKAGES TOOLS SOURCES HOME ABI
-# TOOLS: a folder with the packages of cudaMAJOR.txt; ABI: 1, or 0 for a framework with GCC 4's std::string (PyTorch up to 2.6)
+# TOOLS: a folder with the packages of cudaMAJOR.txt
+# ABI: _GLIBCXX_USE_CXX11_ABI of the framework, 0 for PyTorch up to 2.6; kernels name their types by std::string
 set -eu
 major=$1
 site=$2

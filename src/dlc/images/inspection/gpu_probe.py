@@ -1,4 +1,4 @@
-"""Runs inside an image and prints, as JSON, for which GPUs its framework and cuDNN hold code. Python 3.9 alone.
+"""Runs in an image; prints, as JSON, for which GPUs its framework and cuDNN hold code. Standard library, Python 3.9.
 
 CUDA code lies in the ELF section `.nv_fatbin`: containers of entries, of which each is machine code (for one compute
 capability, and later minor ones of the same major) or PTX (the driver compiles it, for that capability and all later).

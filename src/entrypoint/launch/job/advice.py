@@ -18,7 +18,7 @@ _KERAS_IMPORT = "the script is written for Keras 2; import tensorflow.keras or t
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
 _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
 _NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them with torchrun"
-_NUMPY = "numpy is not one that the framework takes (pip check); name a version of it that is in requirements.txt"
+_NUMPY = "the framework does not take this numpy; pip check says which it takes, name one of those in requirements.txt"
 _S3 = "TensorFlow writes to s3:// with tensorflow-io only; write to SM_MODEL_DIR, which the platform uploads"
 _TENSORFLOW_1 = "the script is written for TensorFlow 1, which no image has; tensorflow.compat.v1 has its names"
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"

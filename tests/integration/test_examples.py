@@ -89,13 +89,18 @@ def test_images_are_augmented_on_other_hosts(image: Image, tmp_path: Path) -> No
     assert "algo-1 0, algo-2 0, algo-3 0" in job.output
 
 
-def compiled(job: DlcRun, function: str) -> None:
-    """The job's compiler has compiled this model, nothing stayed eager, and the model has learnt."""
+def compiled(job: DlcRun, image: Image, function: str) -> None:
+    """The job's compiler has compiled this model, nothing stayed eager, and the model has learnt.
+
+    PyTorch 2.6 has transformers 5.1, whose decorator of a model's `forward` stays eager; the model below it does not.
+    """
     report = json.loads((job.results / "output/compiler/report.json").read_text())
     names = {entry["module"] for entry in report["modules"]}
     assert any(function in name for name in names), report
     assert report["graphs"]
-    assert report["fallbacks"] == report["eager"] == []
+    assert report["eager"] == []
+    stay = {Path(entry["file"]).name for entry in report["fallbacks"]}
+    assert stay <= ({"generic.py"} if image.variant.header.version == "2.6" else set()), report
     losses = metrics(job)["losses"]
     assert losses[-1] < losses[0]
     assert metrics(job)["held_out_loss"] < losses[0]
@@ -107,7 +112,7 @@ def test_bert_in_a_loop_learns_the_same_compiled(image: Image, tmp_path: Path) -
     eager = run(image, tmp_path / "eager", words_of("pytorch_loop.py", "model=bert", without=ENABLED))
     assert not (eager.results / "output/compiler").exists()
     job = run(image, tmp_path / "compiled", words_of("pytorch_loop.py", "model=bert", ENABLED))
-    compiled(job, "BertForMaskedLM")
+    compiled(job, image, "BertForMaskedLM")
     assert metrics(job)["losses"] == pytest.approx(metrics(eager)["losses"], rel=LOSS)
     assert "model.safetensors" in model(job)
 
@@ -115,7 +120,7 @@ def test_bert_in_a_loop_learns_the_same_compiled(image: Image, tmp_path: Path) -
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 def test_gpt_under_the_trainer_is_compiled(image: Image, tmp_path: Path) -> None:
     job = run(image, tmp_path, words_of("pytorch_trainer.py", "model=gpt", ENABLED))
-    compiled(job, "GPT2LMHeadModel")
+    compiled(job, image, "GPT2LMHeadModel")
     assert "model.safetensors" in model(job)
 
 

@@ -81,7 +81,7 @@ def test_a_language_model_trains_from_settings_that_hfargumentparser_reads(
 
 @NEWER
 def test_pretraining_goes_on_from_the_checkpoint_that_the_platform_kept(image: Image, tmp_path: Path) -> None:
-    settings = {"max-steps": 10, "learning-rate": 3e-3, "activation-checkpointing": True}
+    settings = {"max-steps": 10, "learning-rate": 3e-3, "gradient-checkpointing": True}
     with script_job(image, tmp_path / "first", "run_mlm.py", hyperparameters=settings) as job:
         [first] = ends_as_one(job)
         assert (first["steps"], first["continued"]) == (10, False)

@@ -10,7 +10,7 @@ import faulthandler
 import os
 import sys
 
-GLOO_THREAD = b"(pt_gloo_runloop) "  # in /proc/PID/task/TID/stat, before the state; PyTorch 2.6 and later name it
+GLOO_THREAD = b"(pt_gloo_runloop) "  # in /proc/PID/task/TID/stat, before the state; PyTorch 2.9 names it, 2.6 does not
 GLOO_BOUND = 2.0  # seconds; a thread that still runs then is not about to end
 
 

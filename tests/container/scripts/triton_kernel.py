@@ -1,5 +1,7 @@
 """Compiles a Triton kernel for an H100 without a GPU: needs Triton's ptxas and libdevice. Prints its first bytes."""
 
+import inspect
+
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
@@ -16,6 +18,7 @@ def angle(x, y, n, BLOCK: tl.constexpr):  # noqa: N803  # as Triton's own consta
 
 
 signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
-source = ASTSource(fn=angle, signature=signature, constexprs={"BLOCK": 128})
+named = "constexprs" if "constexprs" in inspect.signature(ASTSource).parameters else "constants"  # Triton before 3.3
+source = ASTSource(fn=angle, signature=signature, **{named: {"BLOCK": 128}})
 compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
 print(compiled.asm["cubin"][:4])

@@ -30,7 +30,7 @@ def parse_args():
     parser.add_argument("--per-device-train-batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--mlm-probability", type=float, default=0.15)
-    parser.add_argument("--activation-checkpointing", type=lambda word: word == "True", default=False)
+    parser.add_argument("--gradient-checkpointing", type=lambda word: word == "True", default=False)
     parser.add_argument("--checkpoint-dir", type=str, default="/opt/ml/checkpoints")
     parser.add_argument("--model-dir", type=str, default=os.environ.get("SM_MODEL_DIR", "model"))
     return parser.parse_args()
@@ -52,7 +52,7 @@ def main():
         max_steps=args.max_steps,
         per_device_train_batch_size=args.per_device_train_batch_size,
         gradient_accumulation_steps=2,
-        activation_checkpointing=args.activation_checkpointing,
+        gradient_checkpointing=args.gradient_checkpointing,
         learning_rate=args.learning_rate,
         save_steps=10,
         save_total_limit=2,

@@ -29,6 +29,14 @@ def python_with(*modules: str) -> str | None:
     return asked if subprocess.run([asked, "-c", code]).returncode == 0 else None
 
 
+def release_of(package: str) -> str:
+    """As in 2.6: the version of a package in the Python that runs the scripts."""
+    asked = os.environ.get("DLC_TEST_TORCH_PYTHON", sys.executable)
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    version = subprocess.run([asked, "-c", code], capture_output=True, text=True, check=True).stdout
+    return ".".join(version.split(".")[:2])
+
+
 def answer_of(python: str, script: str) -> Any:
     """What a script prints that has a data host of its own."""
     environ = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from service_runs import Service, Taken, python_with
+from service_runs import Service, Taken, python_with, release_of
 
 from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling
 
@@ -61,6 +61,8 @@ def test_ranks_share_an_epoch_and_no_framework_shares_it_out_again(service: Serv
 @pytest.mark.parametrize("world", [1, 2])
 def test_trainer_resumes_in_the_middle_of_an_epoch_and_asks_for_no_batch_again(service: Service, world: int) -> None:
     needs("torch", "transformers")
+    if world > 1 and release_of("torch") == "2.6":
+        pytest.skip("torch.load of PyTorch 2.6 refuses cpu:0, the device that Accelerate gives a rank on a CPU")
     port, share = serve(service), 12 // world
     stop = share + 2  # in the second epoch
     first = finish(service, "with_trainer.py", port, world, epochs=3, stop_at=stop)

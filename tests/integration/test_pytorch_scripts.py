@@ -55,6 +55,8 @@ def texts(tmp_path: Path) -> Path:
 def test_a_language_model_trains_from_settings_that_hfargumentparser_reads(
     image: Image, tmp_path: Path, texts: Path, hosts: int
 ) -> None:
+    if hosts > 1 and image.variant.header.version.startswith("1."):
+        pytest.skip("GPT-2 of transformers has buffers of booleans, and gloo of PyTorch 1 sends none")
     settings = {
         "model_type": "gpt2",
         "config_overrides": "n_embd=32,n_head=2,n_layer=2,n_positions=64",

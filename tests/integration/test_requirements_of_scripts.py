@@ -42,7 +42,7 @@ def pip_variables(index: PackageIndex) -> dict[str, str]:
     return {"PIP_INDEX_URL": index.address, "PIP_TRUSTED_HOST": index.host, **index.direct}
 
 
-@pytest.mark.when(framework="pytorch", version=">=1.13")
+@pytest.mark.when(framework="pytorch", version=">=2.6")  # Lightning takes PyTorch from 2.1 on
 def test_lightning_of_an_index_trains_on_two_hosts_as_one(image: Image, index: PackageIndex, tmp_path: Path) -> None:
     job = estimator_job(
         image, tmp_path, SCRIPTS / "pytorch_lightning", "train.py", dependencies=(SCRIPTS / "report.py",), hosts=2,

@@ -30,9 +30,11 @@ def test_one_process_keeps_its_librarys_number_of_threads(job: JobFolder) -> Non
 
 def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN).env(DLC_ELASTIC="1:4:2", TRAINING_JOB_NAME="job-7")
-    argv = " ".join(job.process()["argv"])
+    process = job.process()
+    argv = " ".join(process["argv"])
     assert "--nnodes 1:4 --max_restarts 2 --rdzv_backend c10d --rdzv_endpoint algo-1:7777" in argv
-    assert "--rdzv_conf is_host=false --local_addr algo-2 --rdzv_id job-7" in argv
+    assert "--rdzv_conf is_host=false --rdzv_id job-7" in argv
+    assert process["env"]["PET_LOCAL_ADDR"] == "algo-2"
     assert "--node_rank" not in argv
 
 

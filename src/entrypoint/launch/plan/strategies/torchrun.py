@@ -103,14 +103,19 @@ def _elastic(context: Context, stated: Elastic) -> tuple[str, ...]:
         *("--rdzv_backend", "c10d"),
         *("--rdzv_endpoint", address(context.env["MASTER_ADDR"], context.env["MASTER_PORT"])),
         *is_host,
-        *("--local_addr", context.address(context.cluster.current_host)),
         *("--rdzv_id", context.job.job_name or "job"),
     )
 
 
 def elastic_variables(context: Context) -> dict[str, str]:
-    """Rank 0's host must tell its address in every round; torch 2.13 keeps that of the first one to itself."""
-    return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if elastic(context.environ) else {}
+    """Rank 0's host must tell its address in every round; torch 2.13 keeps that of the first one to itself.
+
+    PET_LOCAL_ADDR is torchrun's --local_addr, an option that PyTorch 1 does not know.
+    """
+    if not elastic(context.environ):
+        return {}
+    own = context.address(context.cluster.current_host)
+    return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "PET_LOCAL_ADDR": own}
 
 
 def _neuron_compiler(context: Context) -> tuple[str, ...]:

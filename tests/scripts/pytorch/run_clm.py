@@ -81,7 +81,7 @@ def main():
         args=training_args,
         train_dataset=lm_datasets["train"] if training_args.do_train else None,
         eval_dataset=lm_datasets["validation"] if training_args.do_eval else None,
-        processing_class=tokenizer,
+        **text.saved_with(tokenizer),
         data_collator=default_data_collator,
     )
     if training_args.do_train:

@@ -1,9 +1,10 @@
 """Sentences made on the spot, and a tokenizer of their words: what a script downloads from the Hub elsewhere."""
 
+import inspect
 import random
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Trainer
 
 GOOD = ["great", "lovely", "brilliant", "moving", "funny", "superb"]
 BAD = ["dull", "awful", "tedious", "broken", "bland", "clumsy"]
@@ -38,3 +39,9 @@ def make_tokenizer(texts):
         tokenizer_object=tokenizer, model_max_length=64, pad_token="[PAD]", unk_token="[UNK]",
         cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
     )  # fmt: skip
+
+
+def saved_with(tokenizer):
+    """The argument by which Trainer saves the tokenizer with the model; transformers before 4.46 names it otherwise."""
+    known = inspect.signature(Trainer.__init__).parameters
+    return {"processing_class" if "processing_class" in known else "tokenizer": tokenizer}

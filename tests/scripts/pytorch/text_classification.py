@@ -86,7 +86,7 @@ if __name__ == "__main__":
         compute_metrics=compute_metrics,
         train_dataset=train_dataset,
         eval_dataset=test_dataset,
-        processing_class=tokenizer,
+        **text.saved_with(tokenizer),
         data_collator=DataCollatorWithPadding(tokenizer),
     )
     trainer.train()

@@ -32,7 +32,7 @@ NOT_IN_THE_IMAGE: dict[tuple[str, str], str] = {
     ("*/torchvision/*.so", r"lib(torch|c10).*|libcudart\..*"): "torchvision imports torch first, which loads CUDA too",
     ("*/torchaudio/lib/*.so", r"lib(torch|c10).*|libcudart\..*"): "torchaudio imports torch first, then its library",
     ("*/torchaudio/lib/*torchaudio_sox.so", r"libsox\.so"): "torchaudio 2.6 reads files with sox where it is there",
-    ("*/torio/lib/*.so", r"lib(torch|torio|c10|cudart|av|sw).*"): "torchaudio 2.6 reads files with the FFmpeg that is there",
+    ("*/torio/lib/*.so", r"lib(torch|torio|c10|cudart|av|sw).*"): "torchaudio 2.6 uses the FFmpeg that is there",
     ("*/torchaudio/lib/pybind11_prefixctc.so", r"libctc_prefix_decoder\.so"): "torchaudio loads it by its path, before",
     ("*/horovod/torch/mpi_lib_v2.*.so", r"lib(torch|c10).*"): "horovod.torch imports torch first",
     ("*/horovod/tensorflow/mpi_lib.*.so", r".*tensorflow.*"): "horovod.tensorflow imports tensorflow first",

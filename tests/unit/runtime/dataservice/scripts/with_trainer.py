@@ -39,6 +39,6 @@ arguments = TrainingArguments(
     remove_unused_columns=False,
 )
 model = Recorded()
-trainer = RemoteTrainer(model=model, args=arguments, callbacks=[StopAt(), *[SetEpoch()] * sets_epoch])
+trainer = RemoteTrainer(model=model, args=arguments, callbacks=[StopAt(), SetEpoch()] if sets_epoch else [StopAt()])
 trainer.train(resume_from_checkpoint=TOLD.get("resume"))
 model.write({"steps": trainer.state.global_step, "length": len(trainer.callback_handler.train_dataloader)})

@@ -1,11 +1,13 @@
 """pip without what nobody reads: "already satisfied" lines stay out; its reason is on stderr when it fails.
 
-pip explains a conflict on stdout, where the log's last lines of stderr do not have it. Run with the image's Python.
+A package that requirements.txt names may bring another version of the framework: that is said too. pip explains a
+conflict on stdout, where the log's last lines of stderr do not have it. Run with the image's Python.
 Usage: pip_install.py PIP-ARGUMENT...
 """
 
 import contextlib
 import fcntl
+import importlib.metadata
 import os
 import runpy
 import signal
@@ -17,6 +19,7 @@ NOISE = ("Requirement already satisfied:", "Looking in indexes:", "Looking in li
 PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Processing ", "Preparing ", "Installing ", "Getting ",
             "Building ", "Created wheel ", "Stored in ", "Obtaining ", "Successfully ", "INFO: ")  # fmt: skip
 MOST_LINES = 15  # of a reason
+FRAMEWORKS = ("torch", "tensorflow")
 
 _interrupts: list[int] = []  # pip turns the exception into an exit code like any other
 
@@ -65,6 +68,25 @@ def _interrupt(signum: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
+def _frameworks() -> dict[str, str]:
+    """Version of each framework that is installed."""
+    found = {}
+    for name in FRAMEWORKS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _replaced(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """What to know about each framework that is another than the image's."""
+    return [
+        f"dlc: {name} {version}, the image's, was replaced by {after[name]}: what the image compiled for its own, such"
+        " as Horovod, may not load; name versions in requirements.txt that take it"
+        for name, version in before.items()
+        if after.get(name, version) != version
+    ]
+
+
 def main() -> int:
     """Run pip; its reason and EX_UNAVAILABLE where it fails. A SIGINT ends us as a signal, when pip has cleaned up."""
     output = Output(sys.stdout)
@@ -72,8 +94,10 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     code: object = 0
+    before: dict[str, str] = {}
     try:
         _take_turns()
+        before = _frameworks()
         sys.path.pop(0)  # this program's folder: nothing in it is for pip
         runpy.run_module("pip", run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -85,6 +109,8 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     if not code:
+        for line in _replaced(before, _frameworks()):
+            print(line, file=sys.stderr)
         return 0
     for line in output.reason:
         print(line, file=sys.stderr)

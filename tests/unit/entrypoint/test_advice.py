@@ -34,6 +34,7 @@ BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
         ("ImportError: cannot import name 'load_metric' from 'datasets' (/opt/venv/lib/python3.11", "evaluate.load"),
         ("ImportError: cannot import name 'BucketNotFoundError' from 'huggingface_hub.errors' (/opt", "datasets<5"),
         ("ModuleNotFoundError: No module named 'smdistributed'", "no public package"),
+        ("ModuleNotFoundError: No module named 'torchvision'", "another PyTorch"),
         ("ImportError: cannot import name 'Adam' from 'keras.optimizers' (/opt/venv/lib/p", "tf_keras"),
         ("AttributeError: module 'tensorflow' has no attribute 'ConfigProto'", "tensorflow.compat.v1"),
         (NUMPY, "pip check"),

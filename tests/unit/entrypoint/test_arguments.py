@@ -92,6 +92,10 @@ def test_other_failures_bring_no_dialect_to_mind() -> None:
     assert refused(["ValueError: unrecognized arguments of mine", "error: CUDA"], "toolkit") == ""
 
 
+def test_a_tool_that_starts_scripts_and_refuses_its_own_options_brings_no_dialect_to_mind() -> None:
+    assert refused(["torchrun: error: unrecognized arguments: --nonsense"], "toolkit") == ""
+
+
 def test_the_failure_file_of_a_script_that_takes_flags_names_the_switch(tmp_path: Path) -> None:
     script = "import argparse; p = argparse.ArgumentParser(); p.add_argument('--no-accel', action='store_true')\n"
     job = runnable_job(tmp_path).code(text=f"{script}print(p.parse_args())").hyperparameters(**{"no-accel": True})

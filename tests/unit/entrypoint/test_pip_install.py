@@ -56,6 +56,23 @@ def test_what_is_installed_is_installed_and_the_log_says_which(wheels: Path) -> 
     assert "Successfully installed one-1 shared-1" in done.stdout
 
 
+def test_a_framework_that_became_another_on_the_way_is_named_with_both_versions(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        write_wheel(tmp_path / "wheels", "torch", version)
+    write_wheel(tmp_path / "wheels", "vision", "1", ["torch==2"])
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True, timeout=BOUND)
+
+    def said(*packages: str) -> str:
+        offline = ("--no-index", "--find-links", str(tmp_path / "wheels"))
+        command = [venv / "bin/python", programs.path("pip_install"), "install", *offline, *packages]
+        return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=True).stderr
+
+    assert "dlc:" not in said("torch==1")
+    assert "dlc: torch 1, the image's, was replaced by 2" in said("vision")
+    assert "dlc:" not in said("vision")
+
+
 def test_two_that_install_into_one_environment_take_turns(wheels: Path) -> None:
     holder = os.open(sys.prefix, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)

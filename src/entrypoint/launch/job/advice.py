@@ -21,11 +21,16 @@ _NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distrib
 _NUMPY = "the framework does not take this numpy; pip check says which it takes, name one of those in requirements.txt"
 _S3 = "TensorFlow writes to s3:// with tensorflow-io only; write to SM_MODEL_DIR, which the platform uploads"
 _TENSORFLOW_1 = "the script is written for TensorFlow 1, which no image has; tensorflow.compat.v1 has its names"
+_VISION = (
+    "the image has no {name}, and pip would bring another PyTorch with it; `dlc list` says why it is missing. The"
+    " newest CUDA images have it, and run on a CPU too"
+)
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"
 
 # The first whose words one of the lines has.
 _ADVICE = (
     (r"^ModuleNotFoundError: No module named 'smdistributed\b", _AWS),
+    (r"^ModuleNotFoundError: No module named '(?P<name>torchvision|torchaudio)\b", _VISION),
     (r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'", _PACKAGE),
     (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),
     (r"^ValueError: Some specified arguments are not used by the HfArgumentParser", _VERSIONS),

@@ -21,6 +21,8 @@ _REFUSED = (  # compiled only when a script has failed
     r"|Unknown command line flag|FATAL Flags parsing error"
     r"|Error: (No such option|Got unexpected extra argument|Option )"
 )
+# Parsers that are not the script's: a hyperparameter never reaches them.
+_NOT_THE_SCRIPT = r"^(torchrun|accelerate|deepspeed|horovodrun)\b"
 
 
 def arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ...]:
@@ -32,7 +34,7 @@ def arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ..
 
 def refused(lines: Iterable[str], dialect: str) -> str:
     """The advice where a script's last lines say that it cannot read its arguments, "" for any other words."""
-    said = [line for line in lines if re.search(_REFUSED, line)]
+    said = [line for line in lines if re.search(_REFUSED, line) and not re.search(_NOT_THE_SCRIPT, line)]
     if not said:
         return ""
     if any(re.search(r"--model_dir\b", line) for line in said):

@@ -51,9 +51,10 @@ def test_lines_of_several_ranks_say_whose_they_are(image: Image, tmp_path: Path)
         assert {line.partition(" ")[0] for line in lines} == {"[algo-1:0]", "[algo-1:1]"}, job.report()
 
 
-@pytest.mark.when(version=">=2.9")  # its gloo threads have names
+# Where nothing waits for gloo, PyTorch 2.13 ends most of the six by SIGABRT.
+@pytest.mark.when(version=">=2.0")
 def test_a_script_that_trained_well_ends_well_however_late_its_gloo_threads_are(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "gloo_last_work.py") as job:
         assert job.wait() == {"algo-1": 0}, job.report()
         [metrics] = job.metrics()
-        assert metrics["ends"] == [0] * 6, job.report()  # most were ended by SIGABRT where nothing waits for gloo
+        assert metrics["ends"] == [0] * 6, job.report()

@@ -7,31 +7,26 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import torch
 from torch import distributed, nn
 
 CHILDREN = 6
-THREADS, NAME = 2, "pt_gloo_runloop"
 
 
-def starve() -> int:
-    """Give gloo's threads the time that no other thread wants; how many there are."""
-    tasks = Path("/proc/self/task")
-    threads = [int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == NAME]
-    for thread in threads:
-        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-    return len(threads)
+def threads() -> set[int]:
+    """The numbers that the system gave this process's threads."""
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
 def train() -> nn.Module:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    before = threads()
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     sys.setswitchinterval(1000)  # Python's lock changes hands only where this thread waits
-    while starve() < THREADS:  # they give themselves their names
-        time.sleep(0.01)
+    for gloos in threads() - before:  # they get the time that no other thread wants
+        os.sched_setscheduler(gloos, os.SCHED_IDLE, os.sched_param(0))
     subprocess.Popen(["timeout", "3", "sh", "-c", "while :; do :; done"])  # the processor is never idle
     model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
     model(torch.ones(1, 2)).sum().backward()

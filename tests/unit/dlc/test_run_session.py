@@ -118,6 +118,19 @@ def test_a_stop_lets_every_host_save(folder: Path, number: int) -> None:
     assert job.left() == []
 
 
+def test_a_stop_that_is_sent_twice_at_once_lets_every_host_save(folder: Path) -> None:
+    """timeout(1) signals its child, and then the group that its child is in."""
+    job = Started(folder, f"{SAVE}\n{WAIT}")
+    job.wait_until_ready()
+    job.process.send_signal(signal.SIGTERM)
+    job.wait_until_said("s to save")
+    job.process.send_signal(signal.SIGTERM)
+    code, said = job.end()
+    assert (code, "algo-1 143, algo-2 143" in said) == (Interrupted.exit_code, True), said
+    assert sorted(path.name for path in (folder / "results/model").iterdir()) == ["algo-1", "algo-2"]
+    assert job.left() == []
+
+
 def test_hosts_that_do_not_end_are_killed_after_the_grace(folder: Path) -> None:
     job = Started(folder, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAIT}", "--grace", "1")
     job.wait_until_ready()

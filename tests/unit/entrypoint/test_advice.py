@@ -37,6 +37,10 @@ BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
         ("ModuleNotFoundError: No module named 'torchvision'", "another PyTorch"),
         ("ImportError: cannot import name 'Adam' from 'keras.optimizers' (/opt/venv/lib/p", "tf_keras"),
         ("AttributeError: module 'tensorflow' has no attribute 'ConfigProto'", "tensorflow.compat.v1"),
+        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tensorflow.compat.v1"),
+        ("ModuleNotFoundError: No module named 'tensorflow.python.estimator'", "until 2.15"),
+        ("AttributeError: module 'tensorflow' has no attribute 'estimator'", "until 2.15"),
+        ("RuntimeError: No Adasum operation enabled", "DLC_HOROVOD_CONTROLLER=mpi"),
         (NUMPY, "pip check"),
         (
             "tensorflow.python.framework.errors_impl.UnimplementedError: File system scheme 's3' not implemented",

@@ -12,6 +12,7 @@ _VERSIONS = (
     " such as transformers==4.45.2, datasets<5 and, for PyTorch, accelerate<1.4"
 )
 _METRIC = "datasets has no load_metric since 3.0; use evaluate.load, or name datasets<3 in requirements.txt"
+_ADASUM = "without GPUs Horovod has Adasum over MPI only; DLC_HOROVOD_CONTROLLER=mpi starts the ranks with it"
 _AWS = "smdistributed is AWS's own and in no public package; torch.distributed or Horovod does the same"
 _KERAS_2 = "the script is written for Keras 2, which TF_USE_LEGACY_KERAS=1 turns on where tf-keras is installed"
 _KERAS_IMPORT = "the script is written for Keras 2; import tensorflow.keras or tf_keras in place of keras"
@@ -20,6 +21,7 @@ _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_
 _NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them with torchrun"
 _NUMPY = "the framework does not take this numpy; pip check says which it takes, name one of those in requirements.txt"
 _S3 = "TensorFlow writes to s3:// with tensorflow-io only; write to SM_MODEL_DIR, which the platform uploads"
+_ESTIMATOR = "TensorFlow has Estimators until 2.15; the images of 2.15 and earlier have them"
 _TENSORFLOW_1 = "the script is written for TensorFlow 1, which no image has; tensorflow.compat.v1 has its names"
 _VISION = (
     "the image has no {name}, and pip would bring another PyTorch with it; `dlc list` says why it is missing. The"
@@ -30,6 +32,8 @@ _PACKAGE = "name the package that holds {name} in a requirements.txt beside the 
 # The first whose words one of the lines has.
 _ADVICE = (
     (r"^ModuleNotFoundError: No module named 'smdistributed\b", _AWS),
+    (r"^ModuleNotFoundError: No module named 'tensorflow\.(contrib|examples)\b", _TENSORFLOW_1),
+    (r"^(ModuleNotFoundError: No module named 'tensorflow|AttributeError: module 'tensorflow).*\bestimator'", _ESTIMATOR),
     (r"^ModuleNotFoundError: No module named '(?P<name>torchvision|torchaudio)\b", _VISION),
     (r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'", _PACKAGE),
     (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),
@@ -42,6 +46,7 @@ _ADVICE = (
         r"^AttributeError: module 'tensorflow' has no attribute '(ConfigProto|Session|layers|logging|placeholder)'",
         _TENSORFLOW_1,
     ),
+    (r"No Adasum operation enabled", _ADASUM),
     (r"^TypeError: Unable to convert function return value to a Python type!|_ARRAY_API not found", _NUMPY),
     (r"File system scheme 's3' not implemented", _S3),
     (r"\bPerReplica\b", _KERAS_2),

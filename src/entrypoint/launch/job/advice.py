@@ -33,7 +33,10 @@ _PACKAGE = "name the package that holds {name} in a requirements.txt beside the 
 _ADVICE = (
     (r"^ModuleNotFoundError: No module named 'smdistributed\b", _AWS),
     (r"^ModuleNotFoundError: No module named 'tensorflow\.(contrib|examples)\b", _TENSORFLOW_1),
-    (r"^(ModuleNotFoundError: No module named 'tensorflow|AttributeError: module 'tensorflow).*\bestimator'", _ESTIMATOR),
+    (
+        r"^(ModuleNotFoundError: No module named 'tensorflow|AttributeError: module 'tensorflow).*\bestimator'",
+        _ESTIMATOR,
+    ),
     (r"^ModuleNotFoundError: No module named '(?P<name>torchvision|torchaudio)\b", _VISION),
     (r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'", _PACKAGE),
     (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),

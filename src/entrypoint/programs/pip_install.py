@@ -1,7 +1,6 @@
 """pip without what nobody reads: "already satisfied" lines stay out; its reason is on stderr when it fails.
 
-A package that requirements.txt names may bring another version of the framework: that is said too. pip explains a
-conflict on stdout, where the log's last lines of stderr do not have it. Run with the image's Python.
+pip explains a conflict on stdout, where the log's last lines of stderr do not have it. Run with the image's Python.
 Usage: pip_install.py PIP-ARGUMENT...
 """
 
@@ -69,7 +68,6 @@ def _interrupt(signum: int, _frame: object) -> None:
 
 
 def _frameworks() -> dict[str, str]:
-    """Version of each framework that is installed."""
     found = {}
     for name in FRAMEWORKS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -78,10 +76,9 @@ def _frameworks() -> dict[str, str]:
 
 
 def _replaced(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """What to know about each framework that is another than the image's."""
     return [
-        f"dlc: {name} {version}, the image's, was replaced by {after[name]}: what the image compiled for its own, such"
-        " as Horovod, may not load; name versions in requirements.txt that take it"
+        f"dlc: {name} {version}, the image's, is replaced by {after[name]}: what is compiled for it, as Horovod,"
+        " may not load"
         for name, version in before.items()
         if after.get(name, version) != version
     ]

@@ -12,33 +12,29 @@ _VERSIONS = (
     " such as transformers==4.45.2, datasets<5 and, for PyTorch, accelerate<1.4"
 )
 _METRIC = "datasets has no load_metric since 3.0; use evaluate.load, or name datasets<3 in requirements.txt"
-_ADASUM = "without GPUs Horovod has Adasum over MPI only; DLC_HOROVOD_CONTROLLER=mpi starts the ranks with it"
+_ADASUM = "without GPUs Adasum needs DLC_HOROVOD_CONTROLLER=mpi"
 _AWS = "smdistributed is AWS's own and in no public package; torch.distributed or Horovod does the same"
 _KERAS_2 = "the script is written for Keras 2, which TF_USE_LEGACY_KERAS=1 turns on where tf-keras is installed"
 _KERAS_IMPORT = "the script is written for Keras 2; import tensorflow.keras or tf_keras in place of keras"
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
 _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
-_NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them with torchrun"
-_NUMPY = "the framework does not take this numpy; pip check says which it takes, name one of those in requirements.txt"
-_S3 = "TensorFlow writes to s3:// with tensorflow-io only; write to SM_MODEL_DIR, which the platform uploads"
-_ESTIMATOR = "TensorFlow has Estimators until 2.15; the images of 2.15 and earlier have them"
-_TENSORFLOW_1 = "the script is written for TensorFlow 1, which no image has; tensorflow.compat.v1 has its names"
-_VISION = (
-    "the image has no {name}, and pip would bring another PyTorch with it; `dlc list` says why it is missing. The"
-    " newest CUDA images have it, and run on a CPU too"
-)
+_NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them"
+_NUMPY = "the framework does not take this numpy; name one in requirements.txt that pip check takes"
+_S3 = "TensorFlow does not write to s3:// here; write to SM_MODEL_DIR, which the platform uploads"
+_ESTIMATOR = "TensorFlow has Estimators until 2.15; take such an image"
+_TENSORFLOW_1 = "the script is written for TensorFlow 1; tensorflow.compat.v1 has its names"
+_VISION = "pip would bring another PyTorch with {name}; the newest CUDA images have it, and run on a CPU too"
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"
+
+_MISSING = "^ModuleNotFoundError: No module named '"
 
 # The first whose words one of the lines has.
 _ADVICE = (
-    (r"^ModuleNotFoundError: No module named 'smdistributed\b", _AWS),
-    (r"^ModuleNotFoundError: No module named 'tensorflow\.(contrib|examples)\b", _TENSORFLOW_1),
-    (
-        r"^(ModuleNotFoundError: No module named 'tensorflow|AttributeError: module 'tensorflow).*\bestimator'",
-        _ESTIMATOR,
-    ),
-    (r"^ModuleNotFoundError: No module named '(?P<name>torchvision|torchaudio)\b", _VISION),
-    (r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'", _PACKAGE),
+    (rf"{_MISSING}smdistributed\b", _AWS),
+    (rf"{_MISSING}tensorflow\.(contrib|examples)\b", _TENSORFLOW_1),
+    (r"Error: (No )?module .*'tensorflow\b.*\bestimator'", _ESTIMATOR),
+    (rf"{_MISSING}(?P<name>torchvision|torchaudio)\b", _VISION),
+    (rf"{_MISSING}(?P<name>[\w.]+)'", _PACKAGE),
     (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),
     (r"^ValueError: Some specified arguments are not used by the HfArgumentParser", _VERSIONS),
     (r"^ImportError: cannot import name 'load_metric' from 'datasets\b", _METRIC),
@@ -61,7 +57,7 @@ _ADVICE = (
 
 
 def find(lines: Iterable[str], dialect: str) -> str:
-    """The advice that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
+    """The advice that fits a script's last lines, "" for failures of its own."""
     words = tuple(re.sub(r"^(\[rank\d+\]: ?)", "", line) for line in lines)  # PyTorch says which rank, too
     return refused(words, dialect) or next(
         (

@@ -18,7 +18,6 @@ NOISE = ("Requirement already satisfied:", "Looking in indexes:", "Looking in li
 PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Processing ", "Preparing ", "Installing ", "Getting ",
             "Building ", "Created wheel ", "Stored in ", "Obtaining ", "Successfully ", "INFO: ")  # fmt: skip
 MOST_LINES = 15  # of a reason
-FRAMEWORKS = ("torch", "tensorflow")
 
 _interrupts: list[int] = []  # pip turns the exception into an exit code like any other
 
@@ -69,19 +68,19 @@ def _interrupt(signum: int, _frame: object) -> None:
 
 def _frameworks() -> dict[str, str]:
     found = {}
-    for name in FRAMEWORKS:
+    for name in ("torch", "tensorflow"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
 
 
-def _replaced(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    return [
-        f"dlc: {name} {version}, the image's, is replaced by {after[name]}: what is compiled for it, as Horovod,"
-        " may not load"
-        for name, version in before.items()
-        if after.get(name, version) != version
-    ]
+def _say_what_is_replaced(before: dict[str, str]) -> None:
+    for name, now in _frameworks().items():
+        if now != (was := before.get(name, now)):
+            words = (
+                f"{name} {was} is replaced by {now}: what the image has compiled for it, such as Horovod, may not load"
+            )
+            print(f"dlc: {words}", file=sys.stderr)
 
 
 def main() -> int:
@@ -106,8 +105,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     if not code:
-        for line in _replaced(before, _frameworks()):
-            print(line, file=sys.stderr)
+        _say_what_is_replaced(before)
         return 0
     for line in output.reason:
         print(line, file=sys.stderr)

@@ -25,8 +25,8 @@ def train() -> nn.Module:
     before = threads()
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     sys.setswitchinterval(1000)  # Python's lock changes hands only where this thread waits
-    for gloos in threads() - before:  # they get the time that no other thread wants
-        os.sched_setscheduler(gloos, os.SCHED_IDLE, os.sched_param(0))
+    for thread in threads() - before:  # gloo's, which get the time that no other thread wants
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
     subprocess.Popen(["timeout", "3", "sh", "-c", "while :; do :; done"])  # the processor is never idle
     model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
     model(torch.ones(1, 2)).sum().backward()

@@ -43,8 +43,8 @@ class Session:
         if not self._left:
             return
         seconds = self._job.stop_seconds
-        self._log.say(f"stopping {self._still()}: {seconds} s to save; Ctrl-C again kills")
         try:
+            self._log.say(f"stopping {self._still()}: {seconds} s to save; Ctrl-C again kills")
             self._send("TERM", seconds)
         except KeyboardInterrupt:
             self._log.say(f"killing {self._still()}")

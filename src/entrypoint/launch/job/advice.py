@@ -19,28 +19,29 @@ _KERAS_IMPORT = "the script is written for Keras 2; import tensorflow.keras or t
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
 _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
 _NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them"
-_NUMPY = "the framework does not take this numpy; name one in requirements.txt that pip check takes"
-_S3 = "TensorFlow does not write to s3:// here; write to SM_MODEL_DIR, which the platform uploads"
+_NUMPY = "the framework does not take this numpy; pip check says which it takes, name such a one in requirements.txt"
+_S3 = "TensorFlow does not write to s3://; write to SM_MODEL_DIR, which the platform uploads"
 _ESTIMATOR = "TensorFlow has Estimators until 2.15; take such an image"
 _TENSORFLOW_1 = "the script is written for TensorFlow 1; tensorflow.compat.v1 has its names"
-_VISION = "pip would bring another PyTorch with {name}; the newest CUDA images have it, and run on a CPU too"
+_VISION = "pip would bring another PyTorch with {name}; the newest CUDA images have it, for CPUs too"
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"
 
 _MISSING = "^ModuleNotFoundError: No module named '"
+_NO_NAME = "^ImportError: cannot import name '"
 
 # The first whose words one of the lines has.
 _ADVICE = (
     (rf"{_MISSING}smdistributed\b", _AWS),
     (rf"{_MISSING}tensorflow\.(contrib|examples)\b", _TENSORFLOW_1),
-    (r"Error: (No )?module .*'tensorflow\b.*\bestimator'", _ESTIMATOR),
-    (rf"{_MISSING}(?P<name>torchvision|torchaudio)\b", _VISION),
+    (r"^\w+Error: (No )?module .*'tensorflow\b.*\bestimator'", _ESTIMATOR),
+    (rf"{_MISSING}(?P<name>torch(vision|audio))\b", _VISION),
     (rf"{_MISSING}(?P<name>[\w.]+)'", _PACKAGE),
     (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),
     (r"^ValueError: Some specified arguments are not used by the HfArgumentParser", _VERSIONS),
-    (r"^ImportError: cannot import name 'load_metric' from 'datasets\b", _METRIC),
-    (r"^ImportError: cannot import name '\w+' from '(transformers|datasets|accelerate|huggingface_hub)\b", _VERSIONS),
+    (rf"{_NO_NAME}load_metric' from 'datasets\b", _METRIC),
+    (rf"{_NO_NAME}\w+' from '(transformers|datasets|accelerate|huggingface_hub)\b", _VERSIONS),
     (r"'Variable' object has no attribute 'ref'", _KERAS_2),
-    (r"^ImportError: cannot import name '\w+' from 'keras\b", _KERAS_IMPORT),
+    (rf"{_NO_NAME}\w+' from 'keras\b", _KERAS_IMPORT),
     (
         r"^AttributeError: module 'tensorflow' has no attribute '(ConfigProto|Session|layers|logging|placeholder)'",
         _TENSORFLOW_1,
@@ -57,8 +58,8 @@ _ADVICE = (
 
 
 def find(lines: Iterable[str], dialect: str) -> str:
-    """The advice that fits a script's last lines, "" for failures of its own."""
-    words = tuple(re.sub(r"^(\[rank\d+\]: ?)", "", line) for line in lines)  # PyTorch says which rank, too
+    """The advice that fits a script's last lines, "" for failures of its own. `dialect` is of its arguments."""
+    words = tuple(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)  # PyTorch says which rank, too
     return refused(words, dialect) or next(
         (
             advice.format_map(match.groupdict())

@@ -13,6 +13,7 @@ from dlc.core.errors import SpecError, UsageError
 
 FOLDERS = ("buildspec", "docker", "src/entrypoint", "src/dlc_runtime")
 SIGN = Path("buildspec/defaults.yml")
+OWN = Path(__file__).absolute().parents[3]
 # What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden
 # files: .git, .DS_Store, .a.swp and .mypy_cache are all hidden. Vim probes a folder with a file named 4913.
 LEFTOVERS = (".*", "__pycache__", "*.pyc", "*.sw[a-p]", "*~", "#*#", "4913", "*.orig", "*.rej", "Thumbs.db")
@@ -30,18 +31,20 @@ Tree = Mapping[str, SourceFile]
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The nearest folder with a buildspec: `start` (default: the current folder) or one above it. No other is used.
+    """The nearest folder with a buildspec: `start` or one above it.
 
-    Raises UsageError where there is none.
+    Without `start` from the current folder, or else the checkout that this dlc belongs to: users call it from where
+    their scripts are. Raises UsageError where there is none.
     """
     here = (start or _here()).absolute()
-    for folder in (here, *here.parents):
-        if (folder / SIGN).is_file():
-            return folder
-    raise UsageError(
-        f"{here}: expected {SIGN} in this folder or one above it, found none",
-        "run dlc inside a checkout of the repository",
-    )
+    places = [here, *here.parents, *([] if start else [OWN])]
+    found = next((folder for folder in places if (folder / SIGN).is_file()), None)
+    if found is None:
+        raise UsageError(
+            f"{here}: expected {SIGN} in this folder or one above it, found none",
+            "run dlc inside a checkout of the repository",
+        )
+    return found
 
 
 def _here() -> Path:

@@ -68,10 +68,14 @@ def inspect(names: list[str]) -> None:
             print(f"/{name}", json.dumps(load(name)))
 
 
-def remove(names: list[str]) -> None:
+def remove(names: list[str]) -> int:
     for name in names:
         kill("KILL", name)
         (STATE / f"{name}.container").unlink()
+    if (STATE / "refuse").exists():  # as where somebody else was faster
+        print(f"removal of container {names[0]} is already in progress", file=sys.stderr)
+        return 1
+    return 0
 
 
 def found(kind: str, label: str) -> None:
@@ -92,7 +96,7 @@ def main(words: list[str]) -> int:
             for container in containers:
                 kill(name, container)
         case ["rm", "--force", "--volumes", *names]:
-            remove(names)
+            return remove(names)
         case ["ps", *_, "--filter", label, "--format", _]:
             found("container", label)
         case _:

@@ -88,6 +88,16 @@ def test_checkpoints_are_one_folder_for_all_hosts_that_they_can_write_to(job: Jo
         assert container.mounts[-1] == "type=bind,source=/kept,target=/opt/ml/checkpoints"
 
 
+def test_hosts_trust_the_authorities_of_the_job_unless_the_user_names_others(job: Job, tmp_path: Path) -> None:
+    trusting = replace(job, authorities=tmp_path / "ca.pem", environment={"PIP_CERT": "/mine.pem"})
+    for container in containers(trusting):
+        assert (
+            container.mounts[-1] == f"type=bind,source={tmp_path}/ca.pem,target=/etc/ssl/dlc-authorities.pem,readonly"
+        )
+        assert container.environment["SSL_CERT_FILE"] == "/etc/ssl/dlc-authorities.pem"
+        assert container.environment["PIP_CERT"] == "/mine.pem"
+
+
 def test_a_folder_whose_name_has_commas_colons_and_quotes_is_mounted_as_it_is(job: Job) -> None:
     folder = Path('/a,b:c"d')
     mount = containers(replace(job, channels={"training": folder}))[0].mounts[1]

@@ -90,6 +90,12 @@ def test_the_launcher_is_told_how_long_a_stop_may_take_unless_the_user_says_it()
     assert job(environment=["DLC_TERMINATION_GRACE=3"]).environment == {"DLC_TERMINATION_GRACE": "3"}
 
 
+def test_the_authorities_that_dlc_is_told_to_trust_are_the_jobs_too(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    assert job({"DLC_CA_BUNDLE": "ca.pem"}).authorities == tmp_path / "ca.pem"
+    assert job({"SSL_CERT_FILE": "ca.pem"}).authorities is None, "another program's variable"
+
+
 def test_a_users_own_token_is_the_jobs() -> None:
     found = job(environment=["DLC_JOB_TOKEN=mine"])
     assert found.environment["DLC_JOB_TOKEN"] == "mine"

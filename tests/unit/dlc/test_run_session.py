@@ -174,6 +174,13 @@ def test_an_image_that_is_not_there_is_an_error_before_anything_is_made(folder: 
     assert not (folder / "none").exists()
 
 
+def test_containers_that_somebody_removes_at_the_same_time_are_no_error(folder: Path) -> None:
+    (folder / "docker/refuse").touch()
+    job = Started(folder, "print('trained')")
+    code, said = job.end()
+    assert (code, job.left()) == (0, ["refuse"]), said
+
+
 def test_what_a_killed_dlc_left_is_removed_by_the_next(folder: Path) -> None:
     killed = Started(folder, WAIT)
     killed.wait_until_ready()

@@ -52,6 +52,18 @@ def test_outside_any_checkout_no_other_folder_is_taken(tmp_path: Path) -> None:
     assert "checkout" in caught.value.remedy
 
 
+def test_in_a_folder_with_scripts_the_checkout_is_the_one_that_dlc_belongs_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_root() == find_root(Path(__file__))
+
+
+def test_in_another_checkout_it_is_the_other_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout / "docker")
+    assert find_root() == checkout
+
+
 def test_a_current_folder_that_was_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -78,7 +78,6 @@ def test_an_unknown_dialect_is_an_error_that_names_all(tmp_path: Path) -> None:
         "train.py: error: argument --lr: expected one argument",
         "train.py: error: argument --no-accel: ignored explicit argument 'True'",
         "FATAL Flags parsing error: flag --lr=: Expected float",
-        "Error: No such option: --lr",
     ],
 )
 def test_words_of_a_parser_that_refuses_bring_the_switch_to_mind(line: str) -> None:
@@ -86,6 +85,22 @@ def test_words_of_a_parser_that_refuses_bring_the_switch_to_mind(line: str) -> N
         advice = refused(["usage: train.py", line], dialect)
         assert "DLC_ARGV_DIALECT" in advice
         assert all((f"{other}:" in advice) == (other != dialect) for other in DIALECTS)
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("train.py: error: unrecognized arguments: --num_epochs 1", "--num_epochs"),
+        ("train.py: error: unrecognized arguments: -b=8 more", "-b"),
+        ("FATAL Flags parsing error: Unknown command line flag 'epochs'. Did you mean: epoch ?", "epochs"),
+        ("Error: No such option: --lr", "--lr"),
+        ("Error: No such option '--lr'. Did you mean '--learning-rate'?", "--lr"),
+    ],
+)
+def test_an_option_that_the_script_lacks_is_named_and_brings_no_dialect_to_mind(line: str, option: str) -> None:
+    advice = refused(["usage: train.py", line], "toolkit")
+    assert f"has no option {option};" in advice
+    assert "DLC_ARGV_DIALECT" not in advice
 
 
 def test_other_failures_bring_no_dialect_to_mind() -> None:

@@ -11,6 +11,9 @@ from dlc.core.labels import JOB
 from dlc.jobs.run.job import Group, Job
 
 BASE = "/opt/ml"
+AUTHORITIES = "/etc/ssl/dlc-authorities.pem"
+# What pip, Python, requests, curl and git read.
+TRUST = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
 OF_A_CONTAINER = "container:"  # a network that another container holds
 
 
@@ -94,7 +97,8 @@ def container(job: Job, host: str) -> Container:
 def _mounts(job: Job, host: str) -> tuple[str, ...]:
     channels = (mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels.items())
     checkpoints = (mount(job.checkpoints, f"{BASE}/checkpoints"),) if job.checkpoints else ()
-    return (mount(job.opt_ml(host), BASE), *channels, *checkpoints)
+    authorities = (mount(job.authorities, AUTHORITIES, "readonly"),) if job.authorities else ()
+    return (mount(job.opt_ml(host), BASE), *channels, *checkpoints, *authorities)
 
 
 def mount(source: Path, target: str, *options: str) -> str:
@@ -105,7 +109,8 @@ def mount(source: Path, target: str, *options: str) -> str:
 
 def _environment(job: Job) -> dict[str, str]:
     programs = {"DLC_GROUP_PROGRAMS": json.dumps(job.programs)} if job.programs else {}
-    return {**programs, **job.environment}
+    trust = dict.fromkeys(TRUST if job.authorities else (), AUTHORITIES)
+    return {**programs, **trust, **job.environment}
 
 
 def _each(option: str, values: tuple[str, ...] | list[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from dlc.jobs.run.containers import Container, containers, labels
 from dlc.jobs.run.job import Job
 
 ASK_SECONDS = 60.0
+GONE_SECONDS = 10.0  # for a removal that somebody else began
 CLIENT_SAYS = "docker: "  # what the client's own errors begin with
 
 
@@ -98,13 +100,19 @@ class Hosts:
 def remove(engine: Engine, job_id: str) -> list[str]:
     """Remove everything of a job; the names of what there was. Raises ProcessError for what cannot be removed."""
     mine = ("--filter", f"label={JOB}={job_id}", "--format")
-    found = engine.docker("ps", "--all", *mine, "{{.Names}}", timeout=ASK_SECONDS).stdout.split()
-    if found:
-        engine.docker("rm", "--force", "--volumes", *found, timeout=ASK_SECONDS)
-    networks = engine.docker("network", "ls", *mine, "{{.Name}}", timeout=ASK_SECONDS).stdout.split()
-    if networks:
-        engine.docker("network", "rm", *networks, timeout=ASK_SECONDS)
-    return [*found, *networks]
+    found = _remove(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"))
+    return found + _remove(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"))
+
+
+def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) -> list[str]:
+    """Remove all that an engine lists; the names. It refuses what somebody else just removes: that is waited for."""
+    found = left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
+    deadline = time.monotonic() + GONE_SECONDS
+    while left:
+        engine.docker(*removal, *left, check=time.monotonic() > deadline, timeout=ASK_SECONDS)
+        if left := engine.docker(*listing, timeout=ASK_SECONDS).stdout.split():
+            time.sleep(0.2)
+    return found
 
 
 def removed(hosts: Iterable[str]) -> EngineError:

@@ -40,6 +40,7 @@ class Job:
     checkpoints: Path | None = None  # /opt/ml/checkpoints of all hosts, which outlives the job; None: each has its own
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)  # variables whose values no command line shows
+    authorities: Path | None = None  # certificates that the hosts trust; None: those of the image
     labels: tuple[str, ...] = ()
     command: tuple[str, ...] = ("train",)
     entrypoint: str = ""  # empty: the image's own

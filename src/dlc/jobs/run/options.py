@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.core.environment import user_path
+from dlc.core.environment import ca_bundle, user_path
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job import LOCAL_INSTANCE, ONLY_GROUP, SHARED_MEMORY, STOP_SECONDS, Group, Job, named_hosts
 
@@ -47,7 +47,10 @@ class Options:
 
 
 def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
-    """The job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong."""
+    """The job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong.
+
+    The job's hosts trust the certificates of DLC_CA_BUNDLE: they are behind the same proxies as dlc.
+    """
     groups = _groups(options)
     _check(options.shared_memory, "--shm-size", _MEMORY)
     environment, by_name = _environment(options, environ)
@@ -64,6 +67,7 @@ def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str,
         checkpoints=user_path(options.checkpoints).absolute() if options.checkpoints else None,
         environment={GRACE: str(options.stop_seconds), **environment},
         secrets=secrets,
+        authorities=ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
         user=options.user,
         shared_memory=options.shared_memory,
         stop_seconds=options.stop_seconds,

@@ -21,6 +21,8 @@ _REFUSED = (  # compiled only when a script has failed
     r"|Unknown command line flag|FATAL Flags parsing error"
     r"|Error: (No such option|Got unexpected extra argument|Option )"
 )
+# The option that they do not know. Where their first word is a value such as True, its option is known.
+_UNKNOWN = r"(?:unrecognized arguments: (?=-)|Unknown command line flag '|[Nn]o such option:? '?)(-{0,2}[A-Za-z][\w-]*)"
 # Parsers that are not the script's: a hyperparameter never reaches them.
 _NOT_THE_SCRIPT = r"^(torchrun|accelerate|deepspeed|horovodrun)\b"
 
@@ -39,6 +41,11 @@ def refused(lines: Iterable[str], dialect: str) -> str:
         return ""
     if any(re.search(r"--model_dir\b", line) for line in said):
         return "the SDK's TensorFlow estimator sends model_dir; with model_dir=False there it does not"
+    if unknown := re.search(_UNKNOWN, said[0]):
+        return (
+            f"the script has no option {unknown[1]}; a hyperparameter's key is passed as it is written:"
+            " log-interval and log_interval are two"
+        )
     others = {
         TOOLKIT: "--key value; a true or false is a value",
         FLAGS: "true is the bare flag --key, false leaves it out",
@@ -46,10 +53,7 @@ def refused(lines: Iterable[str], dialect: str) -> str:
         SDK3: "--key value in the file's order, values as JSON",
     }
     ways = "; ".join(f"{name}: {how}" for name, how in others.items() if name != dialect)
-    return (
-        f"the script does not take its arguments in the dialect {dialect}; try DLC_ARGV_DIALECT ({ways});"
-        " a key is passed as it is written: log-interval and log_interval are two"
-    )
+    return f"the script does not take its arguments in the dialect {dialect}; try DLC_ARGV_DIALECT ({ways})"
 
 
 def _words(key: str, value: object, dialect: str) -> tuple[str, ...]:

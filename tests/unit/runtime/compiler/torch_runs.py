@@ -92,7 +92,7 @@ class Runner:
             "RESULTS": str(folder / "results"),
             "DLC_COMPILER": compiler,
             "DLC_COMPILER_REPORT": str(folder / "report"),
-            "PYTHONPATH": "",
+            "PYTHONPATH": str(SOURCES / "entrypoint/site"),  # as the launcher gives it to every Python of a job
             **self.variables,
             **environ,
         }

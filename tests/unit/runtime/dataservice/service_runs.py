@@ -18,6 +18,7 @@ from harness.ports import free_port
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
 SOURCES = HERE.parents[3] / "src"
+SITE = SOURCES / "entrypoint/site"  # the launcher gives it to every Python of a job: PyTorch 2.13 can abort without
 HANGS = 240.0  # seconds; only a bound
 TOKEN = "a token of the tests"
 
@@ -129,7 +130,7 @@ class Service:
         self.python, self.folder = python, folder
         self.hosts: list[Host] = []
         own = {name: value for name, value in os.environ.items() if not name.startswith(("DLC_", "SM_"))}
-        self.environ = {**own, "PYTHONPATH": str(SOURCES), "DLC_DATA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
+        self.environ = {**own, "PYTHONPATH": f"{SOURCES}:{SITE}", "DLC_DATA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
 
     def serve(self, dataset: str, count: int, port: int | None = None, **options: Any) -> tuple[Host, int]:
         """A data host and its port."""

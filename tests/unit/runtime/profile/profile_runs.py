@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[3] / "src"
+PATH = f"{SOURCES}:{SOURCES}/entrypoint/site"  # the second as the launcher gives it to every Python of a job
 HANGS = 300  # seconds; only a bound
 
 
@@ -30,7 +31,7 @@ class Runner:
 
     def run(self, *command: str, **variables: str) -> Ended:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("DLC_")}
-        environ = {**ours, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1", "DLC_PROFILE_REPORT": str(self.folder)}
+        environ = {**ours, "PYTHONPATH": PATH, "OMP_NUM_THREADS": "1", "DLC_PROFILE_REPORT": str(self.folder)}
         done = subprocess.run(
             [self.python, *command], cwd=HERE / "scripts", env={**environ, **variables}, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=HANGS, check=False,

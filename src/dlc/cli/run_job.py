@@ -14,7 +14,7 @@ from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, count, print_json
 from dlc.cli.lint_note import lint_note
-from dlc.core.checkout import find_root, read_tree
+from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
 from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
     """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
-    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
+    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root_or_own())))
     identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:

@@ -31,20 +31,31 @@ Tree = Mapping[str, SourceFile]
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The nearest folder with a buildspec: `start` or one above it.
+    """The nearest folder with a buildspec: `start` (default: the current folder) or one above it. No other is used.
 
-    Without `start` from the current folder, or else the checkout that this dlc belongs to: users call it from where
-    their scripts are. Raises UsageError where there is none.
+    Raises UsageError where there is none.
     """
     here = (start or _here()).absolute()
-    places = [here, *here.parents, *([] if start else [OWN])]
-    found = next((folder for folder in places if (folder / SIGN).is_file()), None)
-    if found is None:
-        raise UsageError(
-            f"{here}: expected {SIGN} in this folder or one above it, found none",
-            "run dlc inside a checkout of the repository",
-        )
-    return found
+    for folder in (here, *here.parents):
+        if (folder / SIGN).is_file():
+            return folder
+    raise UsageError(
+        f"{here}: expected {SIGN} in this folder or one above it, found none",
+        "run dlc inside a checkout of the repository",
+    )
+
+
+def find_root_or_own() -> Path:
+    """As `find_root`, or else the checkout that this dlc belongs to: users start jobs from where their scripts are.
+
+    Only for what writes nothing there. Raises UsageError as `find_root` does where dlc belongs to none.
+    """
+    try:
+        return find_root()
+    except UsageError:
+        if not (OWN / SIGN).is_file():
+            raise
+        return OWN
 
 
 def _here() -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.checkout import SourceFile, below, find_root, read_tree, text
+from dlc.core.checkout import SourceFile, below, find_root, find_root_or_own, read_tree, text
 from dlc.core.errors import SpecError, UsageError
 
 
@@ -52,16 +52,18 @@ def test_outside_any_checkout_no_other_folder_is_taken(tmp_path: Path) -> None:
     assert "checkout" in caught.value.remedy
 
 
-def test_in_a_folder_with_scripts_the_checkout_is_the_one_that_dlc_belongs_to(
+def test_jobs_that_are_started_elsewhere_are_of_the_checkout_that_dlc_belongs_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert find_root() == find_root(Path(__file__))
+    assert find_root_or_own() == find_root(Path(__file__))
+    with pytest.raises(UsageError):
+        find_root()
 
 
 def test_in_another_checkout_it_is_the_other_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkout / "docker")
-    assert find_root() == checkout
+    assert find_root_or_own() == checkout
 
 
 def test_a_current_folder_that_was_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,7 +253,7 @@ def test_a_name_that_no_image_has_is_said_before_an_engine_is_looked_for(
     assert "nothing-9: no such image" in capsys.readouterr().err
 
 
-WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "lint", "profile")
+WITHOUT_A_CHECKOUT = ("engine", "doctor", "packages", "lint", "profile", "run", "tune-batch")
 
 
 @pytest.mark.parametrize("verb", [verb for verb in (*VERBS, *PLUMBING) if verb not in WITHOUT_A_CHECKOUT])

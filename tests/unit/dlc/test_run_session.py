@@ -94,6 +94,15 @@ def test_a_job_that_succeeds_exits_with_0_and_leaves_its_results_only(folder: Pa
     assert job.left() == []
 
 
+def test_a_job_starts_from_the_folder_where_its_script_is(folder: Path) -> None:
+    (folder / "train.py").write_text("print('trained')")
+    done = subprocess.run(
+        [sys.executable, "-m", "dlc", "run", "dlc/some:1", "train.py"],
+        cwd=folder, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+
+
 def test_the_first_failure_decides_and_the_others_run_to_their_own_end(folder: Path) -> None:
     """algo-1 fails when dlc has seen how algo-2 ended."""
     later = "while os.path.exists(os.environ['STAND_IN_DOCKER'] + '/go'): time.sleep(0.05)"

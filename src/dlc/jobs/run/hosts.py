@@ -109,9 +109,12 @@ def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) 
     found = left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
     deadline = time.monotonic() + GONE_SECONDS
     while left:
-        engine.docker(*removal, *left, check=time.monotonic() > deadline, timeout=ASK_SECONDS)
-        if left := engine.docker(*listing, timeout=ASK_SECONDS).stdout.split():
-            time.sleep(0.2)
+        late = time.monotonic() > deadline
+        engine.docker(*removal, *left, check=late, timeout=ASK_SECONDS)
+        left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
+        if left and late:
+            raise ProcessError(f"{', '.join(left)}: the engine says that it is removed, and lists it", "docker rm --force")
+        time.sleep(0.2 if left else 0.0)
     return found
 
 

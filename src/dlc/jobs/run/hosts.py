@@ -113,7 +113,9 @@ def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) 
         engine.docker(*removal, *left, check=late, timeout=ASK_SECONDS)
         left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
         if left and late:
-            raise ProcessError(f"{', '.join(left)}: the engine says that it is removed, and lists it", "docker rm --force")
+            raise ProcessError(
+                f"{', '.join(left)}: the engine says that it is removed, and lists it", "docker rm --force"
+            )
         time.sleep(0.2 if left else 0.0)
     return found
 

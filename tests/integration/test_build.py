@@ -269,18 +269,21 @@ def test_two_builds_of_one_image_at_once_both_end_with_it(built: Path) -> None:
     ended = [(*build.communicate(timeout=120), build.returncode) for build in builds]
     assert [code for _, _, code in ended] == [0, 0], ended
     assert {json.loads(output)[0]["digest"] for output, _, _ in ended} == {inspect()["Id"]}
+    assert [json.loads(output)[0]["built"] for output, _, _ in ended].count(True) == 1  # the other one waits for it
     assert inspect()["Id"] != before
     assert docker("image", "inspect", before, check=False).returncode  # nobody has it by name
 
 
 def test_first_builds_of_one_image_at_once_all_end_with_it(built: Path) -> None:
-    """The engine lets one of them name the image, and refuses the others that would at the same moment."""
+    """One of them builds it, and the others wait for it."""
     with_step(built, 3)
     docker("image", "rm", "--force", REF)
     builds = [start(built, "build", "toy-*", "--json") for _ in range(4)]
     ended = [(*build.communicate(timeout=120), build.returncode) for build in builds]
     assert [code for _, _, code in ended] == [0, 0, 0, 0], ended
     assert {json.loads(output)[0]["digest"] for output, _, _ in ended} == {inspect()["Id"]}
+    assert [json.loads(output)[0]["built"] for output, _, _ in ended].count(True) == 1
+    assert any("waiting for another dlc" in said for _, said, _ in ended), ended
 
 
 def test_a_nameless_image_of_another_build_stays(built: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,9 +23,12 @@ from dlc.cli.arguments import print_json, warn_of_end
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.drafts import writing
 from dlc.core.environment import cache_folder
+from dlc.core.file_lock import exclusive
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.plan.plan import Plan, plan_of
+
+TURN_SECONDS = 4 * 3600.0  # longer than a build of all images on two cores
 
 
 def run_with(args: argparse.Namespace, found: Future[Engine | None]) -> int:
@@ -57,23 +62,58 @@ def _build(
     disk_check: bool,
 ) -> list[build.Result]:  # fmt: skip
     """Build the selected images that the engine lacks; returns what it then has of all of them."""
-    existing = images.keys(engine, plan.refs)
-    current = [decision.id for decision in plan.decisions(existing) if not decision.build]
-    remaining = plan.without(current)
-    seconds = 0.0
+    remaining, seconds = _missing(plan, images.keys(engine, plan.refs)), 0.0
     if remaining.selected:
-        if disk_check and (folder := disk.data_folder(engine)):
-            missing = [variant for variant in variants if variant.id in remaining.selected]
-            disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
-        revision, epoch = build.revision_and_epoch(root)
-        cache = cache_folder()
-        with display.during("this host", "base file system, locked wheels, downloads"), writing(cache):
-            inputs = host.collect(remaining, tree, cache)
-        seconds = build.build(
-            remaining, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
-            on_step=display.finished, on_running=display.running,
-        )  # fmt: skip
+        with _turn(remaining, engine):
+            existing = images.keys(engine, plan.refs)  # again: another dlc may have built them meanwhile
+            remaining = _missing(remaining, existing)
+            if disk_check:
+                _require_room(remaining, variants, existing, engine)
+            if remaining.selected:
+                seconds = _bake(remaining, engine, root, tree, display)
     return build.results(plan, engine, seconds, set(remaining.selected))
+
+
+def _missing(plan: Plan, existing: Mapping[str, str]) -> Plan:
+    """What is left of a plan without the images that are up to date."""
+    return plan.without([decision.id for decision in plan.decisions(existing) if not decision.build])
+
+
+@contextmanager
+def _turn(plan: Plan, engine: Engine) -> Iterator[None]:
+    """Let one dlc of this user at a time build an image on an engine; raises ProcessError after TURN_SECONDS.
+
+    Two builds would do each step once, but name what they made one after the other. Where a step did run twice, the
+    classic store may also pack the layer above it in another way for one of them: the same files, another digest.
+    """
+    folder = cache_folder() / "turns"
+    with ExitStack() as held:
+        with writing(cache_folder()):
+            folder.mkdir(parents=True, exist_ok=True)
+            for ref in sorted(plan.refs):  # the same order everywhere, so that no two wait for each other
+                name = hashlib.sha256(f"{engine.address} {ref}".encode()).hexdigest()[:12]
+                path = folder / f"{ref.rpartition('/')[2].replace(':', '-')}-{name}"
+                held.enter_context(exclusive(path, TURN_SECONDS))
+        yield
+
+
+def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str], engine: Engine) -> None:
+    """Raises DiskError where the engine's disk is too small for what the plan builds."""
+    if plan.selected and (folder := disk.data_folder(engine)):
+        missing = [variant for variant in variants if variant.id in plan.selected]
+        disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
+
+
+def _bake(plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display) -> float:
+    """Build the plan; returns the seconds that the bake took."""
+    revision, epoch = build.revision_and_epoch(root)
+    cache = cache_folder()
+    with display.during("this host", "base file system, locked wheels, downloads"), writing(cache):
+        inputs = host.collect(plan, tree, cache)
+    return build.build(
+        plan, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
+        on_step=display.finished, on_running=display.running,
+    )  # fmt: skip
 
 
 def _report(results: Sequence[build.Result], engine: Engine) -> None:

@@ -226,7 +226,7 @@ def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
     tar = rootfs.folder("bookworm", recorded, cache_folder()) / "rootfs.tar"
     sets = ("base.image=dlc-toy-base:1", "repository=dlc-toy-named")
     named = toy.changed_ref(built, *sets)
-    docker("import", str(tar), "dlc-toy-base:1")
+    first = docker("import", str(tar), "dlc-toy-base:1").stdout.strip()
     try:
         done = dlc(built, "build", "toy-*", "--set", sets[0], "--set", sets[1])
         assert done.returncode == 0, done.stderr
@@ -237,7 +237,7 @@ def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
         docker("import", "--change", "ENV MOVED=1", str(tar), "dlc-toy-base:1")
         assert "was built from" in dlc(built, "plan", "toy-*", "--engine", *sets).stdout
     finally:
-        docker("image", "rm", "--force", "dlc-toy-base:1", named, check=False)
+        docker("image", "rm", "--force", "dlc-toy-base:1", first, named, check=False)
 
 
 def start(root: Path, *words: str, **more: str) -> subprocess.Popen[str]:

@@ -33,13 +33,13 @@ def test_two_frameworks_for_one_cuda_share_the_layer_of_its_libraries(engine: No
     root = tmp_path / "checkout"
     make_checkout(root, "dlc-toy-cuda")
     two = [with_framework(packages) for packages in ("six==1.17.0", "six==1.17.0, toml==0.10.2")]
-    ref = changed_ref(root, *two[0][1::2])
+    refs = [changed_ref(root, *words[1::2]) for words in two]
     try:
         one, other = (layers(root, words) for words in two)
         folder = "/opt/venv/lib/python3.11/site-packages/nvidia/cuda_runtime/lib"
-        listing = docker("run", "--rm", "--entrypoint", "ls", ref, folder).stdout
+        listing = docker("run", "--rm", "--entrypoint", "ls", refs[0], folder).stdout
     finally:
-        docker("image", "rm", "--force", ref, check=False)
+        docker("image", "rm", "--force", *refs, check=False)
     assert "libcudart.so.12" in listing
     shared = [first == second for first, second in zip(one, other, strict=True)]
     # Nothing but folders, CUDA's libraries, the framework.

@@ -67,9 +67,9 @@ def _build(
         with _turn(remaining, engine):
             existing = images.keys(engine, plan.refs)  # again: another dlc may have built them meanwhile
             remaining = _missing(remaining, existing)
-            if disk_check:
-                _require_room(remaining, variants, existing, engine)
             if remaining.selected:
+                if disk_check:
+                    _require_room(remaining, variants, existing, engine)
                 seconds = _bake(remaining, engine, root, tree, display)
     return build.results(plan, engine, seconds, set(remaining.selected))
 
@@ -81,10 +81,10 @@ def _missing(plan: Plan, existing: Mapping[str, str]) -> Plan:
 
 @contextmanager
 def _turn(plan: Plan, engine: Engine) -> Iterator[None]:
-    """Let one dlc of this user at a time build an image on an engine; raises ProcessError after TURN_SECONDS.
+    """In the block, no other dlc of this user builds these images here. Raises ProcessError after TURN_SECONDS.
 
-    Two builds would do each step once, but name what they made one after the other. Where a step did run twice, the
-    classic store may also pack the layer above it in another way for one of them: the same files, another digest.
+    Two builds of one image at once mostly share each step. Where a step did run in both, the classic store can write
+    the layer above it in two ways: the same files, but another digest.
     """
     folder = cache_folder() / "turns"
     with ExitStack() as held:
@@ -99,7 +99,7 @@ def _turn(plan: Plan, engine: Engine) -> Iterator[None]:
 
 def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str], engine: Engine) -> None:
     """Raises DiskError where the engine's disk is too small for what the plan builds."""
-    if plan.selected and (folder := disk.data_folder(engine)):
+    if folder := disk.data_folder(engine):
         missing = [variant for variant in variants if variant.id in plan.selected]
         disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
 

@@ -114,7 +114,8 @@ def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) 
         left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
         if left and late:
             raise ProcessError(
-                f"{', '.join(left)}: the engine says that it is removed, and lists it", "docker rm --force"
+                f"{', '.join(left)}: still listed by the engine, which reports it as removed",
+                f"restart the engine, then: docker {' '.join((*removal, *left))}",
             )
         time.sleep(0.2 if left else 0.0)
     return found

@@ -1,10 +1,12 @@
-"""Counts the public SageMaker training scripts whose imports an image can resolve.
+"""Counts the public SageMaker scripts whose imports an image can resolve.
 
 `python benchmarks/public_scripts.py --image dlc/pytorch:2.13-training-cpu-py311 CLONE...`: each CLONE is a git clone
-of a repository with examples (aws/amazon-sagemaker-examples, huggingface/notebooks, aws/sagemaker-python-sdk).
-A training script is a Python file that runs as a program, imports the image's framework, and reads what SageMaker sets
-(`SM_...` or /opt/ml). Files beside it and its folder's requirements.txt count as there; an import in a `try` or below
-an `if` may be missing. Nothing of a script is run: the image is asked which modules it finds.
+of a repository with examples (aws/amazon-sagemaker-examples, aws/amazon-sagemaker-examples-community,
+aws/sagemaker-python-sdk). A script is a Python file that imports the image's framework, and not the other one, and
+reads what SageMaker sets (`SM_...` or /opt/ml). Equal files count once; those that import smdistributed, AWS's own
+library, are left out. Files in a script's folder and above it and its folder's requirements.txt count as there; an
+import in a function, in a `try` or below an `if` may be missing. Nothing of a script is run: the image is asked which
+modules it finds.
 """
 
 from __future__ import annotations
@@ -16,13 +18,11 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-# What a script imports that is one framework's, and what no script of the framework imports.
+# What a script imports that is one framework's.
 FRAMEWORKS = {"pytorch": {"torch", "transformers"}, "tensorflow": {"tensorflow", "keras"}}
-OTHERS = {"pytorch": {"tensorflow"}, "tensorflow": {"torch"}}
-NO_TRAINING = re.compile(r"inference|deploy|serv(e|ing)|evaluat|preprocess|postprocess|conftest|(^|/)tests?/")
 # Distributions whose module has another name.
 MODULES = {
     "scikit-learn": "sklearn", "pillow": "PIL", "opencv-python": "cv2", "opencv-python-headless": "cv2",
@@ -46,10 +46,10 @@ def git(clone: str, *words: str) -> str:
     return subprocess.run(argv, capture_output=True, check=True).stdout.decode(errors="replace")
 
 
-def imported(tree: ast.Module) -> set[str]:
-    """Top-level names of the modules that the script cannot start without."""
+def imported(nodes: Iterable[ast.AST]) -> set[str]:
+    """Top-level names of the modules that these nodes import."""
     names = set()
-    for node in tree.body:
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -57,24 +57,34 @@ def imported(tree: ast.Module) -> set[str]:
     return names
 
 
-def scripts(clone: str, framework: str) -> Iterator[tuple[str, set[str]]]:
-    """Path of each training script, and the modules it needs from the image."""
+def scripts(clone: str, framework: str, seen: set[str]) -> Iterator[tuple[str, set[str]]]:
+    """Path of each script, and the modules it needs from the image. `seen`: the texts of those already counted."""
     files = git(clone, "ls-tree", "-r", "--name-only", "HEAD").splitlines()
+    others = {name for key, names in FRAMEWORKS.items() if key != framework for name in names}
     for path in files:
-        if not path.endswith(".py") or NO_TRAINING.search(path.lower()):
+        if not path.endswith(".py"):
             continue
         text = git(clone, "show", f"HEAD:{path}")
-        if "__main__" not in text or not re.search(r"SM_[A-Z]|/opt/ml", text):
+        if text in seen or not re.search(r"SM_[A-Z]|/opt/ml", text):
             continue
+        seen.add(text)
         try:
-            needed = imported(ast.parse(text))
+            tree = ast.parse(text)
         except SyntaxError:
             continue
-        if FRAMEWORKS[framework].isdisjoint(needed) or not OTHERS[framework].isdisjoint(needed):
-            continue
-        folder = PurePosixPath(path).parent
-        beside = {PurePosixPath(f).relative_to(folder).parts[0] for f in files if f.startswith(f"{folder}/")}
-        yield path, needed - {PurePosixPath(name).stem for name in beside} - required(clone, folder, files)
+        named = imported(ast.walk(tree))
+        if named & FRAMEWORKS[framework] and not named & {*others, "smdistributed"}:
+            folder = PurePosixPath(path).parent
+            yield path, imported(tree.body) - beside(folder, files) - required(clone, folder, files)
+
+
+def beside(folder: PurePosixPath, files: list[str]) -> set[str]:
+    """Modules in a script's folder, and in those above it: scripts are started from there, or put them on the path."""
+    above = [f"{folder}/", *(f"{parent}/" for parent in folder.parents)]
+    names = {
+        PurePosixPath(file.removeprefix(start)).parts[0] for start in above for file in files if file.startswith(start)
+    }
+    return {PurePosixPath(name).stem for name in names}
 
 
 def required(clone: str, folder: PurePosixPath, files: list[str]) -> set[str]:
@@ -103,11 +113,12 @@ def main() -> int:
     framework = next((name for name in FRAMEWORKS if name in arguments.image), None)
     if framework is None:
         sys.exit(f"--image {arguments.image}: expected an image of {' or '.join(FRAMEWORKS)}")
-    found = [script for clone in arguments.clones for script in scripts(clone, framework)]
+    seen: set[str] = set()
+    found = [script for clone in arguments.clones for script in scripts(clone, framework, seen)]
     there = resolved(arguments.image, {name for _, needed in found for name in needed})
     lacking = {path: needed - there for path, needed in found}
     good = sum(not missing for missing in lacking.values())
-    print(f"{arguments.image}: the imports of {good} of {len(found)} training scripts resolve")
+    print(f"{arguments.image}: the imports of {good} of {len(found)} scripts resolve")
     for name, count in Counter(name for missing in lacking.values() for name in missing).most_common():
         print(f"  {name}: missing for {count}")
     if arguments.verbose:

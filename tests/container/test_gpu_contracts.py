@@ -49,7 +49,7 @@ def cudnn_number(major: int, minor: int, patch: int, *_: int) -> int:
 def test_a_driver_that_is_mounted_without_ldconfig_is_found(image: Image, folder: str) -> None:
     """As some clusters mount it: here with a library of the image in the place of the driver's."""
     place = f"/usr/local/nvidia/{folder}"
-    shell = f"mkdir -p {place} && cp -L /usr/lib/*/libz.so.1 {place}/libdriver.so.1 && python -c '{LOAD}'"
+    shell = f"mkdir -p {place} && cp -L /lib/*/libz.so.1 {place}/libdriver.so.1 && python -c '{LOAD}'"
     assert run_once(image.ref, "sh", "-c", shell, seconds=60).stdout == "loaded\n"
 
 
@@ -57,7 +57,7 @@ def test_a_driver_that_is_mounted_without_ldconfig_is_found(image: Image, folder
 def test_ldconfig_finds_a_driver_that_is_mounted(image: Image) -> None:
     """NVIDIA's container runtime calls it, whatever LD_LIBRARY_PATH the user sets."""
     place = "/usr/local/nvidia/lib64"
-    shell = f"mkdir -p {place} && cp -L /usr/lib/*/libz.so.1 {place}/libdriver.so.1 && ldconfig -v 2>/dev/null"
+    shell = f"mkdir -p {place} && cp -L /lib/*/libz.so.1 {place}/libdriver.so.1 && ldconfig -v 2>/dev/null"
     assert f"{place}:" in run_once(image.ref, "sh", "-c", shell, seconds=60).stdout
 
 

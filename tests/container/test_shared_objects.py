@@ -30,7 +30,11 @@ NOT_IN_THE_IMAGE: dict[tuple[str, str], str] = {
     ("*", r"libcuda\.so\.1|libnvidia-ml\.so\.1"): "NVIDIA's driver: the host's, mounted by its container runtime",
     ("*/_XLAC.*.so", r"lib(torch|c10).*"): "torch_xla imports torch first, whose libraries are loaded by then",
     ("*/torchvision/*.so", r"lib(torch|c10).*|libcudart\..*"): "torchvision imports torch first, which loads CUDA too",
-    ("*/torchaudio/lib/*.so", r"lib(torch|c10).*|libcudart\..*"): "torchaudio imports torch first, then its library",
+    (
+        "*/torchaudio/lib/*.so",
+        r"lib(torch|c10|cudart|nvToolsExt).*",
+    ): "torchaudio imports torch first, then its library",
+    ("*/torchaudio/_torchaudio.so", r"lib(torch|c10|cudart).*"): "torchaudio 0.10 does the same",
     ("*/torchaudio/lib/*torchaudio_sox.so", r"libsox\.so"): "torchaudio 2.6 reads files with sox where it is there",
     ("*/torio/lib/*.so", r"lib(torch|torio|c10|cudart|av|sw).*"): "torchaudio 2.6 uses the FFmpeg that is there",
     ("*/torchaudio/lib/pybind11_prefixctc.so", r"libctc_prefix_decoder\.so"): "torchaudio loads it by its path, before",

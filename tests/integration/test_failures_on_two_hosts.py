@@ -18,6 +18,8 @@ STRATEGY = {
 }
 
 
+# The torchrun of PyTorch 1.10 stays until the other hosts' ranks have ended too, so none is the first for sure.
+@pytest.mark.when(version=">=1.13")
 def test_a_rank_that_fails_ends_the_other_host_too(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "fail_on_rank_one.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters={STRATEGY[image.framework]: True}) as job:

@@ -34,15 +34,12 @@ def test_a_failing_rank_gives_the_job_its_exit_code(image: Image, tmp_path: Path
         assert "exited with code 3" in job.failure(), job.report()
 
 
-# Not PyTorch 1.10: its torchrun starts ranks with no other Python than its own, so nobody can tell their lines apart.
-@pytest.mark.when(version=">=2.0")
 def test_a_failing_rank_gives_the_job_its_last_words(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "exit_three.py", hyperparameters=TORCHRUN) as job:
         assert job.wait() == {"algo-1": 3}, job.report()
         assert "channel training holds no parquet file" in job.failure()[:1024], job.report()
 
 
-@pytest.mark.when(version=">=2.0")
 def test_lines_of_several_ranks_say_whose_they_are(image: Image, tmp_path: Path) -> None:
     script = find_root() / "examples/pytorch/train.py"
     with Job(image, tmp_path, script, hyperparameters={**TORCHRUN, **TWO_RANKS, "epochs": 1}) as job:

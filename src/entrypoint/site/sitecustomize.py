@@ -1,7 +1,8 @@
 """Loaded by every Python of a job, from PYTHONPATH: SIGUSR1 prints the stacks of all its threads and ends nothing.
 
 A handler that the user's code installs later, by signal.signal or faulthandler.register, takes this one's place.
-And a Python that used PyTorch's gloo ends only when the last work of its threads is freed.
+A Python that used PyTorch's gloo ends only when the last work of its threads is freed. An old torchrun starts its ranks
+with our program too.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` brings enum and re along: 4 ms in every Python of a job
@@ -54,6 +55,12 @@ def _gloo_states() -> "set[bytes]":
     return states
 
 
+def _name_the_ranks_program() -> None:
+    """PyTorch 1.10 (Python 3.9): its torchrun starts ranks with sys.executable and does not know PYTHON_EXEC."""
+    if sys.version_info < (3, 10) and "PYTHON_EXEC" in os.environ and sys.argv[0].endswith("/torchrun"):
+        sys.executable = os.environ["PYTHON_EXEC"]
+
+
 def _leave() -> None:
     """Make room for the sitecustomize that the user or the system may have."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -70,4 +77,5 @@ def _leave() -> None:
 
 atexit.register(_wait_for_gloo)  # the first one registered is the last one called
 _register()
+_name_the_ranks_program()
 _leave()

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.dataloader import default_collate  # torch.utils.data has it since PyTorch 1.11
 
 import dlc_runtime
 from dlc_runtime.dataservice import RemoteLoader, serve

@@ -193,8 +193,15 @@ def test_a_stopped_torchrun_counts_as_ended_by_the_signal_with_its_ranks_last_wo
     assert failure.cause == stopped.cause
 
 
-def test_last_words_of_a_lone_rank_are_those_before_torchruns_own() -> None:
-    own = "E1120 14:38:43.532000 8 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 7)\n"
+@pytest.mark.parametrize(
+    "own",
+    [
+        "E1120 14:38:43.532000 8 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 7)\n",
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 7) local_rank: 0 (pid: 13)\n",
+    ],
+    ids=["PyTorch 2", "PyTorch 1.10"],
+)
+def test_last_words_of_a_lone_rank_are_those_before_torchruns_own(own: str) -> None:
     report = "\n".join(line for line in REPORT.format(code=7).splitlines() if not line.startswith("[algo-"))
     failure = root_cause(OWN, f"ValueError: no parquet file\n{own}{report}")
     assert failure.exit_code == 7

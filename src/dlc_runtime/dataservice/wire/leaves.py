@@ -121,7 +121,11 @@ def over(kind: str, dtype: str, shape: Sequence[int], buffer: Buffer, start: int
 
         if not size:
             return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
-        return buffer.flat[start : start + size].view(getattr(torch, dtype)).view(tuple(shape))
+        flat, own = buffer.flat[start : start + size], getattr(torch, dtype)
+        try:
+            return flat.view(own).view(tuple(shape))
+        except RuntimeError:  # PyTorch 1.10 views no elements of another size
+            return torch.frombuffer(flat.numpy(), dtype=own).view(tuple(shape))
     import numpy
 
     if not size:

@@ -25,8 +25,10 @@ _TORCHRUN = re.compile(
 )
 # Stopped, it exits with 1 as well, and this is all it says of the signal.
 _STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
-# The first line that torchrun itself writes about an end: before it are the words of the ranks.
-_TORCHRUN_OWN = re.compile(r"^[EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)
+# The first line that torchrun (of today, and PyTorch 1.10) writes about an end: before it are the words of the ranks.
+_TORCHRUN_OWN = re.compile(
+    r"^([EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/|(ERROR|WARNING):torch\.distributed\.elastic\.)", re.MULTILINE
+)
 _ENDED_BY_OTHERS = (-15, -9)  # SIGTERM, SIGKILL: what a starter ends the remaining ranks with
 _MPIRUN_EXIT = re.compile(  # Open MPI 4 and 5
     r"Process name: \[(\[\d+,\d+\]|[^\s\]]+@\d+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"

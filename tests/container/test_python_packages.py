@@ -142,6 +142,24 @@ def test_tensorflow_datasets_finds_its_own_data_sets(container: Container) -> No
     assert container.python(code, seconds=180) == "10\n"
 
 
+SERVE = """
+import threading, urllib.request
+from flask import Flask
+from werkzeug.serving import make_server
+app = Flask("serve")
+app.add_url_rule("/ping", view_func=lambda: "pong")
+server = make_server("127.0.0.1", 0, app)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(urllib.request.urlopen(f"http://127.0.0.1:{server.port}/ping", timeout=30).read().decode())
+server.shutdown()
+"""
+
+
+@pytest.mark.when(framework="tensorflow")
+def test_a_container_that_trains_can_also_serve_with_flask(container: Container) -> None:
+    assert container.python(SERVE, seconds=120) == "pong\n"
+
+
 @pytest.mark.parametrize("program", ["git", "curl", "unzip", "g++"])
 def test_programs_that_training_scripts_and_sources_need_are_there(container: Container, program: str) -> None:
     assert container.try_to(program, "--version" if program != "unzip" else "-v")[0] == 0

@@ -139,10 +139,10 @@ def test_a_training_host_that_is_killed_ends_the_job_on_every_host(image: Image,
     ("fault", "said"),
     [
         ("raises", "ValueError: sample 1234 cannot be read"),
-        ("hangs", "HangingUserFunctionError: the user's function on algo-"),
+        pytest.param("hangs", "HangingUserFunctionError: the user's function on algo-", marks=pytest.mark.long),
         ("dies", "ended several workers that made it"),
-        ("is too large", "BatchTooLargeError: on the data host algo-"),
-        ("cannot travel", "UnsupportedBatchError: on the data host algo-"),
+        pytest.param("is too large", "BatchTooLargeError: on the data host algo-", marks=pytest.mark.long),
+        pytest.param("cannot travel", "UnsupportedBatchError: on the data host algo-", marks=pytest.mark.long),
     ],
 )
 def test_a_sample_that_cannot_be_had_ends_the_job_and_names_host_and_cause(

@@ -107,6 +107,7 @@ def compiled(job: DlcRun, image: Image, function: str) -> None:
     assert "config.json" in model(job)
 
 
+@pytest.mark.long
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 def test_bert_in_a_loop_learns_the_same_compiled(image: Image, tmp_path: Path) -> None:
     eager = run(image, tmp_path / "eager", words_of("pytorch_loop.py", "model=bert", without=ENABLED))
@@ -117,6 +118,7 @@ def test_bert_in_a_loop_learns_the_same_compiled(image: Image, tmp_path: Path) -
     assert "model.safetensors" in model(job)
 
 
+@pytest.mark.long
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 def test_gpt_under_the_trainer_is_compiled(image: Image, tmp_path: Path) -> None:
     job = run(image, tmp_path, words_of("pytorch_trainer.py", "model=gpt", ENABLED))

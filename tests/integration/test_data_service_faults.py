@@ -117,6 +117,7 @@ def test_a_data_program_that_is_killed_and_started_again_makes_batches_again(ima
         assert "the job goes on without" not in running.log(TRAINING[0])
 
 
+@pytest.mark.long
 def test_a_data_hosts_container_that_is_started_again_makes_batches_again(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, pause=0.01) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
@@ -139,6 +140,7 @@ def test_the_control_processes_of_all_data_hosts_may_be_killed(image: Image, tmp
         assert_ended_well(running)
 
 
+@pytest.mark.long
 def test_ranks_that_are_slower_than_the_data_hosts_grow_no_side_beyond_its_bounds(image: Image, tmp_path: Path) -> None:
     """Two gigabytes pass, of which a side that nothing bounds would hold half of one at a time."""
     batch, prefetch = BATCH * 128 * 1024 * 2, 4 * BATCH * 128 * 1024 * 2
@@ -211,6 +213,7 @@ def test_a_function_that_leaks_until_the_kernel_kills_its_worker_costs_no_sample
         assert "lost a worker of algo-" in running.log(TRAINING[0]) + running.log(TRAINING[1])
 
 
+@pytest.mark.long
 def test_of_a_batch_that_is_made_twice_and_not_the_same_one_comes_and_it_is_whole(image: Image, tmp_path: Path) -> None:
     loader = {"elsewhere_after": 0.5}
     with job(image, tmp_path, loader, pause=0.003, fault="is not deterministic") as running:
@@ -223,6 +226,7 @@ def test_of_a_batch_that_is_made_twice_and_not_the_same_one_comes_and_it_is_whol
         assert programs_of(running, DATA[1])
 
 
+@pytest.mark.long
 def test_hosts_whose_clocks_differ_by_days_serve_each_other_with_tls_too(image: Image, tmp_path: Path) -> None:
     programs = {"data": "serve_by_another_clock.sh"}
     with job(image, tmp_path, programs=programs, environment={"DLC_DATA_TLS": "1"}) as running:

@@ -51,6 +51,7 @@ def model(job: DlcRun) -> set[str]:
     return {path.name for path in (job.results / "model").iterdir()}
 
 
+@pytest.mark.long
 @pytest.mark.when(framework="pytorch", version=">=2.6")
 def test_digits_are_prepared_on_the_host_that_trains(image: Image, tmp_path: Path) -> None:
     job = run(image, tmp_path, words_of("examples/heterogeneous/pytorch/train.py", without="--group"))

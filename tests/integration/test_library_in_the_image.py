@@ -23,12 +23,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(SECONDS + 60)]
 ELSEWHERE = {"test_launched.py"}
 ROOM = find_root() / "tests/unit/runtime"
 SHORT = {"cluster", "dataservice"}  # rooms; the others compile for minutes
+LONG = {"test_frameworks.py"}  # of these rooms: trains with each framework's own loop
 
 
 def case(file: Path) -> object:
     room = file.relative_to(ROOM).parts[0]
     name = f"{file.parent.name}/{file.stem.removeprefix('test_')}"
-    return pytest.param(file, id=name, marks=() if room in SHORT else pytest.mark.long)
+    short = room in SHORT and file.name not in LONG
+    return pytest.param(file, id=name, marks=() if short else pytest.mark.long)
 
 
 FILES = sorted(file for file in ROOM.glob("*/**/test_*.py") if file.name not in ELSEWHERE)

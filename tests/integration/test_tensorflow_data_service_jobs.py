@@ -85,7 +85,7 @@ def test_a_server_that_is_killed_is_started_again_and_nothing_comes_twice(
 
 
 @pytest.mark.when(version=">=2.16")
-@pytest.mark.parametrize("fault", ["stands still", "is cut off"])
+@pytest.mark.parametrize("fault", ["stands still", pytest.param("is cut off", marks=pytest.mark.long)])
 def test_a_data_host_that_is_silent_for_a_while_goes_on_and_nothing_comes_twice(
     image: Image, tmp_path: Path, fault: str
 ) -> None:

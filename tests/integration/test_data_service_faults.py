@@ -129,6 +129,7 @@ def test_a_data_hosts_container_that_is_started_again_makes_batches_again(image:
         assert len(programs_of(running, DATA[1])) == 2
 
 
+@pytest.mark.long
 def test_the_control_processes_of_all_data_hosts_may_be_killed(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, pause=0.02) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
@@ -203,6 +204,7 @@ def test_a_rank_that_torchrun_watches_ends_the_job_on_every_host_when_it_is_kill
         assert TRAINING[0] in running.failure(TRAINING[0]), running.report()
 
 
+@pytest.mark.long
 def test_a_function_that_leaks_until_the_kernel_kills_its_worker_costs_no_sample(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, fault="leaks") as running:
         for host in DATA:

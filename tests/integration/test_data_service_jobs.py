@@ -92,6 +92,7 @@ def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image:
         assert not any(running.failure(host) for host in running.hosts)
 
 
+@pytest.mark.long
 def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_well(
     image: Image, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_w
         assert not any(running.failure(host) for host in running.hosts)
 
 
+@pytest.mark.long
 def test_a_data_host_that_stands_still_for_a_while_costs_no_sample(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, pause=0.01) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
@@ -156,6 +158,7 @@ def test_a_sample_that_cannot_be_had_ends_the_job_and_names_host_and_cause(
         assert any(host in failures for host in DATA), running.report()
 
 
+@pytest.mark.long
 def test_a_data_host_of_another_token_is_left_out_and_named(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, fault="another token") as running:
         assert set(running.wait().values()) == {0}, running.report()

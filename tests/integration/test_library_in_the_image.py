@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(SECONDS + 60)]
 ELSEWHERE = {"test_launched.py"}
 ROOM = find_root() / "tests/unit/runtime"
 SHORT = {"cluster", "dataservice"}  # rooms; the others compile for minutes
-LONG = {"test_frameworks.py"}  # of these rooms: trains with each framework's own loop
+# Of these rooms: the loops of three frameworks, and faults that test_data_service_faults.py makes between containers.
+LONG = {"test_frameworks.py", "test_leases.py", "test_service_faults.py"}
 
 
 def case(file: Path) -> object:

@@ -65,13 +65,14 @@ def test_every_element_of_an_epoch_arrives_and_the_data_host_ends_with_the_train
         assert not running.failure(DATA)
 
 
+@pytest.mark.long
 def test_the_training_host_makes_elements_too_where_the_switch_says_so(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, DLC_TF_DATA_WORKERS="all") as running:
         assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
         assert_each_sample_once(running)
 
 
-@pytest.mark.parametrize("kind", ["dispatcher", "worker"])
+@pytest.mark.parametrize("kind", ["dispatcher", pytest.param("worker", marks=pytest.mark.long)])
 def test_a_server_that_is_killed_is_started_again_and_nothing_comes_twice(
     image: Image, tmp_path: Path, kind: str
 ) -> None:

@@ -17,12 +17,12 @@ setup: .venv/ready ## the tool's own environment in .venv
 image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
 	@$(DLC) build '$(IMAGE)'
 
-test: .venv/ready ## build three CPU images and run every test that needs no GPU on them
+test: .venv/ready ## build three CPU images and run the tests that need no GPU on them
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@.venv/bin/python -m pytest -n 2 tests/unit; unit=$$?; \
 	.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not long' $(TESTED:%=--image=%) tests/container tests/integration && exit $$unit
 
-test-long: .venv/ready ## what takes minutes: the library's tests that compile, and 200 000 samples under kills
+test-long: .venv/ready ## the tests that take minutes each, which `make test` leaves out
 	@.venv/bin/python -m pytest -m long $(TESTED:%=--image=%) tests/integration
 
 test-all: .venv/ready ## the same for every image, one after the other

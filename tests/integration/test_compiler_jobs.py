@@ -58,7 +58,6 @@ def test_an_unchanged_script_trains_the_same_model_compiled(image: Image, tmp_pa
         assert "dlc compiler: compiled Model: " in job.log()
 
 
-@pytest.mark.long
 @pytest.mark.when(framework="pytorch", version=">=2.2")
 def test_ddp_over_two_hosts_trains_the_same_model_compiled(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path / "eager", SCRIPT, hosts=2, hyperparameters=TORCHRUN) as job:

@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(SECONDS + 60)]
 ELSEWHERE = {"test_launched.py"}
 ROOM = find_root() / "tests/unit/runtime"
 SHORT = {"cluster", "dataservice"}  # rooms; the others compile for minutes
-# Of these rooms: the loops of three frameworks, and what the tests of the data service do between containers too.
-LONG = {"test_frameworks.py", "test_leases.py", "test_service_faults.py", "test_tensorflow_service.py"}
+# Files of these rooms: the loops of three frameworks; what *data_service_jobs.py and *_faults.py do with containers.
+LONG = {"test_frameworks.py", "test_leases.py", "test_tensorflow_service.py"}
 
 
 def case(file: Path) -> object:

@@ -72,7 +72,7 @@ def test_the_training_host_makes_elements_too_where_the_switch_says_so(image: Im
         assert_each_sample_once(running)
 
 
-@pytest.mark.parametrize("kind", ["dispatcher", pytest.param("worker", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["dispatcher", "worker"])
 def test_a_server_that_is_killed_is_started_again_and_nothing_comes_twice(
     image: Image, tmp_path: Path, kind: str
 ) -> None:

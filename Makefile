@@ -1,46 +1,62 @@
 # One-line aliases; `make help` lists them.
 IMAGE ?= pytorch-2.13-training-cpu-py311
 GPUS ?= all
-# What `make test` builds and tests: of each framework the oldest and the newest image for the CPU.
+# The image of `make test`, and those of `make test-images`: of each framework the oldest and the newest for the CPU.
+DEFAULT := pytorch-2.13-training-cpu-py311
 TESTED := 'pytorch-2.13-*-cpu-*' 'tensorflow-2.6-*-cpu-*' 'tensorflow-2.21-*-cpu-*'
 DLC := .venv/bin/dlc
+# More tests at once than cores, because most of a test's time is waiting.
+WORKERS ?= $(shell expr 3 \* $$(nproc))
+# More options for pytest, such as OPTIONS='--random-order'.
+OPTIONS ?=
+PYTEST := .venv/bin/python -m pytest $(OPTIONS)
+IN_FILES := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 
 help: ## show this
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 13
 
 .venv/ready: requirements.lock scripts/bootstrap.sh pyproject.toml
 	@scripts/bootstrap.sh
 
-setup: .venv/ready ## the tool's own environment in .venv
+.venv/ready-dev: .venv/ready requirements-dev.lock
+	@scripts/bootstrap.sh dev
 
-image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*'
+setup: .venv/ready ## dlc in .venv
+
+image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*' (3 min)
 	@$(DLC) build '$(IMAGE)'
 
-test: .venv/ready ## build three CPU images and run the tests that need no GPU on them
+example: .venv/ready ## train the example of the default image through the launcher
+	@scripts/run-example.sh '$(IMAGE)'
+
+test: .venv/ready-dev ## unit tests; on the default image its container tests and a job of each kind (12 min)
+	@scripts/test-setup.sh && $(DLC) build $(DEFAULT)
+	@$(PYTEST) -n auto tests/unit; unit=$$?; \
+	$(PYTEST) $(IN_FILES) -m 'core and not long' --image=$(DEFAULT) tests/process tests/container tests/integration && exit $$unit
+
+test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, more jobs and builds, faults (20 min)
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
-	@.venv/bin/python -m pytest -n 2 tests/unit; unit=$$?; \
-	.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not long' $(TESTED:%=--image=%) tests/container tests/integration && exit $$unit
+	@$(PYTEST) $(IN_FILES) -m 'not long' --core-was-run-on=$(DEFAULT) $(TESTED:%=--image=%) tests/container tests/integration
 
-test-long: .venv/ready ## the tests that take minutes each, which `make test` leaves out
-	@.venv/bin/python -m pytest -m long $(TESTED:%=--image=%) tests/integration
+test-long: .venv/ready-dev ## what takes minutes for a test, and all examples of the property tests (nightly)
+	@scripts/test-setup.sh && $(DLC) build $(TESTED)
+	@DLC_TEST_EXAMPLES=all $(PYTEST) -n auto tests/unit; unit=$$?; \
+	$(PYTEST) -n auto --dist loadfile -m long $(TESTED:%=--image=%) tests/process tests/integration && exit $$unit
 
-test-all: .venv/ready ## the same for every image, one after the other
+test-all: .venv/ready-dev ## `make test` and `make test-images`, then the same for every other image, one after the other
 	@scripts/test-all.sh $(TESTED)
 
 test-gpu: .venv/ready ## run tests/gpu inside an image on this host's GPUs: make test-gpu IMAGE=... [GPUS=device=0]
 	@scripts/test-gpu.sh '$(IMAGE)' '$(GPUS)'
 
-unit: .venv/ready ## the tests that need no Docker engine
-	@.venv/bin/python -m pytest -n 2 tests/unit
+unit: .venv/ready-dev ## the unit tests, which start nothing (1 min)
+	@$(PYTEST) -n auto tests/unit
 
-example: .venv/ready ## train the example of the default image through the launcher
-	@scripts/run-example.sh '$(IMAGE)'
-
-lint: .venv/ready ## ruff, mypy, hadolint, shellcheck, schema
+lint: .venv/ready-dev ## ruff, mypy, hadolint, shellcheck, schema
 	@scripts/lint.sh
 
-tool-lock: .venv/ready ## resolve the tool's own dependencies into requirements.lock
+tool-lock: .venv/ready ## resolve the tool's own dependencies into requirements.lock and requirements-dev.lock
 	@scripts/lock-tool.sh
 
-.PHONY: help setup image test test-long test-all test-gpu unit example lint tool-lock
+.PHONY: help setup image example test test-images test-long test-all test-gpu unit lint tool-lock

@@ -47,6 +47,13 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
     return HostInputs(contexts, dockerfiles, proxies(os.environ), known)
 
 
+def install_programs(plan: Plan, cache: Path) -> None:
+    """Install what `collect` runs on this host. Raises HostError, PackageIndexError."""
+    contexts = [context for target in plan.targets for context in target.contexts.values()]
+    if any(isinstance(context, Host) and "rootfs-" in context.name for context in contexts):
+        rootfs.require_program(cache)
+
+
 def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
     """The folder of a `Host` context."""
     kind, _, suite = name.rpartition("rootfs-")

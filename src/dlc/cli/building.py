@@ -16,6 +16,7 @@ from pathlib import Path
 from dlc.build import base_images, disk, host
 from dlc.build import run as build
 from dlc.build.display import Display, open_display
+from dlc.build.inputs import HostInputs
 from dlc.build.log import new_log
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
@@ -24,8 +25,9 @@ from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.drafts import writing
 from dlc.core.environment import cache_folder
 from dlc.core.file_lock import exclusive
+from dlc.core.process import beside
 from dlc.engine import images
-from dlc.engine.connection import Engine, connect
+from dlc.engine.connection import Engine, connect, must_install
 from dlc.plan.plan import Plan, plan_of
 
 TURN_SECONDS = 4 * 3600.0  # longer than a build of all images on two cores
@@ -36,14 +38,17 @@ def run_with(args: argparse.Namespace, found: Future[Engine | None]) -> int:
     root = find_root()
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
-    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    whole = plan_of(
+        variants, tree, args.globs, args.sets
+    )  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
-    with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display:
+    with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display, ExitStack() as begun:
         with display.during("Docker engine", "find it, or start one"):
+            ahead = begun.enter_context(_collected_ahead(whole, tree)) if must_install(found) else None
             engine = connect(found=found)
         engine.require_platform()
         plan = base_images.plan_with_digests(variants, tree, engine)
-        results = _build(plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check)
+        results = _build(plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check, ahead=ahead)
     if args.json:
         print_json([asdict(result) for result in results])
     else:
@@ -60,6 +65,7 @@ def _build(
     display: Display,
     *,
     disk_check: bool,
+    ahead: Future[HostInputs] | None,
 ) -> list[build.Result]:  # fmt: skip
     """Build the selected images that the engine lacks; returns what it then has of all of them."""
     remaining, seconds = _missing(plan, images.keys(engine, plan.refs)), 0.0
@@ -70,8 +76,23 @@ def _build(
             if remaining.selected:
                 if disk_check:
                     _require_room(remaining, variants, existing, engine)
-                seconds = _bake(remaining, engine, root, tree, display)
+                seconds = _bake(remaining, engine, root, tree, display, ahead)
     return build.results(plan, engine, seconds, set(remaining.selected))
+
+
+@contextmanager
+def _collected_ahead(plan: Plan, tree: Tree) -> Iterator[Future[HostInputs]]:
+    """On a host that has no engine yet every image is missing: what they take of it is made while one is installed."""
+    cache = cache_folder()
+    with writing(cache):
+        host.install_programs(plan, cache)
+    with beside(lambda: _collect(plan, tree, cache)) as inputs:
+        yield inputs
+
+
+def _collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
+    with writing(cache):
+        return host.collect(plan, tree, cache)
 
 
 def _missing(plan: Plan, existing: Mapping[str, str]) -> Plan:
@@ -104,12 +125,14 @@ def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str
         disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
 
 
-def _bake(plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display) -> float:
+def _bake(
+    plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display, ahead: Future[HostInputs] | None
+) -> float:
     """Build the plan; returns the seconds that the bake took."""
     revision, epoch = build.revision_and_epoch(root)
     cache = cache_folder()
-    with display.during("this host", "base file system, locked wheels, downloads"), writing(cache):
-        inputs = host.collect(plan, tree, cache)
+    with display.during("this host", "base file system, locked wheels, downloads"):
+        inputs = ahead.result() if ahead else _collect(plan, tree, cache)
     return build.build(
         plan, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
         on_step=display.finished, on_running=display.running,

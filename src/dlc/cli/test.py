@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from importlib.util import find_spec
 
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
@@ -27,9 +29,14 @@ def run(args: argparse.Namespace) -> int:
     load_variants(read_tree(root), [args.glob])  # a selector that matches nothing is an error before anything runs
     if not (root / "tests/container").is_dir():
         raise UsageError(f"{root}: expected tests/container, found none", "run dlc test inside a checkout")
+    if find_spec("xdist") is None:
+        raise UsageError(
+            "dlc test needs pytest with its plug-ins, which this Python does not have", "scripts/bootstrap.sh dev"
+        )
     engine = connect()
     folders = ["tests/container", "tests/integration"] if args.all else ["tests/container"]
-    beside_each_other = ["-n", "2", "--dist", "loadfile"]  # jobs wait for each other more than they compute
+    # More at once than cores: jobs wait for each other more than they compute.
+    beside_each_other = ["-n", str(3 * (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
     argv = [sys.executable, "-m", "pytest", *beside_each_other, *folders, "-m", "image", "--image", args.glob]
     code = stream(argv, lambda line: print(line, flush=True), env=engine.environment, cwd=root)
     if code:

@@ -11,16 +11,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
-from typing import IO
+from threading import Thread, Timer
+from typing import IO, TypeVar
 
 from dlc.core.errors import ProcessError, ProcessTimeoutError
 
 TAIL_LINES = 25
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,19 +78,73 @@ def stream(
     stdin: str | None = None,
     cwd: Path | None = None,
     on_error: Callable[[str], None] | None = None,
+    timeout: float | None = None,
 ) -> int:
     """Run, hand each line of the merged output to `on_line`, return the exit code.
 
     With `on_error` each line of stderr goes there, from another thread: where both are written at the same time, merged
-    lines would be torn.
+    lines would be torn. After `timeout` seconds it is ended as by `run`.
     """
     stderr = subprocess.PIPE if on_error else subprocess.STDOUT
-    with _group(argv, env, stdin, cwd, stderr=stderr, grace=GRACE_SECONDS) as child:
+    with (
+        _group(argv, env, stdin, cwd, stderr=stderr, grace=GRACE_SECONDS) as child,
+        _bounded(child, timeout) as late,
+    ):
         errors = Thread(target=_hand_on, args=(child.stderr or (), on_error or on_line), daemon=True)
         errors.start()
         _hand_on(child.stdout or (), on_line)
         errors.join()
-        return child.wait()
+        code = child.wait()
+        if late:
+            raise ProcessTimeoutError(
+                f"{shlex.join(argv)}: not finished after {timeout:g} s", "check what it waits for"
+            )
+        return code
+
+
+@contextmanager
+def _bounded(child: subprocess.Popen[str], seconds: float | None) -> Iterator[list[float]]:
+    """End the child if the block takes longer; the list then holds the bound."""
+    late: list[float] = []
+
+    def end() -> None:
+        late.append(seconds or 0.0)
+        end_group(child)
+
+    timer = Timer(seconds or 0.0, end)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def beside(work: Callable[[], T]) -> Iterator[Future[T]]:
+    """Run `work` in a thread of its own beside the block; the result, or the error, is in the Future.
+
+    If the block raises, the programs that `work` runs are ended, and it is waited for: so it cleans up after itself.
+    """
+    done: Future[T] = Future()
+
+    def run_it() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # raised if the result is asked for
+            done.set_exception(error)
+
+    thread = Thread(target=run_it, daemon=True)
+    thread.start()
+    try:
+        yield done
+    except BaseException:
+        while thread.is_alive():
+            for child in tuple(_running):
+                end_group(child)
+            thread.join(0.1)
+        raise
 
 
 def _hand_on(lines: Iterable[str], on_line: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -16,12 +17,14 @@ from pathlib import Path
 from dlc.core.drafts import draft_folder
 from dlc.core.errors import BaseImageError, DiskError
 from dlc.core.file_lock import exclusive
-from dlc.core.process import run
+from dlc.core.process import stream, tail
 from dlc.debian import apt
 from dlc.debian.mmdebstrap import EPOCH, arguments, holding, recipe
 from dlc.debian.recorded import preferences
 
 BUILD_SECONDS = 900.0
+# What mmdebstrap says at the start of a step that takes long.
+STEP = re.compile(r"I: ((?:download|extract|install|creat)ing .*?)(?: in the chroot| inside the chroot)?\.\.\.")
 
 
 def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
@@ -39,15 +42,20 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     target = folder(suite, recorded, cache)
     if (target / "rootfs.tar").exists():
         return target
-    if shutil.which("mmdebstrap") is None:
-        apt.install(["mmdebstrap"], cache / "apt")
+    require_program(cache)
     target.mkdir(parents=True, exist_ok=True)
     with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
         if not (target / "rootfs.tar").exists():  # another build may have made it meanwhile
-            print(f"making the {suite} base file system from Debian packages", file=sys.stderr, flush=True)
+            _say(suite, "made from Debian packages")
             _make(suite, recorded, draft)
             (draft / "rootfs.tar").replace(target / "rootfs.tar")
     return target
+
+
+def require_program(cache: Path) -> None:
+    """Install mmdebstrap if this host lacks it. Raises HostError, PackageIndexError."""
+    if shutil.which("mmdebstrap") is None:
+        apt.install(["mmdebstrap"], cache / "apt")
 
 
 def kept(made: Path, suite: str, cache: Path) -> Path:
@@ -70,10 +78,20 @@ def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
     held.write_text(preferences(recorded))
     program, *rest = arguments(suite)
     argv = [program, *holding(held), *rest, str(draft / "rootfs.tar")]
-    done = run(argv, env={"SOURCE_DATE_EPOCH": str(EPOCH)}, check=False, timeout=BUILD_SECONDS)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
-        words = "; ".join(errors or done.stderr.splitlines()[-5:])
-        if "No space left on device" in done.stderr:
+    lines: list[str] = []
+
+    def line(text: str) -> None:
+        lines.append(text)
+        if step := STEP.fullmatch(text):
+            _say(suite, step[1])
+
+    if stream(argv, line, env={"SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
+        said = "\n".join(lines)
+        words = "; ".join([line for line in lines if line.startswith("E:")] or tail(said, 5).splitlines())
+        if "No space left on device" in said:
             raise DiskError(f"mmdebstrap {suite}: {words}", "free space in the cache folder and in TMPDIR")
         raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")
+
+
+def _say(suite: str, what: str) -> None:
+    print(f"{suite} base file system: {what}", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from dlc.core.errors import EngineError
 from dlc.core.process import Completed
 from dlc.debian import apt
 from dlc.engine import client, context, packages
-from dlc.engine.private import PrivateEngine
+from dlc.engine.private import PrivateEngine, is_installed
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
 PATIENT_SECONDS = 20.0  # for verbs that need an engine: a busy one may be slow
@@ -112,6 +112,13 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
     return engine
 
 
+def must_install(found: Future[Engine | None]) -> bool:
+    """Whether `connect` will install an engine, since the search found none and this host lacks the programs."""
+    if found.exception() or found.result():
+        return False
+    return not (_forbidden() or is_installed())
+
+
 def find(seconds: float = QUICK_SECONDS) -> Engine | None:
     """The engine that can be used without starting anything, or None. Takes `seconds` at most.
 
@@ -193,13 +200,20 @@ def _require(found: Engine | str, place: str, variable: str) -> Engine:
     return found
 
 
-def _start_private() -> Engine:
+def _forbidden() -> EngineError | None:
+    """Why no private engine can be started here."""
     if os.environ.get("DLC_ENGINE") == "off":
-        raise EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
+        return EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
     if reason := apt.can_install():
-        raise EngineError(f"{absence()}, and none can be started here: {reason}", packages.MANUAL_REMEDY)
+        return EngineError(f"{absence()}, and none can be started here: {reason}", packages.MANUAL_REMEDY)
     if host_platform() != PLATFORM:
-        raise _other_platform("this host", PLATFORM, host_platform())
+        return _other_platform("this host", PLATFORM, host_platform())
+    return None
+
+
+def _start_private() -> Engine:
+    if error := _forbidden():
+        raise error
     private = PrivateEngine(engine_folder())
     if private.start():
         print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)

@@ -86,7 +86,7 @@ class PrivateEngine:
                 self._await()  # another process started it and ended before it answered
                 return False
             self._require_alone()
-            if not _installed():
+            if not is_installed():
                 packages.install()
             self._spawn()
             context.select(self.address)
@@ -222,7 +222,8 @@ def _daemons() -> Iterator[tuple[int, list[str]]]:
             yield int(path.parent.name), command
 
 
-def _installed() -> bool:
+def is_installed() -> bool:
+    """Whether the programs of a private engine are on this host."""
     if not all(shutil.which(name) for name in (client.PROGRAM, "dockerd", "iptables")):
         return False
     return client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
+import uuid
+from pathlib import Path
 
 import pytest
 
+from harness.reaper import RUN_VARIABLE, Reaper
+
 DEFAULT_SELECTOR = "*-cpu-*"
+PROCESS = Path(__file__).parent / "process"
+# Files that take longest, longest first: a file is one worker's, and begun last it would be waited for alone.
+LONGEST = (
+    "test_build", "test_examples", "test_compiler_jobs", "test_data_service_jobs", "test_pytorch_scripts",
+    "test_tune_batch", "test_train_on_one_host", "test_least_rights", "test_documented_commands", "test_horovod_jobs",
+    "test_library_in_the_image", "test_ray_jobs", "test_tensorflow_data_service_jobs", "test_data_service_faults",
+    "test_efa_sources", "test_stopped_jobs", "test_accounting", "test_push", "test_torchrun_jobs", "test_group_jobs",
+)  # fmt: skip
+reaper = pytest.StashKey[Reaper]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--image", action="append", metavar="GLOB", help=f"image ids; may be repeated (default: {DEFAULT_SELECTOR})"
+    )
+    parser.addoption(
+        "--core-was-run-on", metavar="ID", help="leave out what is marked core, on this image and where there is none"
     )
 
 
@@ -22,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for signum in (signal.SIGQUIT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_DFL)
+    if not hasattr(config, "workerinput"):
+        os.environ[RUN_VARIABLE] = uuid.uuid4().hex[:12]  # its workers and all that they start inherit it
     config.addinivalue_line("markers", "when(**conditions): only for images that are so, as `when` in compat.yml")
     config.addinivalue_line("markers", "image: set for every test that has an `image` argument")
 
@@ -37,29 +55,63 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("image", chosen, indirect=True, scope="session")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is about an image. Tests for which `--image` selects none are left out: nobody asked, so no skip."""
     for item in items:
         if "image" in getattr(item, "fixturenames", ()):
             item.add_marker("image")
-    left_out = [item for item in items if "NOTSET" in getattr(getattr(item, "callspec", None), "id", "").split("-")]
+        if item.get_closest_marker("container") or item.path.is_relative_to(PROCESS):
+            item.add_marker("core")
+    done = config.getoption("--core-was-run-on")
+    left_out = {item for item in items if "NOTSET" in _parameters(item) or (done and _was_run(item, done))}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
+    items[:] = sorted((item for item in items if item not in left_out), key=_turn)
+
+
+def _parameters(item: pytest.Item) -> list[str]:
+    """The parts of its name in brackets."""
+    return str(getattr(getattr(item, "callspec", None), "id", "")).split("-")
+
+
+def _was_run(item: pytest.Item, image: str) -> bool:
+    """Whether `-m core --image IMAGE` runs this test."""
+    if not item.get_closest_marker("core"):
+        return False
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return bool(parameters.get("image", image) == image)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The file's place in LONGEST; all others come after these, in the order that they had."""
+    name = item.path.stem
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What cleans up after the run, even if it is killed."""
+    if not hasattr(session.config, "workerinput") and not session.config.option.collectonly:
+        temporary = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        session.config.stash[reaper] = Reaper(os.environ[RUN_VARIABLE], temporary)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Nothing of the run is left when it ends."""
+    if (started := config.stash.get(reaper, None)) and (left := started.finish().strip()):
+        print(f"removed what tests left behind:\n{left}")
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[None]:
-    """A Docker engine that answers; what the tests started there is gone afterwards."""
+def engine() -> None:
+    """A Docker engine that answers."""
     from dlc.core.errors import EngineError
-    from harness.engine import connect, remove_everything_of_this_run
+    from harness.engine import connect
 
     try:
         connect()
     except EngineError as error:
         pytest.skip(f"no Docker engine can be had: {error}")
-    yield
-    remove_everything_of_this_run()
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ def test_the_launcher_in_the_image_fulfils_the_contract(image: Image) -> None:
     words += ["--volume", f"{root}:/repository:ro", "--volume", f"{done.stdout.strip()}:/pytest:ro"]
     # The cases do not say which frameworks are installed; without the environment the launcher knows as little.
     words += ["--tmpfs", "/opt/venv", "--env", "PYTHONDONTWRITEBYTECODE=1"]
-    words += ["--env", "PYTHONPATH=/opt/dlc/entrypoint:/repository/tests/unit/entrypoint"]
+    words += ["--env", "PYTHONPATH=/opt/dlc/entrypoint:/repository/tests"]
     asked = docker(
         *words, image.ref, "-c", START, "-q", "-c", "/dev/null", "-p", "no:cacheprovider", "-k", "case_of_the_contract",
         "tests/unit/entrypoint/test_conformance.py", check=False, seconds=300.0,

@@ -16,7 +16,7 @@ import pytest
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
 from dlc.jobs.run.hosts import remove
-from harness.engine import connect, docker
+from harness.engine import CALM_OPTIONS, connect, docker
 from harness.toy import command, environment
 
 BOUND_SECONDS = 180.0  # only a hang takes that long
@@ -35,10 +35,11 @@ class DlcRun:
         self.results = folder / "results"
         self._log = folder / "log"
         settings = environment(DLC_CACHE_DIR=str(cache), PYTHONPATH=str(find_root() / "src"))
+        calm = () if "--remove" in words else CALM_OPTIONS
         with self._log.open("ab") as log:
             self._reader = subprocess.Popen(reader.split(), stdin=subprocess.PIPE, stdout=log) if reader else None
             self._process = subprocess.Popen(
-                command("run", *words, "--output", str(self.results)), cwd=find_root(), env=settings,
+                command("run", *words, *calm, "--output", str(self.results)), cwd=find_root(), env=settings,
                 stdout=self._reader.stdin if self._reader else log, stderr=log,
             )  # fmt: skip
         if self._reader and self._reader.stdin:
@@ -50,7 +51,10 @@ class DlcRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """A failed test shows the output below what failed."""
         self.kill()
+        if error is not None:
+            print(self.output)
         if self._reader:
             self._reader.wait()
         if job := self.job:
@@ -72,14 +76,14 @@ class DlcRun:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"dlc run has not ended within {seconds:g} s\n{self.output}", pytrace=False)
+            pytest.fail(f"dlc run has not ended within {seconds:g} s")
 
     def wait_for(self, *texts: str, seconds: float = BOUND_SECONDS) -> None:
         """Return when all these texts have been printed; the test fails where that takes longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while missing := [text for text in texts if text not in self.output]:
             if time.monotonic() > deadline or self._process.poll() is not None:
-                pytest.fail(f"dlc run did not print {missing}\n{self.output}", pytrace=False)
+                pytest.fail(f"dlc run did not print {missing}")
             time.sleep(POLL_SECONDS)
 
     def interrupt(self) -> None:

@@ -1,24 +1,36 @@
-"""The one door to Docker for tests: the engine dlc itself would use, and the removal of all that a run left there."""
+"""The one door to Docker for tests: the engine dlc itself would use. `reaper` removes what a run left there."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from functools import lru_cache
 
 from dlc.core.process import Completed, run
 from dlc.engine import connection
+from harness.reaper import LABEL, RUN_VARIABLE
 
-RUN_LABEL = f"org.dlc.test-run={uuid.uuid4().hex[:12]}"
+# Many hosts, and many tests, share the few cores of one machine: threads that wait busily for each other make a step of
+# milliseconds take seconds.
+CALM = {
+    "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}  # fmt: skip
+CALM_OPTIONS = tuple(word for name, value in CALM.items() for word in ("--env", f"{name}={value}"))
+RUN_LABEL = f"{LABEL}={os.environ.get(RUN_VARIABLE, '')}"
 
 
 @lru_cache(maxsize=1)
 def connect() -> connection.Engine:
     """The engine, started if need be. Raises EngineError.
 
-    DOCKER_HOST is set for this process, since testinfra starts a docker client of its own.
+    DOCKER_HOST is set for this process, since testinfra starts a docker client of its own. An engine that is started
+    here outlives the run, as after `dlc build`.
     """
-    engine = connection.connect()
+    run_number = os.environ.pop(RUN_VARIABLE, "")
+    try:
+        engine = connection.connect()
+    finally:
+        os.environ[RUN_VARIABLE] = run_number
     os.environ.update(engine.environment)
     return engine
 
@@ -31,13 +43,3 @@ def docker(*argv: str, seconds: float = 120.0, check: bool = True) -> Completed:
 def run_once(image: str, *argv: str, options: tuple[str, ...] = (), seconds: float = 120.0) -> Completed:
     """`docker run --rm` to its end, whatever the exit code."""
     return docker("run", "--rm", "--label", RUN_LABEL, *options, image, *argv, seconds=seconds, check=False)
-
-
-def remove_everything_of_this_run() -> None:
-    """Remove the containers and networks that carry this run's label."""
-    containers = docker("ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}").stdout.split()
-    if containers:
-        docker("rm", "--force", "--volumes", *containers)
-    networks = docker("network", "ls", "--quiet", "--filter", f"label={RUN_LABEL}").stdout.split()
-    if networks:
-        docker("network", "rm", *networks)

@@ -1,7 +1,7 @@
 """A training job for tests: its hosts are containers on a Docker network of their own, each with its own /opt/ml.
 
     with Job(image, tmp_path, script, hosts=2, hyperparameters={"epochs": 5}) as job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
 
 Hosts are named as the platform names them (algo-1, algo-2, ...). Leaving the `with` removes every container and the
 network, whatever happened.
@@ -11,28 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from typing import Any, Self
 
 import pytest
 
+from dlc.core.errors import ProcessTimeoutError
 from dlc.core.process import run, tail
 from dlc.jobs.run import hosts as edge
 from dlc.jobs.run.containers import OF_A_CONTAINER
 from dlc.jobs.run.layout import lay_out_host
-from harness.engine import RUN_LABEL, connect, docker
+from harness.engine import CALM, RUN_LABEL, connect, docker
 from harness.images import Image
 from harness.opt_ml import job_of
 
-# Several hosts share the few cores of one machine; threads that wait busily for each other would make a test slow.
-CALM = {
-    "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}  # fmt: skip
-POLL_SECONDS = 0.2
 SHARED_MEMORY = "1g"
 
 
@@ -72,7 +69,7 @@ class Job:
             labels=(RUN_LABEL,), command=command, entrypoint=entrypoint, user=user, shared_memory=SHARED_MEMORY,
         )  # fmt: skip
         self.hosts = list(self.spec.hosts)
-        self.environment = {**(CALM if len(self.hosts) > 1 else {}), **(environment or {})}
+        self.environment = {**CALM, **(environment or {})}
         self.network = self.spec.name
         self.environment.setdefault("DLC_JOB_TOKEN", self.network)  # as the platform's own job name would be
         for host in self.hosts:
@@ -90,6 +87,9 @@ class Job:
         return self
 
     def __exit__(self, *error: object) -> None:
+        """A failed test shows the job's log below what failed."""
+        if error[0] is not None:
+            print(self.report())
         self._remove()
 
     # What a host has and says
@@ -118,7 +118,7 @@ class Job:
         return done.stdout + done.stderr
 
     def report(self) -> str:
-        """For assertion messages: the end of each host's log, and its failure file."""
+        """The end of each host's log, and its failure file."""
         parts = [f"--- {host} ---\n{tail(self.log(host), 120)}\nfailure: {self.failure(host)!r}" for host in self.hosts]
         return "\n".join(parts)
 
@@ -137,12 +137,13 @@ class Job:
 
     def wait(self, seconds: float = 180.0) -> dict[str, int]:
         """Exit code of every host once all have ended; the test fails where one still runs after `seconds`."""
-        deadline = time.monotonic() + seconds
-        while running := [host for host in self.hosts if self.is_running(host)]:
-            if time.monotonic() > deadline:
-                pytest.fail(f"still running after {seconds:g} s: {', '.join(running)}\n{self.report()}", pytrace=False)
-            time.sleep(POLL_SECONDS)
-        return {host: self.exit_code(host) for host in self.hosts}
+        containers = [self.container(host) for host in self.hosts]
+        try:
+            codes = docker("wait", *containers, seconds=seconds).stdout.split()
+        except ProcessTimeoutError:
+            running = [host for host, state in self._edge.states().items() if state.running]
+            pytest.fail(f"still running after {seconds:g} s: {', '.join(running)}")
+        return {host: int(code) for host, code in zip(self.hosts, codes, strict=True)}
 
     def exit_code(self, host: str = "algo-1") -> int:
         """The exit code of a host that has ended."""
@@ -150,11 +151,17 @@ class Job:
 
     def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = 120.0) -> None:
         """Return once the host has printed `text`; the test fails where it has not after `seconds`, or has ended."""
-        deadline = time.monotonic() + seconds
-        while text not in self.log(host):
-            if time.monotonic() > deadline or not self.is_running(host):
-                pytest.fail(f"{host} did not print {text!r} within {seconds:g} s\n{self.report()}", pytrace=False)
-            time.sleep(POLL_SECONDS)
+        argv = ["docker", "logs", "--follow", self.container(host)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as follower:
+            bound = Timer(seconds, follower.kill)
+            bound.start()
+            try:
+                assert follower.stdout
+                if not any(text.encode() in line for line in follower.stdout):
+                    pytest.fail(f"{host} has ended, or did not print {text!r} within {seconds:g} s")
+            finally:
+                bound.cancel()
+                follower.kill()
 
     def stop(self, *hosts: str, grace: int = 20) -> float:
         """What the platform does to stop a job: SIGTERM, and SIGKILL after `grace` seconds. All hosts without names.

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from harness.engine import CALM
 from harness.images import Image
-from harness.job import CALM, Job
+from harness.job import Job
 
 ARCHIVE = "input/data/code/sourcedir.tar.gz"
 # What a framework's estimator adds to the user's hyperparameters.
@@ -64,13 +65,13 @@ def ends_as_one(job: Job, per_host: int = 1, seconds: float = 300.0) -> list[dic
 
     `per_host` ranks are on each host. A rank's loss is of its own weights, on data that all ranks have.
     """
-    assert job.wait(seconds) == dict.fromkeys(job.hosts, 0), job.report()
+    assert job.wait(seconds) == dict.fromkeys(job.hosts, 0)
     ranks = job.metrics()
     size = len(job.hosts) * per_host
     hosts = [host for host in job.hosts for _ in range(per_host)]
-    assert [(rank["rank"], rank["host"]) for rank in ranks] == list(enumerate(hosts)), job.report()
+    assert [(rank["rank"], rank["host"]) for rank in ranks] == list(enumerate(hosts))
     assert {rank["world_size"] for rank in ranks} == {size}
-    assert [rank["loss"] for rank in ranks] == [pytest.approx(ranks[0]["loss"], rel=1e-4)] * size, job.report()
+    assert [rank["loss"] for rank in ranks] == [pytest.approx(ranks[0]["loss"], rel=1e-4)] * size
     assert files(job, "model")
     for host in job.hosts[1:]:  # beside the state of its random numbers, which Trainer keeps of each rank
         written = {name for name in files(job, "model", host) if not name.startswith("rng_state_")}

@@ -21,7 +21,7 @@ SECONDS = 300.0
 def trained(image: Image, folder: Path, **hyperparameters: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the script saw, and the compiler's report, empty where there is none."""
     with Job(image, folder, SCRIPT, hyperparameters=hyperparameters) as job:
-        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        assert job.wait(SECONDS) == {"algo-1": 0}
         report = job.opt_ml() / "output/data/compiler/report.json"
         [metrics] = job.metrics()
         return metrics, json.loads(report.read_text()) if report.exists() else {}
@@ -42,6 +42,6 @@ def test_an_unchanged_keras_script_trains_the_same_model_compiled(image: Image, 
 
 def test_inductor_in_a_tensorflow_image_is_refused_with_what_works(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPT, environment={"DLC_COMPILER": "inductor"}) as job:
-        assert job.wait() == {"algo-1": 78}, job.report()
+        assert job.wait() == {"algo-1": 78}
         assert "set DLC_COMPILER=xla" in job.failure()
         assert job.metrics() == []

@@ -24,14 +24,14 @@ SECONDS = 600.0  # compiling on few cores
 
 def report_of(job: Job) -> dict[str, Any]:
     path = job.opt_ml() / "output/data/compiler/report.json"
-    assert path.exists(), job.report()
+    assert path.exists()
     return dict(json.loads(path.read_text()))
 
 
 def trained(image: Image, folder: Path, script: str, **others: Any) -> tuple[dict[str, Any], Job]:
     """What the script wrote, and the job, which has ended."""
     with Job(image, folder, SCRIPTS / script, **others) as job:
-        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        assert job.wait(SECONDS) == {"algo-1": 0}
         [metrics] = job.metrics()
         return metrics, job
 
@@ -83,7 +83,7 @@ def test_sharded_over_four_devices_a_transformer_is_the_same_model(image: Image,
 
 def test_the_devices_of_mp_fn_train_the_model_of_one_process_with_all_their_data(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hyperparameters={**DEVICES, **ENABLED}) as job:
-        assert job.wait(SECONDS) == {"algo-1": 0}, job.report()
+        assert job.wait(SECONDS) == {"algo-1": 0}
         ranks = job.metrics()
         report = report_of(job)
     assert [rank["world_size"] for rank in ranks] == [4] * 4
@@ -113,5 +113,5 @@ def test_two_hosts_of_xla_on_cpus_are_refused(image: Image, tmp_path: Path) -> N
     """Each would train a model of its own."""
     asked = {"DLC_COMPILER": "xla"}
     with Job(image, tmp_path, SCRIPTS / "compile_me.py", hosts=2, hyperparameters=TORCHRUN, environment=asked) as job:
-        assert job.wait() == {"algo-1": 78, "algo-2": 78}, job.report()
+        assert job.wait() == {"algo-1": 78, "algo-2": 78}
         assert "found 2 processes" in job.failure()

@@ -63,8 +63,8 @@ def count(running: Job) -> int:
 def wait_until_taken(running: Job, batches: int) -> None:
     deadline = time.monotonic() + 240
     while count(running) < batches:
-        assert time.monotonic() < deadline, running.report()
-        assert running.is_running(TRAINING[0]), running.report()
+        assert time.monotonic() < deadline
+        assert running.is_running(TRAINING[0])
         time.sleep(0.1)
 
 
@@ -81,7 +81,7 @@ def test_of_200000_samples_none_is_missing_or_doubled_and_the_order_holds_while_
             running.ask(chance.choice(DATA), "python", "-c", KILL, what)
             kills.append(what)
         assert count(running) < total, "the last kill came when all was done"
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         again = sum(running.log(host).count("the data program was killed and starts again") for host in DATA)
         assert again == kills.count("program")
         found = [[json.loads(line) for line in file.read_text().splitlines()] for file in taken(running)]

@@ -86,13 +86,13 @@ def job(
 
 def assert_each_sample_once(running: Job) -> None:
     ranks = running.metrics()
-    assert [rank["rank"] for rank in ranks] == [0, 1], running.report()
+    assert [rank["rank"] for rank in ranks] == [0, 1]
     for epoch in range(2):
         assert sorted(number for rank in ranks for number in rank["epochs"][epoch]) == list(range(SAMPLES))
 
 
 def assert_ended_well(running: Job) -> None:
-    assert set(running.wait().values()) == {0}, running.report()
+    assert set(running.wait().values()) == {0}
     assert not any(running.failure(host) for host in running.hosts)
     assert_each_sample_once(running)
 
@@ -171,7 +171,7 @@ def test_a_rank_that_is_killed_gives_back_what_it_had_not_taken(image: Image, tm
     ) as running:
         running.wait_for_line("ten batches are here", TRAINING[1])
         kill_script(running, TRAINING[1])
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert "the rank was killed" in running.log(TRAINING[1])
         files = [running.opt_ml(host) / f"output/data/taken-rank{rank}.txt" for rank, host in enumerate(TRAINING)]
         taken = [list(map(int, line.split())) for file in files for line in file.read_text().splitlines()]
@@ -188,7 +188,7 @@ def test_without_rank_zero_which_keeps_the_leases_the_others_end_and_name_it(ima
         running.wait_for_line("ten batches are here", TRAINING[0])
         kill_script(running, TRAINING[0])
         codes = running.wait()
-        assert codes[TRAINING[1]] == 1, running.report()
+        assert codes[TRAINING[1]] == 1
         assert "ConsumerLostError: training rank 0, which keeps the leases at algo-3:7801" in running.failure(
             TRAINING[1]
         )
@@ -200,8 +200,8 @@ def test_a_rank_that_torchrun_watches_ends_the_job_on_every_host_when_it_is_kill
     with job(image, tmp_path, FIRST_COME, pause=0.01) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         kill_script(running, TRAINING[0])
-        assert 0 not in running.wait().values(), running.report()
-        assert TRAINING[0] in running.failure(TRAINING[0]), running.report()
+        assert 0 not in running.wait().values()
+        assert TRAINING[0] in running.failure(TRAINING[0])
 
 
 @pytest.mark.long
@@ -211,7 +211,7 @@ def test_a_function_that_leaks_until_the_kernel_kills_its_worker_costs_no_sample
             docker("update", "--memory", "900m", "--memory-swap", "900m", running.container(host))
         assert_ended_well(running)
         for host in DATA:
-            assert re.search(r"worker \d ended with -9; a new one starts", running.log(host)), running.report()
+            assert re.search(r"worker \d ended with -9; a new one starts", running.log(host))
         assert "lost a worker of algo-" in running.log(TRAINING[0]) + running.log(TRAINING[1])
 
 
@@ -236,7 +236,7 @@ def test_hosts_whose_clocks_differ_by_days_serve_each_other_with_tls_too(image: 
         now = time.time()
         for host, days in zip(DATA, (1, -400), strict=True):
             said = re.search(r"the clock says (\d+)", running.log(host))
-            assert said, running.report()
+            assert said
             assert abs(int(said[1]) - now - days * 86400) < 3600
             assert programs_of(running, host)
 
@@ -261,6 +261,6 @@ def test_a_group_without_hosts_is_one_error_that_names_it(
 ) -> None:
     with job(image, tmp_path, loader, {**TORCHRUN, **parameters}, environment=environment) as running:
         codes = running.wait(seconds=60)
-        assert code in codes.values(), running.report()
-        assert 0 not in [codes[host] for host in TRAINING], running.report()
-        assert said in "".join(map(running.failure, running.hosts)), running.report()
+        assert code in codes.values()
+        assert 0 not in [codes[host] for host in TRAINING]
+        assert said in "".join(map(running.failure, running.hosts))

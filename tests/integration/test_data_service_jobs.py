@@ -54,7 +54,7 @@ def job(image: Image, folder: Path, pods: bool = False, **arguments: object) -> 
 
 def assert_each_sample_once(running: Job) -> None:
     ranks = running.metrics()
-    assert [rank["rank"] for rank in ranks] == [0, 1], running.report()
+    assert [rank["rank"] for rank in ranks] == [0, 1]
     for epoch in range(2):
         ids = [number for rank in ranks for number in rank["epochs"][epoch]]
         assert len(ids) == SAMPLES
@@ -62,9 +62,10 @@ def assert_each_sample_once(running: Job) -> None:
     assert ranks[0]["epochs"][0] != ranks[0]["epochs"][1], "the order of both epochs is the same"
 
 
+@pytest.mark.core
 def test_every_sample_of_an_epoch_reaches_one_rank_once_and_all_hosts_end(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path) as running:
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
         assert not any(running.failure(host) for host in running.hosts)
 
@@ -77,7 +78,7 @@ def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Ima
         time.sleep(CUT_SECONDS)  # this is what is tested
         for chain in ("INPUT", "OUTPUT"):
             running.firewall(DATA[1], "-F", chain)
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
 
 
@@ -86,7 +87,7 @@ def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image:
         running.wait_for_line("ten batches are here", TRAINING[0])
         running.kill(DATA[1])
         codes = running.wait()
-        assert [codes[host] for host in (DATA[0], *TRAINING)] == [0, 0, 0], running.report()
+        assert [codes[host] for host in (DATA[0], *TRAINING)] == [0, 0, 0]
         assert_each_sample_once(running)
         assert f"the job goes on without {DATA[1]}, a data host: {DATA[1]} vanished" in running.log(TRAINING[0])
         assert not any(running.failure(host) for host in running.hosts)
@@ -99,7 +100,7 @@ def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_w
     with job(image, tmp_path, pause=0.01) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         running.ask(DATA[1], "pkill", "--signal", "KILL", "--oldest", "--full", "data_hosts.py")
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
         assert "was ended by SIGKILL" in running.log(TRAINING[0])
         assert not any(running.failure(host) for host in running.hosts)
@@ -112,7 +113,7 @@ def test_a_data_host_that_stands_still_for_a_while_costs_no_sample(image: Image,
         docker("pause", running.container(DATA[1]))
         time.sleep(STILL_SECONDS)  # this is what is tested
         docker("unpause", running.container(DATA[1]))
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
 
 
@@ -124,7 +125,7 @@ def test_strangers_at_the_ports_of_a_data_host_cost_no_sample(image: Image, tmp_
         assert len(ports) >= 3, "the control's and two workers'"
         made = running.ask(TRAINING[1], "python", "-c", STRANGERS, running.address(DATA[1]), *ports)
         assert int(made) >= 3 * 20  # of the launcher's own port the queue may be full: it takes nothing in
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
 
 
@@ -133,8 +134,8 @@ def test_a_training_host_that_is_killed_ends_the_job_on_every_host(image: Image,
         running.wait_for_line("ten batches are here", TRAINING[0])
         running.kill(TRAINING[1])
         codes = running.wait()
-        assert 0 not in codes.values(), running.report()
-        assert TRAINING[1] in running.failure(TRAINING[0]), running.report()
+        assert 0 not in codes.values()
+        assert TRAINING[1] in running.failure(TRAINING[0])
 
 
 @pytest.mark.parametrize(
@@ -152,22 +153,22 @@ def test_a_sample_that_cannot_be_had_ends_the_job_and_names_host_and_cause(
 ) -> None:
     with job(image, tmp_path, fault=fault) as running:
         codes = running.wait()
-        assert 0 not in [codes[host] for host in TRAINING], running.report()
+        assert 0 not in [codes[host] for host in TRAINING]
         failures = running.failure(TRAINING[0]) + running.failure(TRAINING[1])
-        assert said in failures, running.report()
-        assert any(host in failures for host in DATA), running.report()
+        assert said in failures
+        assert any(host in failures for host in DATA)
 
 
 @pytest.mark.long
 def test_a_data_host_of_another_token_is_left_out_and_named(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, fault="another token") as running:
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
         for host in TRAINING:
-            assert "no batch is asked from algo-2:7800: " in running.log(host), running.report()
+            assert "no batch is asked from algo-2:7800: " in running.log(host)
 
 
 def test_a_data_host_whose_port_is_in_use_ends_the_job_and_says_why(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, fault="port in use") as running:
-        assert 0 not in running.wait().values(), running.report()
-        assert "DLC_DATA_PORT" in "".join(map(running.failure, running.hosts)), running.report()
+        assert 0 not in running.wait().values()
+        assert "DLC_DATA_PORT" in "".join(map(running.failure, running.hosts))

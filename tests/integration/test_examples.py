@@ -14,6 +14,7 @@ import pytest
 from dlc.core.checkout import find_root
 from harness import toy
 from harness.dlc_run import DlcRun
+from harness.engine import CALM_OPTIONS
 from harness.images import Image
 
 pytestmark = pytest.mark.integration
@@ -39,7 +40,7 @@ def run(image: Image, folder: Path, words: list[str]) -> DlcRun:
     """The command has ended well, in this image instead of the page's; compiled as there where it says so."""
     compiler = ("--env", "DLC_COMPILER=inductor") if ENABLED in words and "torch-xla" in image.python_packages else ()
     with DlcRun(folder / "run", image.ref, *words[1:], *compiler, cache=folder / "cache") as job:
-        assert job.wait(SECONDS) == 0, job.output
+        assert job.wait(SECONDS) == 0
         return job
 
 
@@ -64,7 +65,7 @@ def test_digits_are_prepared_on_the_host_that_trains(image: Image, tmp_path: Pat
 def test_digits_are_prepared_on_two_other_hosts_each_once(image: Image, tmp_path: Path) -> None:
     job = run(image, tmp_path, words_of("examples/heterogeneous/pytorch/train.py", "--group"))
     prepared = metrics(job)["prepared_on"]
-    assert set(prepared) == {"algo-1", "algo-2"}, job.output
+    assert set(prepared) == {"algo-1", "algo-2"}
     assert sum(prepared.values()) == EPOCHS * DIGITS
     assert metrics(job)["accuracy"] > 0.8
     assert model(job) == {"model.pt"}
@@ -132,7 +133,7 @@ def test_gpt_under_the_trainer_is_compiled(image: Image, tmp_path: Path) -> None
 def test_models_of_transformers_are_compiled(image: Image, tmp_path: Path, script: str, kind: str) -> None:
     job = run(image, tmp_path, words_of(script, f"model={kind}", ENABLED))
     report = json.loads((job.results / "output/compiler/report.json").read_text())
-    assert report["graphs"], job.output
+    assert report["graphs"]
     assert report["fallbacks"] == []
     losses = metrics(job)["losses"]
     assert losses[-1] < losses[0]
@@ -151,6 +152,7 @@ def test_the_way_from_an_idle_gpu_to_a_running_job_can_be_walked(image: Image, t
     for words in commands:
         if words[0] == "run":
             words[1] = image.ref
+            words += CALM_OPTIONS
         done = subprocess.run(
             toy.command(*words), cwd=tmp_path, env=settings, timeout=SECONDS,
             capture_output=True, text=True, check=False,

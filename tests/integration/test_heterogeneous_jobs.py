@@ -48,9 +48,10 @@ def wait_until_all_work(running: Job) -> None:
     running.wait_for_line("step 3 ", LEADER)
 
 
+@pytest.mark.core
 def test_only_the_training_group_is_distributed_and_its_end_ends_all(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, steps=5) as running:
-        assert set(running.wait().values()) == {0}, running.report()
+        assert set(running.wait().values()) == {0}
         assert (running.opt_ml(LEADER) / "model" / "sum").read_text() == "2"
         for host in DATA:
             assert "serving data" in running.log(host)
@@ -64,9 +65,9 @@ def test_a_killed_leader_ends_every_host(image: Image, tmp_path: Path) -> None:
         running.kill(LEADER)
         codes = running.wait(END_BOUND_SECONDS)
         assert codes.pop(LEADER) == KILLED
-        assert set(codes.values()) == {HOST_LOST}, running.report()
+        assert set(codes.values()) == {HOST_LOST}
         for host in codes:
-            assert LEADER in running.failure(host), running.report()
+            assert LEADER in running.failure(host)
 
 
 def test_a_worker_whose_network_is_cut_ends_every_host(image: Image, tmp_path: Path) -> None:
@@ -74,17 +75,17 @@ def test_a_worker_whose_network_is_cut_ends_every_host(image: Image, tmp_path: P
         wait_until_all_work(running)
         running.cut_network(WORKER)
         codes = running.wait(END_BOUND_SECONDS)
-        assert 0 not in codes.values(), running.report()
+        assert 0 not in codes.values()
         for host in (*DATA, LEADER):
-            assert WORKER in running.failure(host), running.report()
-        assert LEADER in running.failure(WORKER), running.report()
+            assert WORKER in running.failure(host)
+        assert LEADER in running.failure(WORKER)
 
 
 def test_a_stop_during_training_ends_every_host_in_time(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path) as running:
         wait_until_all_work(running)
         seconds = running.stop(grace=60)
-        assert set(running.wait().values()) == {STOPPED}, running.report()
+        assert set(running.wait().values()) == {STOPPED}
         assert seconds < 30
 
 
@@ -93,9 +94,9 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(image: Image, tmp
         wait_until_all_work(running)
         seconds = running.stop(grace=60)
         codes = running.wait()
-        assert set(codes.values()) <= {STOPPED, KILLED}, running.report()
+        assert set(codes.values()) <= {STOPPED, KILLED}
         failures = [running.failure(host) for host in (LEADER, WORKER)]
-        assert all(failure.startswith("stopped ") for failure in failures if failure), running.report()
+        assert all(failure.startswith("stopped ") for failure in failures if failure)
         assert seconds < 45
 
 
@@ -106,6 +107,6 @@ def test_a_stop_while_hosts_are_still_missing_ends_the_others_at_once(image: Ima
         running.wait_for_line("dlc:", LEADER)
         present = (*DATA, LEADER)
         seconds = running.stop(*present, grace=60)
-        assert {running.exit_code(host) for host in present} == {STOPPED}, running.report()
+        assert {running.exit_code(host) for host in present} == {STOPPED}
         assert seconds < 30
         assert not any("step" in running.log(host) for host in present)

@@ -17,11 +17,12 @@ GLOO = {"sagemaker_horovod_enabled": True}
 MPI = {"sagemaker_mpi_enabled": True}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("request_for", [GLOO, MPI], ids=["gloo", "mpi"])
 def test_four_ranks_sum_right_and_learn_together(image: Image, tmp_path: Path, request_for: dict[str, object]) -> None:
     script = SCRIPTS / "horovod_fit.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters={**request_for, **TWO_RANKS}) as job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         ranks = job.metrics()
         assert [(rank["rank"], rank["host"]) for rank in ranks] == [
             (0, "algo-1"), (1, "algo-1"), (2, "algo-2"), (3, "algo-2"),
@@ -32,11 +33,12 @@ def test_four_ranks_sum_right_and_learn_together(image: Image, tmp_path: Path, r
             assert rank["weights"] == pytest.approx(ranks[0]["weights"], rel=1e-5)
 
 
+@pytest.mark.core
 @pytest.mark.when(framework="pytorch")
 def test_a_rank_that_fails_below_mpirun_gives_the_job_its_exit_code(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "exit_three.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters={**MPI, **TWO_RANKS}) as job:
-        assert set(job.wait().values()) == {3}, job.report()
+        assert set(job.wait().values()) == {3}
         assert "channel training holds no parquet file" in job.failure("algo-1")
 
 
@@ -48,5 +50,5 @@ def test_an_mpi_job_whose_leader_dies_ends_on_every_host(image: Image, tmp_path:
         job.wait_for_line("ready to be stopped", "algo-1")
         job.kill("algo-1")
         codes = job.wait(seconds=60)
-        assert codes["algo-2"] not in (0, 137), job.report()
+        assert codes["algo-2"] not in (0, 137)
         assert "algo-1" in job.failure("algo-2")

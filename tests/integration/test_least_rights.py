@@ -11,7 +11,7 @@ import pytest
 
 from dlc.core.checkout import find_root
 from harness.empty_wheel import write_wheel
-from harness.engine import run_once
+from harness.engine import CALM_OPTIONS, run_once
 from harness.images import Image
 from harness.opt_ml import lay_out
 
@@ -36,7 +36,7 @@ def test_it_trains_where_only_opt_ml_and_tmp_can_be_written(image: Image, tmp_pa
     write_wheel(opt_ml / "code", "something_new", "1.0")
     (opt_ml / "code/requirements.txt").write_text("--no-index\n--find-links .\nsomething-new\n")
     given_to(user, opt_ml)
-    options = ("--user", str(user), *CONFINED, "--volume", f"{opt_ml}:/opt/ml")
+    options = ("--user", str(user), *CONFINED, *CALM_OPTIONS, "--volume", f"{opt_ml}:/opt/ml")
     done = run_once(image.ref, options=options, seconds=TRAIN_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"Successfully installed something[-_]new-1\.0", done.stdout)

@@ -25,7 +25,7 @@ LINE = re.compile(r"\[algo-\d:(\d+)\] (\d+) (\d+) (\d*)")
 @pytest.mark.parametrize("user", [NAMELESS, "1000710000:0", "nobody"], ids=["nameless", "openshift", "nobody"])
 def test_an_mpi_job_of_two_hosts_runs_as_another_user_than_root(image: Image, tmp_path: Path, user: str) -> None:
     with Job(image, tmp_path, SCRIPTS / "mpi_sum.py", hosts=2, hyperparameters=TWO_RANKS, user=user) as job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         ranks = job.metrics()
         assert [(rank["rank"], rank["host"]) for rank in ranks] == [
             (0, "algo-1"), (1, "algo-1"), (2, "algo-2"), (3, "algo-2"),
@@ -38,7 +38,7 @@ def test_an_mpi_job_of_two_hosts_runs_as_another_user_than_root(image: Image, tm
 def test_a_failing_rank_of_a_user_without_a_name_gives_the_job_its_exit_code(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "exit_three.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters=TWO_RANKS, user=NAMELESS) as job:
-        assert set(job.wait().values()) == {3}, job.report()
+        assert set(job.wait().values()) == {3}
         assert "channel training holds no parquet file" in job.failure("algo-1")
 
 
@@ -51,14 +51,14 @@ def test_every_rank_of_a_user_without_a_name_saves_when_one_host_is_stopped(imag
     ) as job:
         job.wait_for_line("ready to be stopped")
         job.stop("algo-2", grace=60)
-        assert job.wait(seconds=60) == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait(seconds=60) == {"algo-1": 0, "algo-2": 0}
         saved = sorted(path.name for host in job.hosts for path in job.opt_ml(host).glob("checkpoints/*"))
-        assert saved == [f"rank-{rank}" for rank in range(4)], job.report()
+        assert saved == [f"rank-{rank}" for rank in range(4)]
 
 
 def test_eight_ranks_flooding_through_mpirun_lose_no_line_and_mix_no_lines(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "flood_lines.py", hosts=2, hyperparameters=FOUR_RANKS) as job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         done = docker("logs", job.container("algo-1"))
     for text, share in ((done.stdout, 20_000), (done.stderr, 10_000)):
         seen: Counter[str] = Counter()

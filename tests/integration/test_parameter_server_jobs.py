@@ -18,10 +18,10 @@ SERVERS = {"sagemaker_parameter_server_enabled": True}
 
 def test_workers_of_the_platform_share_the_parameters_and_all_finish(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "parameter_server.py", hosts=2, hyperparameters=SERVERS) as job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         for host in job.hosts:
             fit = json.loads((job.opt_ml(host) / "output/data/fit.json").read_text())
-            assert fit["values"] == pytest.approx([2, 1], abs=0.1), job.report()
+            assert fit["values"] == pytest.approx([2, 1], abs=0.1)
             assert fit["last"] < fit["first"] / 10 or fit["first"] < 0.01
             assert "/job:ps/task:" in job.log(host)
 
@@ -29,7 +29,7 @@ def test_workers_of_the_platform_share_the_parameters_and_all_finish(image: Imag
 def test_job_ends_with_the_chief_that_tensorflow_2s_workers_serve(image: Image, tmp_path: Path) -> None:
     script, environment = SCRIPTS / "parameter_server_chief.py", {"DLC_TF_CHIEF": "chief"}
     with Job(image, tmp_path, script, hosts=2, hyperparameters=SERVERS, environment=environment) as job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         fit = json.loads((job.opt_ml("algo-1") / "output/data/fit.json").read_text())
-        assert fit["values"] == pytest.approx([2, 1], abs=0.1), job.report()
+        assert fit["values"] == pytest.approx([2, 1], abs=0.1)
         assert "worker 0 serves" in job.log("algo-2")

@@ -83,6 +83,7 @@ def wait_for(done: Callable[[], bool], process: subprocess.Popen[bytes], errors:
         time.sleep(0.002)
 
 
+@pytest.mark.core
 def test_dry_run_shows_the_tags_and_pushes_nothing(built: Path, registry: Registry, login: Mapping[str, str]) -> None:
     row = push(built, registry, "dry", login, "--dry-run")
     key = json.loads(docker("image", "inspect", REF).stdout)[0]["Config"]["Labels"]["org.dlc.content-key"]
@@ -92,6 +93,7 @@ def test_dry_run_shows_the_tags_and_pushes_nothing(built: Path, registry: Regist
     assert not registry.repository("dry/toy").exists()
 
 
+@pytest.mark.core
 def test_pushed_image_is_the_built_one_under_its_digest_and_every_tag(
     built: Path, registry: Registry, login: Mapping[str, str]
 ) -> None:
@@ -106,6 +108,7 @@ def test_pushed_image_is_the_built_one_under_its_digest_and_every_tag(
     assert config["config"]["Labels"] == inspected["Config"]["Labels"]
 
 
+@pytest.mark.core
 def test_pushed_image_can_be_pulled_by_its_digest_and_runs(
     built: Path, registry: Registry, login: Mapping[str, str]
 ) -> None:

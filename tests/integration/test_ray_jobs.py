@@ -72,8 +72,8 @@ def test_work_runs_on_the_data_hosts_and_all_end_with_the_scripts_exit_code(ray_
         running.wait_for_line("the script ends", HEAD)
         ended = time.monotonic()
         codes = running.wait()
-        assert time.monotonic() - ended < END_BOUND, running.report()
-        assert codes == dict.fromkeys(running.hosts, 3), running.report()
+        assert time.monotonic() - ended < END_BOUND
+        assert codes == dict.fromkeys(running.hosts, 3)
         found = json.loads((running.opt_ml(HEAD) / "model/ray.json").read_text())
     assert found["squares"] == [number * number for number in range(20)]
     assert set(found["hosts"]) <= set(DATA)
@@ -86,21 +86,21 @@ def test_a_data_host_that_dies_ends_the_job_on_all_hosts_and_is_named(ray_image:
         running.kill("algo-1")
         codes = running.wait(seconds=LOST_BOUND)
         for host in ("algo-2", HEAD):
-            assert codes[host] != 0, running.report()
-            assert "algo-1" in running.failure(host), running.report()
+            assert codes[host] != 0
+            assert "algo-1" in running.failure(host)
 
 
 def test_a_head_that_dies_ends_the_job_on_all_hosts_and_is_named(ray_image: Image, tmp_path: Path) -> None:
     with job(ray_image, tmp_path, LASTING, lose_the_head=True) as running:
         codes = running.wait(seconds=LOST_BOUND)
-        assert 0 not in codes.values(), running.report()
+        assert 0 not in codes.values()
         for host in running.hosts:
-            assert HEAD in running.failure(host), running.report()
-            assert "ray head" in running.failure(host), running.report()
+            assert HEAD in running.failure(host)
+            assert "ray head" in running.failure(host)
 
 
 def test_an_image_without_ray_is_refused_on_every_host_with_the_remedy(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path) as running:
-        assert set(running.wait().values()) == {REFUSED}, running.report()
+        assert set(running.wait().values()) == {REFUSED}
         for host in running.hosts:
-            assert "requirements.txt" in running.failure(host), running.report()
+            assert "requirements.txt" in running.failure(host)

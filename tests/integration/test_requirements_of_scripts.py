@@ -50,21 +50,22 @@ def test_lightning_of_an_index_trains_on_two_hosts_as_one(image: Image, index: P
     )  # fmt: skip
     with job:
         ranks = ends_as_one(job)
-        assert ranks[0]["accuracy"] > 0.8, job.report()
+        assert ranks[0]["accuracy"] > 0.8
         assert ranks[0]["steps"] == 5 * -(-1500 // (32 * 2)), "the hosts share the batches"
-        assert "lightning-utilities" in job.log(), job.report()
+        assert "lightning-utilities" in job.log()
 
 
 def test_a_source_of_an_index_is_compiled(image: Image, index: PackageIndex, tmp_path: Path) -> None:
     code = shutil.copytree(SCRIPTS / "needs_native", tmp_path / "code")
     (code / "requirements.txt").write_text("# no wheel anywhere\nnative==1.0\n")
     with estimator_job(image, tmp_path / "job", code, "train.py", environment=pip_variables(index)) as job:
-        assert job.wait() == {"algo-1": 0}, job.report()
+        assert job.wait() == {"algo-1": 0}
         found = json.loads((job.opt_ml() / "model/native.json").read_text())
     assert found["sum"] == 3.5
     assert found["file"].startswith("/opt/venv/lib/")
 
 
+@pytest.mark.core
 def test_a_git_repository_beside_the_script_is_installed(image: Image, index: PackageIndex, tmp_path: Path) -> None:
     code = shutil.copytree(SCRIPTS / "needs_native", tmp_path / "code")
     repository = shutil.copytree(SCRIPTS / "native_package", code / "native")
@@ -73,5 +74,5 @@ def test_a_git_repository_beside_the_script_is_installed(image: Image, index: Pa
         subprocess.run(["git", "-C", str(repository), *identity, *argv], check=True, timeout=60)
     (code / "requirements.txt").write_text("native @ git+file:///opt/ml/code/native\n")
     with estimator_job(image, tmp_path / "job", code, "train.py", environment=pip_variables(index)) as job:
-        assert job.wait() == {"algo-1": 0}, job.report()
+        assert job.wait() == {"algo-1": 0}
         assert json.loads((job.opt_ml() / "model/native.json").read_text())["sum"] == 3.5

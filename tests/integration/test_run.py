@@ -30,11 +30,12 @@ def cache(tmp_path: Path) -> Path:
 
 def nothing_is_left(run: DlcRun, cache: Path) -> bool:
     """Whether the job's containers and its network are gone, and nobody claims it."""
-    assert run.job, run.output
+    assert run.job
     found = (*left("ps", "--all", job=run.job), *left("network", "ls", job=run.job), *(cache / "jobs").glob("*"))
     return not found
 
 
+@pytest.mark.core
 def test_a_job_on_two_hosts_has_its_data_and_its_results_come_together(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
@@ -43,10 +44,10 @@ def test_a_job_on_two_hosts_has_its_data_and_its_results_come_together(
     (data / "digits.csv").touch()
     words = (image.ref, REPORT, *TWO, "--hp", "word=hello", "--channel", f"training={data}")
     with DlcRun(tmp_path / "run", *words, cache=cache) as run:
-        assert run.wait() == 0, run.output
+        assert run.wait() == 0
         for host in ("algo-1", "algo-2"):
             expected = f'[{host}] hello {host} of ["algo-1","algo-2"] with {{"training": ["digits.csv"]}}'
-            assert expected in run.output.splitlines(), run.output
+            assert expected in run.output.splitlines()
         for part in ("model", "output"):
             found = {path.name: path.read_text() for path in (run.results / part).iterdir() if path.is_file()}
             assert found == {"algo-1": "hello", "algo-2": "hello", "of-every-host": "algo-1"}
@@ -54,13 +55,14 @@ def test_a_job_on_two_hosts_has_its_data_and_its_results_come_together(
         assert nothing_is_left(run, cache)
 
 
+@pytest.mark.core
 def test_the_host_that_fails_first_decides_and_is_named_with_its_reason(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
     with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, "--hp", "fails=algo-2", cache=cache) as run:
-        assert run.wait() == 3, run.output
+        assert run.wait() == 3
         reason = run.output.partition("has ended: algo-1 3, algo-2 3\n")[2].splitlines()[0]
-        assert "worker rank 0 on algo-2 exited with code 3" in reason, run.output
+        assert "worker rank 0 on algo-2 exited with code 3" in reason
         assert nothing_is_left(run, cache)
 
 
@@ -74,7 +76,7 @@ def test_groups_run_their_own_programs_and_the_job_ends_with_the_training_group(
         *("--hp", 'sagemaker_distribution_instance_groups=["dnn"]', "--cpus", "dnn=0.5"),
     )
     with DlcRun(tmp_path / "run", *words, cache=cache) as run:
-        assert run.wait() == 0, run.output
+        assert run.wait() == 0
         assert "trained algo-3 of" in run.output
         for host in ("algo-1", "algo-2"):
             assert f"trained {host}" not in run.output
@@ -90,14 +92,15 @@ def test_a_hosts_limits_and_labels_are_those_of_its_group(image: Image, tmp_path
         assert [(host["NanoCpus"], host["Memory"]) for host in limits] == [(0, 2**30), (5 * 10**8, 0)]
         assert left("network", "ls", job=run.job) == [f"dlc-{run.job}"]
         run.interrupt()
-        assert run.wait() == Interrupted.exit_code, run.output
+        assert run.wait() == Interrupted.exit_code
 
 
+@pytest.mark.core
 def test_ctrl_c_lets_every_host_save_and_collects_what_it_saved(image: Image, tmp_path: Path, cache: Path) -> None:
     with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, "--grace", "60", cache=cache) as run:
         run.wait_for(*READY)
         run.interrupt()
-        assert run.wait() == Interrupted.exit_code, run.output
+        assert run.wait() == Interrupted.exit_code
         assert (run.results / "model/saved-on-signal").read_text() == "15"
         assert nothing_is_left(run, cache)
 
@@ -108,7 +111,7 @@ def test_a_second_ctrl_c_kills_hosts_that_do_not_end(image: Image, tmp_path: Pat
         run.interrupt()
         run.wait_for("900 s to save")
         run.interrupt()
-        assert run.wait() == Interrupted.exit_code, run.output
+        assert run.wait() == Interrupted.exit_code
         assert "killing algo-1, algo-2" in run.output
         assert "algo-1 137, algo-2 137" in run.output
         assert nothing_is_left(run, cache)
@@ -119,7 +122,7 @@ def test_hosts_that_do_not_end_are_killed_after_the_grace(image: Image, tmp_path
     with DlcRun(tmp_path / "run", image.ref, STUBBORN, *TWO, *words, cache=cache) as run:
         run.wait_for(*READY)
         run.interrupt()
-        assert run.wait() == Interrupted.exit_code, run.output
+        assert run.wait() == Interrupted.exit_code
         assert "algo-1 137, algo-2 137" in run.output
 
 
@@ -130,8 +133,8 @@ def test_two_jobs_at_once_never_mix(image: Image, tmp_path: Path, cache: Path) -
         DlcRun(tmp_path / "2", *words[1], cache=cache) as second,
     ):
         for run, own, other in ((first, "first", "second"), (second, "second", "first")):
-            assert run.wait() == 0, run.output
-            assert run.output.count(f"{own} algo-") == 2, run.output
+            assert run.wait() == 0
+            assert run.output.count(f"{own} algo-") == 2
             assert other not in run.output
             assert (run.results / "model/algo-2").read_text() == own
         assert nothing_is_left(first, cache)
@@ -150,12 +153,12 @@ def test_what_a_killed_dlc_left_is_removed_by_the_next_and_a_running_job_is_not(
         killed.kill()
         assert len(left("ps", job=abandoned)) == 2, "containers of a killed dlc run on"
         with DlcRun(tmp_path / "next", image.ref, REPORT, cache=cache) as following:
-            assert following.wait() == 0, following.output
+            assert following.wait() == 0
             assert f"removed what a killed dlc left: dlc-{abandoned}-algo-" in following.output
             assert (left("ps", "-a", job=abandoned), left("network", "ls", job=abandoned)) == ([], [])
         assert len(left("ps", job=alive)) == 2
         running.interrupt()
-        assert running.wait() == Interrupted.exit_code, running.output
+        assert running.wait() == Interrupted.exit_code
 
 
 def test_a_job_that_was_left_can_be_removed_by_its_name(image: Image, tmp_path: Path, cache: Path) -> None:
@@ -163,11 +166,11 @@ def test_a_job_that_was_left_can_be_removed_by_its_name(image: Image, tmp_path: 
         killed.wait_for(*READY)
         abandoned = killed.job
         with DlcRun(tmp_path / "too-early", "--remove", abandoned, cache=cache) as removing:
-            assert removing.wait() == 1, removing.output
+            assert removing.wait() == 1
             assert "a dlc still runs this job" in removing.output
         killed.kill()
         with DlcRun(tmp_path / "remove", "--remove", abandoned, cache=cache) as removing:
-            assert removing.wait() == 0, removing.output
+            assert removing.wait() == 0
         assert (left("ps", "-a", job=abandoned), left("network", "ls", job=abandoned)) == ([], [])
         assert not list((cache / "jobs").iterdir())
 
@@ -176,9 +179,9 @@ def test_what_the_engine_refuses_is_one_error_with_its_reason_and_leaves_nothing
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
     with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, "--cpus", "4096", cache=cache) as run:
-        assert run.wait() == EngineError.exit_code, run.output
+        assert run.wait() == EngineError.exit_code
         assert "was not started: " in run.output
-        assert "CPUs" in run.output.partition("was not started: ")[2], run.output
+        assert "CPUs" in run.output.partition("was not started: ")[2]
         assert nothing_is_left(run, cache)
 
 
@@ -195,7 +198,7 @@ def test_a_docker_client_that_is_killed_does_not_end_the_job(image: Image, tmp_p
         job = run.job
         assert run.kill_clients("algo-1") == 1
         docker("kill", "--signal", "TERM", f"dlc-{job}-algo-2")  # the launcher ends both hosts
-        assert run.wait() == 0, run.output
+        assert run.wait() == 0
         assert "algo-1 0, algo-2 0" in run.output
         assert nothing_is_left(run, cache)
 
@@ -207,7 +210,7 @@ def test_a_container_that_somebody_removes_ends_the_job_with_a_line_that_names_i
     with DlcRun(tmp_path / "run", image.ref, SAVE, *TWO, *words, cache=cache) as run:
         run.wait_for(*READY)
         docker("rm", "--force", f"dlc-{run.job}-algo-2")
-        assert run.wait() == EngineError.exit_code, run.output
+        assert run.wait() == EngineError.exit_code
         assert "somebody removed the container of algo-2" in run.output
         assert nothing_is_left(run, cache)
 
@@ -216,13 +219,13 @@ def test_checkpoints_outlive_the_job_and_the_next_job_finds_them(image: Image, t
     kept = ("--checkpoints", str(tmp_path / "kept"))
     for number in ("1", "2"):
         with DlcRun(tmp_path / number, image.ref, str(SCRIPTS / "count_starts.py"), *kept, cache=cache) as run:
-            assert run.wait() == 0, run.output
+            assert run.wait() == 0
             assert f"start {number}" in run.output
 
 
 @pytest.mark.usefixtures("engine")
 def test_an_image_that_is_not_there_is_not_looked_for_in_a_registry(tmp_path: Path, cache: Path) -> None:
     with DlcRun(tmp_path / "run", "dlc/none:1", REPORT, cache=cache) as run:
-        assert run.wait() == ImageError.exit_code, run.output
+        assert run.wait() == ImageError.exit_code
         assert "dlc/none:1: the engine has no such image" in run.output
         assert not run.results.exists()

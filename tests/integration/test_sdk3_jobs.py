@@ -34,7 +34,7 @@ def test_its_basic_driver_trains_the_example(image: Image, package: Path, tmp_pa
     job = sdk3_job(image, tmp_path, find_root() / "examples" / image.framework / "train.py")
     sdk3.prepare(job, package, "train.py", {"epochs": "3"})
     with job:
-        assert job.wait() == {"algo-1": 0}, job.report()
+        assert job.wait() == {"algo-1": 0}
         assert len(list((job.opt_ml() / "model").iterdir())) == 1
 
 
@@ -42,7 +42,7 @@ def test_its_basic_driver_keeps_the_exit_code(image: Image, package: Path, tmp_p
     job = sdk3_job(image, tmp_path, FOLDER / "scripts" / "exit_three.py")
     sdk3.prepare(job, package, "exit_three.py", {})
     with job:
-        assert job.wait() == {"algo-1": 3}, job.report()
+        assert job.wait() == {"algo-1": 3}
         assert job.failure()
 
 
@@ -51,6 +51,6 @@ def test_its_torchrun_driver_trains_on_two_hosts(image: Image, package: Path, tm
     job = sdk3_job(image, tmp_path, find_root() / "examples/pytorch/train.py", hosts=2)
     sdk3.prepare(job, package, "train.py", {"epochs": "3"}, sdk3.TORCHRUN)
     with job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         first, second = job.metrics()
         assert first["loss"] == pytest.approx(second["loss"], rel=1e-5)

@@ -59,7 +59,7 @@ def test_every_element_of_an_epoch_arrives_and_the_data_host_ends_with_the_train
     image: Image, tmp_path: Path
 ) -> None:
     with job(image, tmp_path) as running:
-        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+        assert running.wait() == {DATA: 0, TRAINING: 0}
         assert_each_sample_once(running)
         assert f"the dispatcher on {DATA} listens at" in running.log(DATA)
         assert not running.failure(DATA)
@@ -68,7 +68,7 @@ def test_every_element_of_an_epoch_arrives_and_the_data_host_ends_with_the_train
 @pytest.mark.long
 def test_the_training_host_makes_elements_too_where_the_switch_says_so(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, DLC_TF_DATA_WORKERS="all") as running:
-        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+        assert running.wait() == {DATA: 0, TRAINING: 0}
         assert_each_sample_once(running)
 
 
@@ -81,7 +81,7 @@ def test_a_server_that_is_killed_is_started_again_and_nothing_comes_twice(
         assert "killed" in running.ask(DATA, "/opt/venv/bin/python", "-c", KILL.replace("KIND", kind))
         running.wait_for_line(f"the {kind} on {DATA} ended with -9; a new one starts", DATA)
         (running.opt_ml(TRAINING) / "output/data/go").touch()
-        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+        assert running.wait() == {DATA: 0, TRAINING: 0}
         assert_nothing_came_twice(running)
 
 
@@ -95,8 +95,8 @@ def test_a_data_host_that_is_silent_for_a_while_goes_on_and_nothing_comes_twice(
         with silent(running, fault):
             (running.opt_ml(TRAINING) / "output/data/go").touch()
             time.sleep(SILENT_SECONDS[fault])  # this is what is tested
-            assert running.is_running(TRAINING), running.report()
-        assert running.wait() == {DATA: 0, TRAINING: 0}, running.report()
+            assert running.is_running(TRAINING)
+        assert running.wait() == {DATA: 0, TRAINING: 0}
         assert_nothing_came_twice(running)
 
 
@@ -118,5 +118,5 @@ def silent(running: Job, fault: str) -> Iterator[None]:
 def test_a_data_host_that_cannot_serve_ends_the_job_and_says_why(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, DLC_TF_DATA_PORT="7803") as running:
         codes = running.wait()
-        assert codes[DATA] == codes[TRAINING] == 78, running.report()
+        assert codes[DATA] == codes[TRAINING] == 78
         assert "expected two ports" in running.failure(DATA)

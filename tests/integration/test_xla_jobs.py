@@ -35,7 +35,7 @@ def check(ranks: list[dict[str, Any]], devices: int) -> None:
 
 def test_mp_fn_runs_once_per_device_and_the_devices_learn_together(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hyperparameters={**XLA, **DEVICES}) as job:
-        assert job.wait() == {"algo-1": 0}, job.report()
+        assert job.wait() == {"algo-1": 0}
         check(ranks_of(job, "algo-1"), 4)
 
 
@@ -43,13 +43,13 @@ def test_a_device_that_comes_late_is_waited_for(image: Image, tmp_path: Path) ->
     """XLA itself ends a process whose devices are 15 seconds apart."""
     late = {"LATE_SECONDS": "6"}
     with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hyperparameters={**XLA, **DEVICES}, environment=late) as job:
-        assert job.wait() == {"algo-1": 0}, job.report()
+        assert job.wait() == {"algo-1": 0}
         check(ranks_of(job, "algo-1"), 4)
 
 
 def test_spmd_splits_one_program_over_all_devices(image: Image, tmp_path: Path) -> None:
     with Job(image, tmp_path, SCRIPTS / "xla_spmd.py", hyperparameters={**XLA, **DEVICES}) as job:
-        assert job.wait() == {"algo-1": 0}, job.report()
+        assert job.wait() == {"algo-1": 0}
         [rank] = ranks_of(job, "algo-1")
         assert rank["devices"] == 4
         assert "devices=[4,1]" in rank["sharding"]
@@ -62,7 +62,7 @@ def test_two_hosts_get_the_environment_of_one_job_and_the_cpu_client_makes_a_wor
 ) -> None:
     """PJRT's CPU client knows the devices of its own process only: this is where two hosts end, without an error."""
     with Job(image, tmp_path, SCRIPTS / "xla_mp_fn.py", hosts=2, hyperparameters={**XLA, **DEVICES}) as job:
-        assert job.wait() == {"algo-1": 0, "algo-2": 0}, job.report()
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         for number, host in enumerate(job.hosts):
             ranks = ranks_of(job, host)
             check(ranks, 4)

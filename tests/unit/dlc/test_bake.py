@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc.build.bake import bake_name, render
 from dlc.build.inputs import HostInputs
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import UV
+from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from specimen import COMPAT, DEFAULTS, PINS, PYTORCH, PYTORCH_PATH, changed, unlocked
 
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import SpecError, UsageError
+from harness.specimen import COMPAT, DEFAULTS, PINS, PYTORCH, PYTORCH_PATH, changed, unlocked
 
 TENSORFLOW_PATH = "buildspec/tensorflow/2.21-training.yml"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from specimen import TEXTS, changed, locked, specimen, unlocked
 
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import DlcError, LockError, SelectorError, SpecError
 from dlc.plan.plan import Plan, make_plan
+from harness.examples import examples
+from harness.specimen import TEXTS, changed, locked, specimen, unlocked
 
 FILES = sorted(path for path in TEXTS if path.startswith("buildspec/"))
 RECIPES = sorted(path for path in TEXTS if path.endswith("Dockerfile"))
@@ -77,7 +78,7 @@ def edits(draw: st.DrawFn, paths: list[str]) -> tuple[str, str]:
     return path, text
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(edits(FILES))
 def test_an_edited_buildspec_is_a_matrix_or_a_report_with_places(edit: tuple[str, str]) -> None:
     result = outcome(changed(unlocked(), *edit))
@@ -86,7 +87,7 @@ def test_an_edited_buildspec_is_a_matrix_or_a_report_with_places(edit: tuple[str
         assert re.match(r"buildspec/[a-z0-9./-]+:\d+:\d+: .*expected ", line), line
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(edits(FILES))
 def test_an_edited_buildspec_never_yields_a_plan_with_doubtful_names(edit: tuple[str, str]) -> None:
     tree = changed(unlocked(), *edit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from specimen import PYTORCH, PYTORCH_PATH, changed, locked, unlocked
 
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
@@ -13,6 +12,7 @@ from dlc.core.errors import UsageError
 from dlc.plan.contexts import Host, Pinned
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import Target
+from harness.specimen import PYTORCH, PYTORCH_PATH, changed, locked, unlocked
 
 ROOT = find_root(Path(__file__).parent)
 URL, SHA256 = "https://vendor.invalid/cuda-compat-12-9.deb", "0" * 64
@@ -67,6 +67,7 @@ def test_half_a_user_library_and_one_without_cuda_are_refused(device: str, sets:
 
 def test_every_cuda_image_is_made_for_nvidias_container_runtime_and_no_cpu_image_is() -> None:
     tree = read_tree(ROOT)
+    plan = make_plan(tree)
     for variant in load_variants(tree):
-        image = make_plan(tree, [variant.id]).target(variant.id)
+        image = plan.target(variant.id)
         assert (image.stage == "cuda-image") == variant.settings.device.startswith("cu1"), variant.id

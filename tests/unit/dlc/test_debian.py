@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from specimen import TORCH_ID, changed, specimen, unlocked
 
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import LockError
-from dlc.debian import mmdebstrap, rootfs
 from dlc.debian import recorded as debian
+from dlc.debian import rootfs
 from dlc.locks.debian import INSTALLED, wanted
 from dlc.plan.plan import make_plan
+from harness.specimen import TORCH_ID, changed, specimen, unlocked
 
 FOUND = {"tini": "0.19.0-1", "libssl3": "3.0.17-1~deb12u2", "openssh-client": "1:9.2p1-2+deb12u7"}
 ROOT = find_root(Path(__file__).parent)
@@ -71,15 +70,6 @@ def test_every_package_that_an_image_names_is_recorded() -> None:
     tree = read_tree(ROOT)
     for suite, names in wanted(load_variants(tree)).items():
         assert set(names) <= set(debian.recorded(tree, suite)), suite
-
-
-def test_preferences_reach_the_base_by_a_path_of_any_name(tmp_path: Path) -> None:
-    file = tmp_path / "a folder" / "recorded"
-    setup, clean = mmdebstrap.holding(file)
-    words = subprocess.run(["sh", "-c", f"printf '%s\\n' {setup.partition('=')[2]}"], capture_output=True, text=True,
-                           check=True).stdout.splitlines()  # fmt: skip
-    assert words == ["copy-in", str(file), "/etc/apt/preferences.d"]
-    assert clean == '--customize-hook=rm "$1/etc/apt/preferences.d/recorded"'
 
 
 def test_the_system_of_the_tools_stays_when_recorded_versions_change(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc.build import disk
 from dlc.buildspec.matrix import load_variants
 from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
+from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 GB = disk.GB
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 from dlc.core.checkout import find_root
@@ -62,17 +59,3 @@ def test_only_what_stands_between_the_markers_is_written() -> None:
 def test_the_readme_has_the_markers() -> None:
     text = (find_root() / README).read_text()
     assert text.count(BEGIN) == text.count(END) == 1
-
-
-def check(**variables: str) -> tuple[int, str]:
-    """Exit code and messages of `dlc docs --check`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dlc", "docs", "--check"], cwd=find_root(), capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(find_root() / "src"), **variables},
-    )  # fmt: skip
-    return done.returncode, done.stderr
-
-
-def test_the_readme_is_read_as_utf_8_in_every_locale() -> None:
-    """It has an arrow."""
-    assert check(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0") == check(PYTHONUTF8="1")

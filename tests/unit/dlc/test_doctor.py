@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from specimen import PYTORCH_PATH, changed, specimen
 
 from dlc.build import doctor
 from dlc.core.checkout import Tree
 from dlc.plan.plan import make_plan
+from harness.specimen import PYTORCH_PATH, changed, specimen
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from image_facts import specimen_facts
 
 from dlc.core.errors import LockError, UsageError
 from dlc.images.inspection import dumps
 from dlc.images.inspection.facts import Facts
 from dlc.images.inspection.scan import Finding
+from harness.image_facts import specimen_facts
 
 FACTS = specimen_facts()  # six 1.17.0; libc6 2.36-9 of glibc
 

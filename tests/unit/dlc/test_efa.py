@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
-import threading
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
-from specimen import COMPAT, TORCH_ID, changed, locked, specimen, unlocked
 
 from dlc.build import fetch
 from dlc.buildspec import efa
@@ -20,48 +15,13 @@ from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.plan.contexts import Pinned
 from dlc.plan.plan import make_plan
+from harness.specimen import COMPAT, TORCH_ID, changed, locked, specimen, unlocked
 
 ROOT = find_root(Path(__file__).parent)
 CONTENT = bytes(range(256)) * 8192  # 2 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OTHER = "0" * 64
 INSTALLER = ["efa.source=installer", "efa.version=1.50.0", "efa.url=https://vendor.invalid/efa.tar.gz"]
-
-
-class Vendor:
-    """Serves CONTENT; breaks off after `limit` bytes, and continues where it is asked to if `ranges`."""
-
-    def __init__(self) -> None:
-        vendor, self.limit, self.ranges = self, len(CONTENT), True
-        self.asked: list[str] = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                vendor.asked.append(self.headers.get("Range", ""))
-                first = int(vendor.asked[-1].removeprefix("bytes=").rstrip("-") or 0) if vendor.ranges else 0
-                if first >= len(CONTENT):
-                    return self.send_error(416)
-                self.send_response(206 if first else 200)
-                self.send_header("Content-Length", str(len(CONTENT) - first))
-                self.end_headers()
-                self.wfile.write(CONTENT[first : first + vendor.limit])
-                return None
-
-            def log_message(self, *words: object) -> None:
-                """Say nothing."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/aws-efa-installer.tar.gz"
-        threading.Thread(target=partial(self.server.serve_forever, 0.01), daemon=True).start()
-
-
-@pytest.fixture
-def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    serving = Vendor()
-    yield serving
-    serving.server.shutdown()
-    serving.server.server_close()
 
 
 def settings(*sets: str) -> Efa:
@@ -161,34 +121,6 @@ def test_the_installer_is_taken_only_where_it_has_what_the_image_needs(glob: str
 def test_every_cuda_image_has_libfabric_and_no_cpu_image_asks_for_it() -> None:
     for variant in load_variants(read_tree(ROOT)):
         assert (variant.settings.efa.source == "none") == (variant.settings.device == "cpu"), variant.id
-
-
-def test_a_file_of_the_right_hash_is_fetched_once(vendor: Vendor, tmp_path: Path) -> None:
-    assert got(vendor.url, tmp_path) == got(vendor.url, tmp_path) == CONTENT
-    assert vendor.asked == [""]
-
-
-def test_a_file_of_another_hash_is_refused_and_the_next_run_is_not_troubled(vendor: Vendor, tmp_path: Path) -> None:
-    with pytest.raises(LockError, match=f"{vendor.url}: expected sha256 {OTHER}, found {SHA256}"):
-        got(vendor.url, tmp_path, OTHER)
-    assert list((tmp_path / "pinned").iterdir()) == []
-    assert got(vendor.url, tmp_path) == CONTENT
-
-
-@pytest.mark.parametrize("ranges", [True, False])
-def test_a_download_that_broke_off_goes_on(vendor: Vendor, tmp_path: Path, ranges: bool) -> None:
-    vendor.limit, vendor.ranges = len(CONTENT) // 2, ranges
-    with pytest.raises(LockError, match="run again"):
-        got(vendor.url, tmp_path)
-    vendor.limit = len(CONTENT)
-    assert got(vendor.url, tmp_path) == CONTENT
-    assert vendor.asked == ["", f"bytes={len(CONTENT) // 2}-"]
-
-
-def test_a_download_that_was_killed_after_its_last_byte_is_taken(vendor: Vendor, tmp_path: Path) -> None:
-    (tmp_path / "pinned").mkdir()
-    (tmp_path / "pinned" / f"{SHA256}.part").write_bytes(CONTENT)
-    assert got(vendor.url, tmp_path) == CONTENT
 
 
 def test_an_address_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

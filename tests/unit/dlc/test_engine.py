@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import threading
 from pathlib import Path
 
@@ -14,16 +13,6 @@ from dlc.core.errors import EngineError
 from dlc.debian import mmdebstrap, rootfs
 from dlc.engine.connection import connect, find
 from dlc.engine.private import DAEMON_CONFIG, PrivateEngine, kept_store
-from dlc.engine.sockets import connections
-
-
-def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    with pytest.raises(EngineError, match="no engine answers there") as caught:
-        find()
-    assert "DOCKER_HOST" in caught.value.remedy
 
 
 def test_a_shell_that_names_the_private_engine_may_start_it_again(
@@ -42,13 +31,6 @@ def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(EngineError, match="DLC_ENGINE=off"):
         connect()
     assert not (tmp_path / "engine").exists()
-
-
-def test_pid_file_of_another_program_is_not_our_engine(tmp_path: Path) -> None:
-    (tmp_path / "docker.pid").write_text("1")
-    engine = PrivateEngine(tmp_path)
-    assert engine.pid() is None
-    assert engine.stop() is False
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "999999999"])
@@ -126,27 +108,3 @@ def test_a_lock_whose_folder_was_removed_meanwhile_is_taken_anew(tmp_path: Path)
         shutil.rmtree(engine.folder)
     assert entered.wait(30)
     waiting.join()
-
-
-def test_connections_to_a_socket_are_counted_without_the_one_that_listens(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
-        listener.bind(str(path))
-        listener.listen()
-        assert connections(path) == 0
-        client.connect(str(path))
-        accepted, _ = listener.accept()
-        assert connections(path) == 1
-        accepted.close()
-
-
-def test_a_connection_whose_client_is_gone_does_not_count(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
-        listener.bind(str(path))
-        listener.listen()
-        client.connect(str(path))
-        accepted, _ = listener.accept()
-        client.close()
-        assert connections(path) == 0
-        accepted.close()

@@ -9,10 +9,10 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
-from image_facts import HISTORY, INSPECTED, PROBED
 
 from dlc.images.inspection import probe as image_probe
 from dlc.images.inspection.facts import PROBE, from_answers
+from harness.image_facts import HISTORY, INSPECTED, PROBED
 
 LIBC = {
     "Package": "libc6",

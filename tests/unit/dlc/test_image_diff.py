@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from image_facts import specimen_facts
-
 from dlc.cli.diff import as_text
 from dlc.images.inspection.archive import Archive, Entry, Layer
 from dlc.images.inspection.diff import Change, compare
+from harness.image_facts import specimen_facts
 
 FACTS = specimen_facts()
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "a" * 64)

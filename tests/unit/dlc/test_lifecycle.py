@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 import pytest
-from specimen import COMPAT, PYTORCH, PYTORCH_PATH, TORCH_ID, changed, locked, specimen, unlocked
 
 from dlc.buildspec.lifecycle import require_supported, warnings
 from dlc.buildspec.matrix import load_variants
@@ -14,6 +13,7 @@ from dlc.cli.list import unsupported
 from dlc.core.checkout import Tree
 from dlc.core.errors import ImageError, SpecError, UsageError
 from dlc.plan.plan import make_plan
+from harness.specimen import COMPAT, PYTORCH, PYTORCH_PATH, TORCH_ID, changed, locked, specimen, unlocked
 
 END = date(2027, 11, 20)
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from specimen import TORCH_ID, specimen
 
 from dlc.buildspec import cuda
 from dlc.buildspec.locked import FILES, versions
-from dlc.buildspec.matrix import load_variants
 from dlc.cli import run
-from dlc.core import drafts, process
-from dlc.core.checkout import find_root, read_tree
+from dlc.core import drafts
+from dlc.core.checkout import read_tree
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError
 from dlc.locks import python as lock
 from dlc.locks.python import split, store
 from dlc.plan.plan import make_plan
+from harness.specimen import TORCH_ID, specimen
 
 LOCK = """\
 my-pkg==1.0 \\
@@ -110,27 +107,6 @@ def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) 
     assert [path.name for path in tmp_path.rglob("*") if path.parent != folder] == ["an-image", ".drafts"]
 
 
-def test_a_lock_that_is_replaced_is_there_and_whole_at_every_moment(tmp_path: Path) -> None:
-    """As a kill would leave it: another process looks all the time."""
-    folder = tmp_path / "an-image"
-    store(texts("old"), folder)
-    look = f"""
-import pathlib, sys
-folder = pathlib.Path({str(folder)!r})
-print("ready", flush=True)
-while not pathlib.Path({str(tmp_path / "stop")!r}).exists():
-    if not folder.is_dir():
-        sys.exit("no lock for a moment")
-"""
-    with subprocess.Popen([sys.executable, "-c", look], stdout=subprocess.PIPE) as watcher:
-        assert watcher.stdout
-        watcher.stdout.readline()
-        for number in range(200):
-            store(texts(f"run {number}"), folder)
-        (tmp_path / "stop").touch()
-    assert watcher.returncode == 0
-
-
 def test_a_file_system_that_cannot_exchange_folders_gets_the_lock_file_by_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,17 +116,6 @@ def test_a_file_system_that_cannot_exchange_folders_gets_the_lock_file_by_file(
     (folder / "left-over.txt").write_text("of an older release of dlc")
     store(texts("new"), folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts("new")
-
-
-def test_what_a_killed_lock_left_goes_with_the_next_one_and_git_ignores_it(tmp_path: Path) -> None:
-    left = tmp_path / ".drafts/tmp1/an-image/framework.txt"
-    left.parent.mkdir(parents=True)
-    left.touch()
-    store(texts("new"), tmp_path / "an-image")
-    assert list((tmp_path / ".drafts").iterdir()) == []
-    path = "docker/pytorch/locks/.drafts/tmp1/an-image/framework.txt"
-    root = find_root(Path(__file__).parent)
-    assert process.run(["git", "check-ignore", path], cwd=root, check=False).stdout.strip() == path
 
 
 @pytest.fixture
@@ -175,10 +140,3 @@ def test_a_lock_with_set_leaves_the_committed_one_and_the_same_set_finds_it(chec
     assert {path: after[path] for path in committed} == committed
     assert make_plan(after, ["pytorch-*"], sets).selected == (TORCH_ID,)
     assert make_plan(after).selected == make_plan(committed).selected
-
-
-def test_git_ignores_the_locks_of_set_builds() -> None:
-    root = find_root(Path(__file__).parent)
-    (variant,) = load_variants(specimen(), [TORCH_ID], ["packages.training=[numpy]"])
-    path = f"{variant.lock_folder}/framework.txt"
-    assert process.run(["git", "check-ignore", path], cwd=root).stdout.strip() == path

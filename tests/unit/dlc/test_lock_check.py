@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, pinned, specimen, unlocked
 
 from dlc.buildspec.lock_check import (
     BUILDSPEC,
@@ -20,6 +19,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree
 from dlc.core.errors import LockError
 from dlc.plan.plan import make_plan
+from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, locked, pinned, specimen, unlocked
 
 ANNOTATED = """\
 nvidia-cublas-cu12==12.8.4.1  # via nvidia-cudnn-cu12, torch

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, pinned, specimen, unlocked
 
 from dlc.buildspec.locked import FILES, INPUT, locked_versions, require_fresh, staleness, versions
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError
 from dlc.plan.plan import make_plan
+from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, pinned, specimen, unlocked
 
 FOLDER = f"docker/pytorch/locks/{TORCH_ID}"
 

@@ -8,11 +8,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, unlocked
 
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.core.errors import SelectorError, SpecError, UsageError
+from harness.specimen import PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, unlocked
 
 DEVICES = ("cpu", "cu118", "cu126", "cu128", "cu130")
 PYTHONS = ("3.11", "3.13")

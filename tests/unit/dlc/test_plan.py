@@ -6,9 +6,19 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from specimen import (
+
+from dlc.core import labels
+from dlc.core.checkout import SourceFile, Tree
+from dlc.core.errors import LockError, SelectorError, UsageError
+from dlc.debian import mmdebstrap
+from dlc.plan import targets
+from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, identity
+from dlc.plan.plan import Plan, make_plan
+from dlc.plan.targets import ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
+from harness.examples import examples
+from harness.specimen import (
     PYTORCH,
     PYTORCH_PATH,
     TENSORFLOW,
@@ -20,15 +30,6 @@ from specimen import (
     specimen,
     unlocked,
 )
-
-from dlc.core import labels
-from dlc.core.checkout import SourceFile, Tree
-from dlc.core.errors import LockError, SelectorError, UsageError
-from dlc.debian import mmdebstrap
-from dlc.plan import targets
-from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, identity
-from dlc.plan.plan import Plan, make_plan
-from dlc.plan.targets import ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
 
 ROOTFS = ("rootfs-bookworm", "tools-rootfs-bookworm")
 
@@ -207,7 +208,7 @@ def test_arguments_and_labels_change_keys_and_the_repository_name_does_not() -> 
         assert (after == before[TORCH_ID]) is same
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.permutations(sorted(specimen())))
 def test_the_order_of_files_changes_nothing(order: list[str]) -> None:
     tree = specimen()

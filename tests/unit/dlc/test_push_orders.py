@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 from dlc.cli.push import as_text
 from dlc.core.errors import DiskError, ImageError, ProcessError, RegistryError
@@ -20,6 +19,7 @@ from dlc.images.push.run import Pushed, orders
 from dlc.images.push.tags import tags
 from dlc.images.push.verify import MismatchError, difference, require_same
 from dlc.plan.plan import make_plan
+from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
 LABELS = {
     "org.dlc.id": TORCH_ID,

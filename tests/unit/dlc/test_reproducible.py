@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specimen import TORCH_ID, specimen
 
 from dlc.build.inputs import HostInputs
 from dlc.cli.verify_reproducible import as_text
 from dlc.images.inspection.archive import Archive, Entry, Layer
 from dlc.images.inspection.reproducible import bake_file, differences, differences_from_built
 from dlc.plan.plan import make_plan
+from harness.specimen import TORCH_ID, specimen
 
 FILE = Entry("file", 3, 0o644, "0:0", 7, "", "aa")
 PLAN = make_plan(specimen(), [TORCH_ID])

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from image_facts import LAUNCHER, specimen_facts
 
 from dlc.images.inspection.facts import Facts
 from dlc.images.inspection.licences import declared
 from dlc.images.inspection.sbom import document
+from harness.image_facts import LAUNCHER, specimen_facts
 
 FACTS = specimen_facts("dlc/toy:1", LAUNCHER)
 DOCUMENT = document(FACTS)

@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import date, timedelta
-from pathlib import Path
 
 import pytest
-from image_facts import specimen_facts
-from specimen import changed, specimen
 
 from dlc.buildspec.models import ScanException
 from dlc.cli.scan import as_dict, as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
-from dlc.engine.connection import Engine
-from dlc.images.inspection.advisories import debian_answer, of_debian, of_python, python_answer
+from dlc.images.inspection.advisories import debian_answer, python_answer
 from dlc.images.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
 from dlc.images.inspection.verdict import Scan, of_suite, require_clean
-from harness.authority import Authority
-from harness.inspecting_proxy import inspecting
+from harness.image_facts import specimen_facts
+from harness.specimen import changed, specimen
 
 TODAY = date(2026, 11, 20)
 FOUND = Finding("requests", "2.19.0", "PYSEC-2018-28", ("CVE-2018-18074",), "2.20.0")
@@ -58,19 +54,6 @@ def test_a_finding_without_exception_is_open() -> None:
     assert len(verdict.unused) == 2
 
 
-def test_authorities_with_comments_in_any_encoding_reach_the_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, bundle = tmp_path / "docker", tmp_path / "ca.pem"
-    client.write_text(f"#!/bin/sh\nexec /bin/cat >{tmp_path}/given\n")
-    client.chmod(0o755)
-    bundle.write_bytes(b"# Soci\xe9t\xe9\n-----BEGIN CERTIFICATE-----\n")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    engine = Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", containerd_store=True)
-    assert not of_debian(engine, specimen_facts(), {}, bundle).unanswered
-    assert (tmp_path / "given").read_text().splitlines()[1] == "-----BEGIN CERTIFICATE-----"
-
-
 @pytest.mark.parametrize(("days", "holds"), [(1, True), (0, True), (-1, False)])
 def test_an_exception_holds_to_the_end_of_its_last_day(days: int, holds: bool) -> None:
     verdict = judge([FOUND], [exception(days=days)], TODAY)
@@ -103,26 +86,6 @@ def test_an_index_that_cannot_be_asked_is_no_clean_image(completed: Completed) -
 @pytest.mark.parametrize("text", ["{", "[]", "null", "", '{"dependencies": null}'])
 def test_answer_of_pip_audit_that_is_cut_off_is_no_clean_image(text: str) -> None:
     assert python_answer(done(text), 1).unanswered
-
-
-@pytest.mark.parametrize("trusted", [True, False])
-def test_index_behind_a_proxy_that_inspects_tls_is_asked_once_its_authority_is_named(
-    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))  # its cache
-    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    authority = Authority(tmp_path)
-    toy = replace(specimen_facts().packages[-1], name="dlc-toy", version="1.0")
-    facts = replace(specimen_facts(), packages=(toy,))
-    found = {"id": "PYSEC-1", "aliases": [], "fixed_in": ["1.1"], "details": "", "summary": "", "withdrawn": None}
-    body = json.dumps({"info": {}, "vulnerabilities": [found]})
-    with inspecting(authority.context("DNS:pypi.org"), body.encode()) as (proxy, asked):
-        monkeypatch.setenv("HTTPS_PROXY", proxy)
-        monkeypatch.setenv("https_proxy", proxy)
-        answer = of_python(facts, authority.bundle if trusted else None)
-    assert [finding.advisory for finding in answer.findings] == (["PYSEC-1"] if trusted else []), answer.unanswered
-    assert bool(answer.unanswered) != trusted
-    assert bool(asked) == trusted
 
 
 def test_security_updates_count_and_other_updates_do_not() -> None:

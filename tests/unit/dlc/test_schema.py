@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from specimen import TEXTS
 
 from dlc.buildspec.documents import schemas
 from dlc.core.checkout import find_root
+from harness.specimen import TEXTS
 
 ROOT = find_root(Path(__file__).parent)
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "buildspec").glob("**/*.yml"))

@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from image_facts import specimen_facts
-from specimen import TORCH_ID, specimen
 
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
@@ -16,6 +14,8 @@ from dlc.cli.size import as_dict, as_text, changes_as_text
 from dlc.core.errors import ImageError, SelectorError
 from dlc.images.inspection import size
 from dlc.images.inspection.archive import Archive, Entry, Layer
+from harness.image_facts import specimen_facts
+from harness.specimen import TORCH_ID, specimen
 
 FACTS = specimen_facts()
 LAYERS = (

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from specimen import TORCH_ID, changed, specimen
 
 from dlc.build import host
 from dlc.build.snapshot import TIME, snapshot
@@ -15,6 +14,7 @@ from dlc.core.checkout import SourceFile, below
 from dlc.debian import rootfs
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import ENTRYPOINT
+from harness.specimen import TORCH_ID, changed, specimen
 
 FILES = {"run.sh": SourceFile(b"#!/bin/sh\n", executable=True), "launch/main.py": SourceFile(b"print()\n")}
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
 
 from dlc.buildspec.files import read_buildspec
 from dlc.buildspec.matrix import load_variants
@@ -17,6 +16,7 @@ from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.locks import python as lock
 from dlc.locks import update
 from dlc.locks.update import Pin, Proposal, applied, constraints, loose, pins_of, proposals
+from harness.specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
 
 PINS_PATH = "buildspec/pins.yml"
 

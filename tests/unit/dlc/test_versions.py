@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from specimen import COMPAT, changed, specimen
 
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.versions import debian_satisfies, newer, number, satisfies, starts_with
 from dlc.core.errors import SpecError
+from harness.specimen import COMPAT, changed, specimen
 
 numbers = st.lists(st.integers(0, 300), min_size=1, max_size=4)
 

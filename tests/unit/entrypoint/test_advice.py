@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from real_launcher import runnable_job, train
 
 from launch.job import advice
 
@@ -70,12 +67,3 @@ def test_words_that_many_scripts_fail_with_bring_their_remedy(line: str, remedy:
 )
 def test_other_failures_bring_nothing(line: str) -> None:
     assert advice.find([line], "toolkit") == ""
-
-
-def test_the_log_and_the_failure_file_name_the_remedy(tmp_path: Path) -> None:
-    job = runnable_job(tmp_path).code(text="import no_such_package\n")
-    done = train(job)
-    assert done.returncode == 1
-    remedy = "name the package that holds no_such_package in a requirements.txt beside the script"
-    assert remedy in done.stderr
-    assert remedy in (job.base / "output/failure").read_text()[:1024]

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from job_folder import TORCHRUN, JobFolder
-from real_launcher import runnable_job, train
 
+from harness.job_folder import TORCHRUN, JobFolder
 from launch.base.errors import LaunchError
 from launch.job.arguments import DIALECTS, arguments, refused
 
@@ -109,17 +108,3 @@ def test_other_failures_bring_no_dialect_to_mind() -> None:
 
 def test_a_tool_that_starts_scripts_and_refuses_its_own_options_brings_no_dialect_to_mind() -> None:
     assert refused(["torchrun: error: unrecognized arguments: --nonsense"], "toolkit") == ""
-
-
-def test_the_failure_file_of_a_script_that_takes_flags_names_the_switch(tmp_path: Path) -> None:
-    script = "import argparse; p = argparse.ArgumentParser(); p.add_argument('--no-accel', action='store_true')\n"
-    job = runnable_job(tmp_path).code(text=f"{script}print(p.parse_args())").hyperparameters(**{"no-accel": True})
-    done = train(job)
-    assert done.returncode == 2
-    reason = (job.base / "output/failure").read_text()[:1024]
-    assert "DLC_ARGV_DIALECT" in reason
-    assert "flags: true is the bare flag" in reason
-    (job.base / "output/failure").unlink()
-    job.env(DLC_ARGV_DIALECT="flags")
-    done = train(job)
-    assert (done.returncode, done.stdout) == (0, "Namespace(no_accel=True)\n")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from job_folder import JobFolder, hosts
 
+from harness.job_folder import JobFolder
 from launch import main
 from launch.base.errors import LaunchError
 from launch.plan.environment import LONGEST_VARIABLE
@@ -237,7 +235,6 @@ def explained(contents: dict[str, bytes]) -> dict[str, Any] | LaunchError:
             return error
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(RESOURCE_CONFIGS | VALUES, HYPERPARAMETERS | VALUES, st.dictionaries(st.text(max_size=4), VALUES) | VALUES)
 def test_no_content_whatever_brings_out_a_traceback(resources: Any, parameters: Any, channels: Any) -> None:
     contents = zip(FILES, (resources, parameters, channels), strict=True)
@@ -252,26 +249,7 @@ def test_no_content_whatever_brings_out_a_traceback(resources: Any, parameters: 
                 assert text.encode() is not None
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(FILES))
 def test_no_bytes_whatever_bring_out_a_traceback(content: bytes, name: str) -> None:
     result = explained({name: content})
     assert not isinstance(result, LaunchError) or result.exit_code in (65, 66)
-
-
-def test_the_real_launcher_says_one_line_and_starts_nothing(job: JobFolder) -> None:
-    job.config("resourceconfig", {**hosts("algo-1", "algo-2"), "current_host": "algo-9"}).hyperparameters()
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "src/entrypoint/launcher.py", "train"],
-        env=job.environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 65
-    assert done.stdout == ""
-    assert done.stderr == (
-        f"dlc: {job.base}/input/config/resourceconfig.json: current_host; "
-        "expected one of ['algo-1', 'algo-2']; found 'algo-9'\n"
-    )
-    assert not (job.base / "code/started").exists()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import DATA, DNN, HETEROGENEOUS, HOMOGENEOUS, hosts
 
+from harness.job_folder import DATA, DNN, HETEROGENEOUS, HOMOGENEOUS, hosts
 from launch.base.errors import LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster

@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HETEROGENEOUS, HOROVOD, MPI, TORCHRUN, XLA, JobFolder, hosts
 
+from harness.job_folder import HETEROGENEOUS, HOROVOD, MPI, TORCHRUN, XLA, JobFolder, hosts
+from harness.job_folder import compiler_image as image
 from launch.base.errors import CONFIG, LaunchError
 
-LAUNCHER = str(Path("src/entrypoint/launcher.py").resolve())
 ENABLED = {"sagemaker_training_compiler_enabled": True}
 DEBUG = {"sagemaker_training_compiler_debug_mode": True}
 REPORT = "/opt/ml/output/data/compiler"
-PACKAGES = "venv/lib/python3.11/site-packages"
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobFolder:
     return JobFolder(tmp_path / "ml").config("resourceconfig", hosts("algo-1")).code()
-
-
-def image(job: JobFolder, *libraries: str, torch: str = "2.13.0", armed: bool = True, cxx: bool = True) -> JobFolder:
-    """The job in an image that holds these libraries."""
-    packages = job.base / PACKAGES
-    for library in libraries:
-        (packages / library).mkdir(parents=True)
-    if "torch" in libraries:
-        (packages / "torch/version.py").write_text(
-            f"from typing import Optional\n__version__ = '{torch}'\ncuda = None\n"
-        )
-    if armed:
-        (packages / "dlc_runtime.pth").write_text("")
-    programs = job.base / "programs"
-    programs.mkdir()
-    if cxx:
-        (programs / "g++").touch(mode=0o755)
-    return job.env(DLC_VENV=str(job.base / "venv"), PATH=str(programs))
 
 
 def environment(job: JobFolder) -> dict[str, str]:
@@ -230,35 +209,3 @@ def test_on_cpus_a_warning_says_that_each_host_of_xlas_strategy_is_a_world(job: 
     job.config("resourceconfig", hosts("algo-1", "algo-2")).hyperparameters(**XLA)
     assert decisions(job)["warning: each host trains a model of its own"] == "XLA on CPUs sees one process"
     assert not any("warning: each" in what for what in decisions(job.env(DLC_NUM_GPUS="2")))
-
-
-def test_a_refused_compiler_ends_the_job_with_its_reason_and_starts_nothing(job: JobFolder) -> None:
-    image(job, "torch", torch="1.13.1").env(DLC_COMPILER="inductor").hyperparameters()
-    job.code(text="open('started', 'w')")
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", LAUNCHER, "train"],
-        env=job.environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == CONFIG
-    assert "inductor compiles modules in place" in (job.base / "output/failure").read_text()
-    assert not (job.base / "code/started").exists()
-
-
-def test_a_plain_job_loads_nothing_that_only_the_compiler_needs(job: JobFolder) -> None:
-    venv = job.base / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin/python").symlink_to(sys.executable)
-    job.code(text="import os; print(*(name for name in os.environ if 'COMPILER' in name or 'XLA' in name))")
-    job.env(DLC_VENV=str(venv), DLC_COMPILER_DEFAULT="inductor").hyperparameters()
-    command = [sys.executable, "-I", "-S", "-X", "importtime", LAUNCHER, "train"]
-    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout.split()) == (0, ["DLC_COMPILER_DEFAULT"])
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "import time:" in line}
-    assert {name for name in loaded if name.startswith("launch.plan.compiler")} == {
-        "launch.plan.compiler",
-        "launch.plan.compiler.asked",
-    }

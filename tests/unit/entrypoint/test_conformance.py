@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import JobFolder, training_env
 
+from harness.contract_cases import CASES, lay_out
+from harness.job_folder import JobFolder, training_env
 from launch.base.errors import LaunchError
-
-CASES = {case["id"]: case for case in json.loads(Path("tests/contract/cases.json").read_text())}
 
 # Cases about programs that are not ours: what the SDK refuses or sends before a container starts, the drivers that
 # the SDK brings along and runs instead of an entrypoint, the example launchers, scripts' own library.
@@ -135,38 +132,6 @@ def test_every_difference_is_in_the_documentation() -> None:
     assert [name for name in DIFFERENCES if f"`{name}`" not in documented] == []
 
 
-def lay_out(job: JobFolder, case: dict[str, Any]) -> None:
-    """The files, variables and hardware that a case describes."""
-    given = case["input"]
-    for name in ("resourceconfig", "hyperparameters", "inputdataconfig"):
-        if f"{name}.json" in given and f"{name}.json" not in given.get("missing_files", ()):
-            job.config(name, given[f"{name}.json"])
-    if "hyperparameters.json" not in given:
-        lay_out_short_form(job, given)
-    facts = given.get("host_facts", {})
-    job.env(DLC_NUM_GPUS=str(facts.get("num_gpus", 0)), DLC_NUM_NEURONS=str(facts.get("num_neurons", 0)))
-    if case["expect"].get("set_env", {}).get("FI_PROVIDER") or "FI_PROVIDER=efa" in case["expect"].get("cmd", ()):
-        job.env(DLC_EFA="1")
-    job.env(**given.get("container_env", {}))
-    job.code(given.get("code_dir", ()))
-
-
-def lay_out_short_form(job: JobFolder, given: dict[str, Any]) -> None:
-    """Some cases name hosts and hyperparameters directly."""
-    names = given.get("hosts", ["algo-1"])
-    job.config("resourceconfig", {"hosts": names, "current_host": given.get("current_host", names[0])})
-    flags = {name: json.dumps(value) for name, value in given.items() if name.startswith("sagemaker_")}
-    job.config("hyperparameters", {"sagemaker_program": "train.py", **given.get("hyperparameters", {}), **flags})
-    if "TRAINING_JOB_NAME" in given:
-        job.env(TRAINING_JOB_NAME=given["TRAINING_JOB_NAME"])
-    if "SM_FRAMEWORK_PARAMS" in given:
-        parameters = json.loads(given["SM_FRAMEWORK_PARAMS"])
-        job.hyperparameters(**parameters)
-    if "x" in given.get("hyperparameters", {}):  # v3-args
-        job.env(DLC_ARGV_DIALECT="sdk3", SAGEMAKER_PROGRAM="train.py")
-        job.config("hyperparameters", given["hyperparameters"])
-
-
 def check_args(data: dict[str, Any], _key: str, expected: list[str]) -> None:
     assert data["job"]["arguments"] == expected
 
@@ -275,15 +240,3 @@ CHECKS: dict[str, Callable[[dict[str, Any], str, Any], None]] = {
     "module_dir": check_module,
     "local": check_nothing,
 }
-
-
-def test_the_real_process_prints_what_the_function_says(job: JobFolder) -> None:
-    lay_out(job, CASES["het-07-torchrun-with-groups"])
-    command = [sys.executable, "-I", "-S", "src/entrypoint/launcher.py", "--explain=json"]
-    done = subprocess.run(command, env=job.environ, capture_output=True, text=True, timeout=60, check=True)
-    printed = json.loads(done.stdout.replace(str(job.base), "/opt/ml"))
-    said = job.explain()
-    in_place = printed["decisions"].pop()  # where the code lies is found out between reading and deciding
-    assert in_place["what"].startswith("code in place")
-    assert printed == said
-    assert printed["processes"][0]["argv"] == CASES["het-07-torchrun-with-groups"]["expect"]["cmd"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from job_folder import JobFolder
 
+from harness.job_folder import JobFolder
 from launch.base.errors import LaunchError
 from launch.job import entry_point
 

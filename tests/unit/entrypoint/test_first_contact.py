@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from job_folder import HOROVOD, MPI, JobFolder, hosts
+
+from harness.job_folder import HOROVOD, MPI, JobFolder, hosts
 
 
 def test_a_host_that_nobody_named_is_reached_as_localhost(tmp_path: Path) -> None:

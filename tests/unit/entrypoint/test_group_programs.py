@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HETEROGENEOUS, MPI, TORCHRUN, JobFolder, training_env
 
+from harness.job_folder import HETEROGENEOUS, MPI, TORCHRUN, JobFolder, training_env
 from launch.base.errors import LaunchError
 from launch.main import main
 

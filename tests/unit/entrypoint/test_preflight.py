@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from job_folder import JobFolder
-from job_folder import hosts as resourceconfig
 
+from harness.job_folder import JobFolder
+from harness.job_folder import hosts as resourceconfig
 from launch.base.errors import CONFIG, LaunchError
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices

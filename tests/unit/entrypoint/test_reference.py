@@ -6,8 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from job_folder import JobFolder, hosts
-
+from harness.job_folder import JobFolder, hosts
 from launch import reference
 from launch.base import variables
 from launch.base.switches import JOB_TOKEN, SWITCHES

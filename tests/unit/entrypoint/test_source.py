@@ -9,8 +9,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from job_folder import JobFolder
 
+from harness.job_folder import JobFolder
 from launch.base.errors import LaunchError
 from launch.base.paths import Paths
 from launch.job import source

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, roles
 
+from harness.job_folder import HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, roles
 from launch.base.errors import LaunchError
 from launch.base.switches import SWITCHES
 from launch.plan import interpretation

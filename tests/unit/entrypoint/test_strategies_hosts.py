@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HETEROGENEOUS, HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, decisions, hosts, roles
 
+from harness.job_folder import HETEROGENEOUS, HOROVOD, MPI, SERVERS, TORCHRUN, XLA, JobFolder, decisions, hosts, roles
 from launch.plan import interpretation
 from launch.plan.network import Network
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HOROVOD, MPI, JobFolder, decisions, hosts, install, roles
 
+from harness.job_folder import HOROVOD, MPI, JobFolder, decisions, hosts, install, roles
 from launch.base.errors import CONFIG, LaunchError
 from launch.plan import interpretation
 from launch.plan.network import Network

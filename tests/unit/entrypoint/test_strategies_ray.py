@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HETEROGENEOUS, HOMOGENEOUS, RAY, JobFolder, decisions, hosts, install, roles
 
+from harness.job_folder import HETEROGENEOUS, HOMOGENEOUS, RAY, JobFolder, decisions, hosts, install, roles
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.process_spec import Launch
 from launch.group import preflight

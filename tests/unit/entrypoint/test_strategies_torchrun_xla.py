@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import MPI, TORCHRUN, XLA, JobFolder, hosts, install
 
+from harness.job_folder import MPI, TORCHRUN, XLA, JobFolder, hosts, install
 from launch.base.errors import LaunchError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 
+from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from launch.base.errors import LaunchError
 from launch.main import main
 from launch.plan import interpretation

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +10,6 @@ from launch.base.outcome import Failure
 from launch.plan import programs
 from launch.supervision.rank_report import root_cause
 
-BOUND = 60  # seconds; only a hang takes that long
 OWN = Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun", 2, "algo-2", 1, "", ("its report",))
 
 REPORT = """\
@@ -117,68 +111,8 @@ def test_a_stopped_mpirun_counts_as_ended_by_the_signal() -> None:
     assert root_cause(stopped, "") == stopped._replace(exit_code=143, signal="SIGTERM")
 
 
-def rank(code: str, **environ: str) -> subprocess.Popen[str]:
-    """The program as torchrun starts it."""
-    env = {"CURRENT_HOST": "algo-1", "RANK": "3", "DLC_RANK_PYTHON": sys.executable, "PYTHON_EXEC": "x", **environ}
-    command = [sys.executable, "-I", "-S", programs.path("torch_rank"), "-u", "-c", code]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_a_ranks_lines_have_its_prefix_and_its_exit_code_is_its_own() -> None:
-    code = "import sys; print('out'); print('err', file=sys.stderr); sys.stdout.write('no newline'); sys.exit(5)"
-    process = rank(code)
-    out, err = process.communicate(timeout=BOUND)
-    assert (process.returncode, out, err) == (5, "[algo-1:3] out\n[algo-1:3] no newline\n", "[algo-1:3] err\n")
-
-
-def test_the_script_sees_nothing_of_the_launchers_variables() -> None:
-    out, _ = rank("import os; print([name for name in os.environ if 'PYTHON' in name])").communicate(timeout=BOUND)
-    assert out == "[algo-1:3] []\n"
-
-
-def test_a_rank_has_no_child_that_it_did_not_make() -> None:
-    out, _ = rank("import os\ntry: os.wait()\nexcept ChildProcessError: print('none')").communicate(timeout=BOUND)
-    assert out == "[algo-1:3] none\n"
-
-
-def test_a_stop_request_reaches_the_script_once_and_its_last_words_come_out() -> None:
-    code = (
-        "import signal, sys, time\n"
-        "def save(*_):\n    print('saving', flush=True); time.sleep(0.2); print('saved'); sys.exit(4)\n"
-        "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\ntime.sleep(60)"
-    )
-    process = rank(code)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "[algo-1:3] ready\n"
-    process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=BOUND)
-    assert (process.returncode, out) == (4, "[algo-1:3] saving\n[algo-1:3] saved\n")
-
-
-def test_what_carries_the_output_ends_with_it() -> None:
-    process = rank("print(1)")
-    process.communicate(timeout=BOUND)  # the pipes are closed: whoever carried has ended or is about to
-    end = time.monotonic() + BOUND
-    while time.monotonic() < end and _carriers(process.pid):
-        time.sleep(0.02)
-    assert _carriers(process.pid) == []
-
-
 def test_the_program_that_torchrun_executes_is_executable() -> None:
     assert os.access(programs.path("torch_rank"), os.X_OK)
-
-
-def _carriers(session: int) -> list[str]:
-    """Processes of the program that are left."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if programs.path("torch_rank").encode() in words and b"print(1)" in words:
-            found.append(f"{path} of {session}")
-    return found
 
 
 def test_a_stopped_torchrun_counts_as_ended_by_the_signal_with_its_ranks_last_words() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lint_runs import Here
+
+from harness.lint_runs import Here
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from lint_runs import BREAKS, Here, process
+
+from dlc_lint import torchfix
+from harness.lint_runs import BREAKS, Here
 
 CLEAN = "import torch\n\nprint(torch.__version__)\n"
 BOTH = pytest.mark.parametrize("module", ["dlc lint", "dlc_lint"])
@@ -56,33 +57,6 @@ def test_a_file_that_is_no_script_is_one_error_with_its_own_code(module: str, na
     assert done.stderr.count("remedy: ") == 1
     assert "Traceback" not in done.stderr
     assert "train.py:10:9: DLC113" in done.stdout  # the others are checked all the same
-
-
-# Each of them would end the process in libcst's parser or be too deep for Python.
-DEEP = {
-    "brackets.py": "(" * 5000 + ")" * 5000,
-    "sums.py": "+".join(["1"] * 5000),
-    "signs.py": "-" * 5000 + "1",
-    "nots.py": "not " * 5000 + "1",
-    "names.py": "a" + ".b" * 5000,
-    "calls.py": "a" + "()" * 5000,
-    "powers.py": "**".join(["2"] * 5000),
-    "choices.py": "1 if a else " * 5000 + "2",
-    "lambdas.py": "lambda: " * 5000 + "2",
-    "strings.py": "'a' " * 5000,
-    "elifs.py": "1\nif x:\n    pass\n" + "elif x:\n    pass\n" * 5000,
-    "both.py": "f(1 + " * 1000 + "1" + ")" * 1000,
-}
-
-
-def test_what_no_person_writes_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    for name, expression in DEEP.items():
-        (tmp_path / name).write_text(f"x = {expression}\n")
-    done = process("dlc_lint", *DEEP, cwd=tmp_path)
-    assert done.returncode == 51, done.stderr[-2000:]
-    errors = [line for line in done.stderr.splitlines() if line.startswith("dlc_lint: ")]
-    assert [line.split(":")[1].strip() for line in errors] == list(DEEP)
-    assert all("too deep" in line for line in errors)
 
 
 def test_each_of_several_bad_files_has_its_error(here: Here) -> None:
@@ -149,17 +123,16 @@ def test_the_compiler_of_the_job_decides_what_static_shapes_cost(here: Here) -> 
     assert here("dlc lint", "train.py", "--no-torchfix", "--compiler", "inductor").returncode == 0
 
 
-@BOTH
-def test_without_libcst_it_is_one_error_that_says_what_to_install(module: str, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(CLEAN)
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['libcst'] = None\n")
-    done = process(module, "train.py", cwd=tmp_path, path=tmp_path)
-    assert done.returncode == 21
-    assert "libcst" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_script_is_read_and_never_run(here: Here) -> None:
     (here.folder / "train.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
     assert here("dlc lint", "train.py").returncode == 0
     assert not (here.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("argv", [["--no-torchfix"], ["--framework", "tensorflow"]])
+def test_torchfix_is_not_asked_where_nobody_wants_it(
+    argv: list[str], here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torchfix, "installed", lambda: pytest.fail("asked"))
+    (here.folder / "train.py").write_text(CLEAN)
+    assert here("dlc lint", "train.py", *argv).returncode == 0

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lint_runs import Here
 
 from dlc_lint import lint
 from dlc_lint.fix import fix
 from dlc_lint.rules import ALL
+from harness.lint_runs import Here
 
 # Script, and the calls that the fix changes: before -> after (None: gone).
 XLA = """\

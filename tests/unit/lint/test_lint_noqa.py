@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from lint_runs import BREAKS
 
 from dlc_lint import lint
+from harness.lint_runs import BREAKS
 
 
 def codes(comment: str) -> list[str]:

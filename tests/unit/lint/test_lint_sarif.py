@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lint_runs import BREAKS, Here
+from harness.lint_runs import BREAKS, Here
 
 DOUBLED = "import torch_xla\n\nfor _ in range(9):\n    model.step()\n    torch_xla.sync()\n    torch_xla.sync()\n"
 

@@ -3,45 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from dlc_runtime.compiler.page.html import page
-from dlc_runtime.compiler.report import files
-from dlc_runtime.compiler.report.causes import cause_of
 from dlc_runtime.compiler.report.merge import merged
 from dlc_runtime.compiler.report.record import Record
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.timeline import MOST, Timeline
-
-SOURCES = Path(__file__).parents[4] / "src"
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
-MARKUP = "<script>alert('x')</script> & <b>"
-
-
-def rank_report(rank: int = 0, count: int = 40) -> dict[str, Any]:
-    steps, record, now = Steps(), Record(), 0.0
-    for step in range(1, count + 1):
-        phase, took = (EAGER, 0.2) if step <= 5 else (WARM_UP, 8.0) if step in (6, 20) else (AFTER, 0.1)
-        now += took
-        steps.tick(phase, now)
-    where = {"function": "Net", "file": "/opt/ml/code/train.py", "line": 12, "step": 6}
-    record.add_graph("0/0", where, 7.5, 30)
-    record.add_graph("0/1", {**where, "step": 20}, 7.5, 30)
-    cause = cause_of("0/0: tensor 'x' size mismatch at index 1. expected 16, actual 24")
-    record.add_recompilation({**where, "step": 20}, 7.5, cause)
-    record.add_break(MARKUP, (("/opt/ml/code/train.py", 7),))
-    for number in (100, 9, 20):
-        record.modules.append({"module": f"M{number}", "file": "a.py", "line": 1, "parameters": number})
-    record.warn(MARKUP)
-    held = {"rank": rank, "pid": 100 + rank, "host": "algo-1", "state": "ended", "started": 1.0, "framework": "torch"}
-    return {**held, "device": "cpu", "steps": steps.as_json(), **record.as_json()}
+from harness.rank_report import MARKUP, rank_report
 
 
 class Elements(HTMLParser):
@@ -132,30 +101,3 @@ def test_a_run_whose_phase_changes_at_every_step_stays_bounded() -> None:
         timeline.add(step, (WARM_UP, AFTER)[step % 2], 1.0)
     assert len(timeline.as_json()) <= MOST
     assert sum(stretch["steps"] for stretch in timeline.as_json()) == 5000
-
-
-def test_the_page_of_a_killed_job_can_be_made_from_its_folder(tmp_path: Path) -> None:
-    files.write_rank(str(tmp_path), {**rank_report(), "state": "running"})
-    command = [sys.executable, "-m", "dlc_runtime.compiler.report", str(tmp_path)]
-    done = subprocess.run(command, env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"{tmp_path}/report.html\n"), done.stderr
-    assert "running" in (tmp_path / "report.html").read_text()
-
-
-def test_a_folder_without_reports_is_said_to_have_none(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dlc_runtime.compiler.report", str(tmp_path)]
-    done = subprocess.run(command, env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, f"{tmp_path}: expected rank-*.json, found none\n")
-
-
-@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
-def test_a_click_sorts_a_table_by_number(tmp_path: Path) -> None:
-    click = "document.querySelectorAll('section:nth-of-type(4) th button')[2].click()"
-    text = page(merged([rank_report()]), "").replace("</body>", f"<script>{click}</script></body>")
-    (tmp_path / "page.html").write_text(text)
-    command = [CHROMIUM, "--headless", "--no-sandbox", f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
-    done = subprocess.run(
-        [*command, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert re.findall(r"<td>(M\d+)</td>", done.stdout) == ["M9", "M20", "M100"]
-    assert 'aria-sort="ascending"' in done.stdout

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dlc_runtime.dataservice.plan.asks import STRIKES, Ask, Asks
+from harness.examples import examples
 
 IDS = 40
 MOST = 6
@@ -102,7 +103,7 @@ class FirstCome(Deliveries):
 
 TestOrdered = Deliveries.TestCase
 TestFirstCome = FirstCome.TestCase
-TestOrdered.settings = TestFirstCome.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestOrdered.settings = TestFirstCome.settings = settings(examples(60), stateful_step_count=60)
 
 
 def asked(servers: int, ids: int = IDS, ordered: bool = True) -> tuple[Asks, list[Ask]]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.client.pool import Pool, rounded
 from dlc_runtime.dataservice.wire import structure
+from harness.examples import examples
 
 
 class Owner(bytearray):
@@ -52,6 +53,7 @@ def test_memory_that_nobody_uses_is_bounded() -> None:
     assert pool.unused <= 100_000
 
 
+@examples(100)
 @given(st.integers(0, 1 << 33))
 def test_a_buffer_is_at_most_an_eighth_larger_than_asked_for_or_a_page(size: int) -> None:
     assert size <= rounded(size) <= max(4096, size + size // 8 + 4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import threading
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from dlc_runtime.dataservice import RemoteLoader
+from dlc_runtime.dataservice import serve as served
 from dlc_runtime.dataservice.client import place
 from dlc_runtime.dataservice.client.settings import Settings
-from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.errors import MissingPackageError, SettingError
 from dlc_runtime.dataservice.plan.epoch import Share
 from dlc_runtime.dataservice.server import serve, source
 from dlc_runtime.dataservice.server.board import Board
@@ -189,13 +192,6 @@ def test_a_dataset_that_gives_several_samples_at_once_is_asked_so() -> None:
     assert maker.batch(0, 1, maker.indices(0, 1)) == [-4, -5, -6, -7]
 
 
-def test_an_address_that_is_not_this_hosts_is_not_listened_at() -> None:
-    assert address.own("localhost", "eth0") == "127.0.0.1"
-    assert address.own("a name that means nothing", "lo") == "127.0.0.1"
-    with pytest.raises(SettingError, match="address="):
-        address.own("a name that means nothing", "no-such-interface")
-
-
 @pytest.mark.parametrize("port", ["x", 0, 70000])
 def test_a_port_that_is_none_is_refused(port: Any) -> None:
     with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
@@ -214,3 +210,11 @@ def test_the_board_tells_what_each_worker_does() -> None:
     board.end(1)
     assert board.read(1).since == 0
     assert board.read(0).pid == 0
+
+
+def test_without_grpc_both_sides_say_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"needs grpcio and grpcio-health-checking, .*requirements\.txt"):
+        served([1, 2], list)
+    with pytest.raises(MissingPackageError, match="needs grpcio"):
+        RemoteLoader(["127.0.0.1:1"], rank=0, world=1)

@@ -1,21 +1,17 @@
-"""Where tf.data.service is looked for, and what is said where it cannot be: no data host, no TensorFlow, no answer."""
+"""Where tf.data.service is looked for, what is refused, and which ways there are to its servers."""
 
 from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from service_runs import SOURCES
 
 from dlc_runtime import cluster_facts
-from dlc_runtime.dataservice.errors import ServersLostError, SettingError
-from dlc_runtime.dataservice.tensorflow import place
+from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.tensorflow import guard, place
 from dlc_runtime.dataservice.tensorflow.consumer import distribute
-from harness.ports import free_port
 
 GROUPS = {"cpus": ["algo-3", "algo-1"], "gpus": ["algo-2"]}
 
@@ -58,29 +54,6 @@ def test_a_job_without_data_hosts_is_told_how_to_get_some() -> None:
         service(environ({"gpus": ["algo-1"]}))
 
 
-def test_a_dispatcher_that_does_not_answer_is_named_after_the_patience() -> None:
-    where = f"127.0.0.1:{free_port()}"
-    with pytest.raises(ServersLostError, match=rf"the dispatcher cannot be reached within 0.1 s: {where}: .*refused"):
-        place.wait_for_one([where], "the dispatcher", 0.1)
-
-
-def test_one_worker_that_answers_is_enough() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as open_:
-        where = f"127.0.0.1:{open_.getsockname()[1]}"
-        place.wait_for_one([f"127.0.0.1:{free_port()}", where], "any worker", 60)
-
-
-def test_without_tensorflow_both_sides_say_so() -> None:
-    """In a Python that sees nothing but its own library."""
-    for call in ("distribute(None)", "serve()"):
-        code = f"import sys; sys.path.insert(0, {str(SOURCES)!r})\n" + (
-            "from dlc_runtime.dataservice import tensorflow as t\n"
-            f"try: t.{call}\nexcept ImportError as error: print(type(error).__name__, error)"
-        )
-        said = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-        assert said.stdout.startswith("MissingPackageError tf.data.service is a part of TensorFlow"), said
-
-
 @pytest.mark.parametrize("wrong", [{"mode": "static"}, {"name": ""}])
 def test_arguments_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=f"distribute: {next(iter(wrong))}"):
@@ -94,3 +67,15 @@ def test_connections_to_the_jobs_hosts_go_past_a_proxy() -> None:
     without: dict[str, str] = {}
     place.past_proxies(["a:1"], without)
     assert without == {}
+
+
+def test_the_interface_of_the_address_and_the_loopback_are_no_other_interfaces() -> None:
+    every = guard.other_interfaces("192.0.2.1")  # nobody's
+    assert "lo" not in every
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))  # sends nothing; tells the address of the interface that would
+        except OSError:
+            pytest.skip("this machine has no network")
+        own = sock.getsockname()[0]
+    assert len(guard.other_interfaces(own)) == len(every) - 1

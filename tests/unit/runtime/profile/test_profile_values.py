@@ -1,22 +1,16 @@
-"""dlc_runtime.profile without a framework: the split of time, CPU seconds of processes, GPUs, settings."""
+"""dlc_runtime.profile without a framework: the split of time, quotas of a container, settings."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from dlc_runtime import usable_cpus
-from dlc_runtime.profile import processors, session
-from dlc_runtime.profile.gpus import Gpus
+from dlc_runtime.profile import processors
 from dlc_runtime.profile.meter import Clock, Meter, size
 from dlc_runtime.profile.settings import read
-
-BOUND = 60.0  # seconds; only a bound
 
 
 class Time:
@@ -107,42 +101,6 @@ def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_group
     assert processors.container_seconds(str(tmp_path)) == 1.5
 
 
-def test_cpu_seconds_of_a_tree_hold_children_that_run_and_that_ended() -> None:
-    spin = "import time\nwhile time.process_time() < 0.4: pass\n"
-    wait = "import sys; print(flush=True); sys.stdin.read()"
-    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}]); {wait}"
-    before = processors.tree_seconds(os.getpid())
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        assert processors.tree_seconds(child.pid) >= 0.3
-        assert processors.tree_seconds(os.getpid()) - before >= 0.3
-        assert child.stdin is not None
-        child.stdin.close()
-
-
-def test_gpu_use_is_the_mean_of_what_nvidia_smi_prints_and_it_ends_with_the_measuring(tmp_path: Path) -> None:
-    """The program stands for nvidia-smi: it prints two samples of two GPUs, one of which says nothing, and stays."""
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\nprintf '0, 40, 100, H200\\n1, [N/A], 0, H200\\n0, 80, 300, H200\\n'\nexec sleep 600\n")
-    smi.chmod(0o755)
-    gpus = Gpus((str(smi),))
-    end = time.monotonic() + BOUND
-    expected = {"use": 0.6, "gpus": [{"index": "0", "name": "H200", "use": 0.6, "memory_mib": 300.0}]}
-    while gpus.as_json() != expected and time.monotonic() < end:
-        pass
-    assert gpus.as_json() == expected
-    gpus.end()
-    assert gpus._child is not None
-    assert gpus._child.returncode is not None
-
-
-def test_without_nvidia_smi_nothing_is_known_of_gpus() -> None:
-    gpus = Gpus(("/nowhere/nvidia-smi",))
-    gpus.end()
-    assert gpus.as_json() is None
-
-
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
@@ -160,23 +118,3 @@ def test_settings_of_the_launchers_variables() -> None:
     found = read({"DLC_PROFILE": "1", "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
     assert (found.on, found.rank, found.local_rank) == (True, 9, 1)
     assert not read({}).on
-
-
-def test_a_loop_over_any_iterable_can_be_measured(tmp_path: Path) -> None:
-    program = (
-        "import time\nfrom dlc_runtime.profile import watch\n"
-        "def batches():\n"
-        "    for number in range(30):\n"
-        "        end = time.process_time() + 0.005\n"
-        "        while time.process_time() < end: pass\n"
-        "        yield number\n"
-        "print(sum(watch(batches())))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND, check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(session.__file__).parents[2]), "DLC_PROFILE_REPORT": str(tmp_path)},
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "435\n"), done.stderr
-    text = (tmp_path / "rank-0.json").read_text()
-    assert '"batches": 30' in text
-    assert '"steps": 27' in text

@@ -1,0 +1,59 @@
+"""The cache of compiled code: what a job compiled is used again by the next one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from torch_runs import HANGS, Runner
+
+
+def test_the_second_job_uses_what_the_first_compiled(runner: Runner, tmp_path: Path) -> None:
+    environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    cold = runner.run("plain.py", environ=environ)
+    shutil.move(tmp_path / "cache", tmp_path / "elsewhere")  # as a channel brings it
+    warm = runner.run("plain.py", environ={**environ, "DLC_COMPILE_CACHE": str(tmp_path / "elsewhere")})
+    assert cold.report["cache_hits"] == 0
+    assert cold.report["cache_misses"] > 0
+    assert warm.report["cache_hits"] > 0
+    assert warm.report["cache_misses"] == 0
+    assert warm.losses == cold.losses
+
+
+def test_a_job_that_finds_all_its_code_compiled_precompiles_no_header(runner: Runner, tmp_path: Path) -> None:
+    """A container has an empty temporary folder, where inductor puts its headers: making them takes longest of all."""
+    made = []
+    for number in ("first", "second"):
+        temporary = tmp_path / number
+        temporary.mkdir()
+        environ = {
+            "DLC_COMPILE_CACHE": str(tmp_path / "cache"),
+            "TORCHINDUCTOR_CACHE_DIR": "",
+            "TMPDIR": str(temporary),
+        }
+        job = runner.run("sequential.py", environ=environ)
+        made.append([path for suffix in ("gch", "pch") for path in temporary.rglob(f"*.{suffix}")])
+    if not made[0]:
+        pytest.skip("this torch precompiles no header")
+    assert job.report["cache_misses"] == 0
+    assert made[1] == []
+
+
+def test_two_jobs_at_once_share_a_cache(runner: Runner, tmp_path: Path) -> None:
+    environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    jobs = [runner.start(("sequential.py",), "inductor", environ) for _ in range(2)]
+    logs = [process.communicate(timeout=HANGS)[0] for process, _ in jobs]
+    assert [process.returncode for process, _ in jobs] == [0, 0], logs
+    after = runner.run("sequential.py", environ=environ)
+    assert after.report["cache_misses"] == 0
+
+
+def test_a_cache_of_which_files_were_deleted_is_compiled_anew(runner: Runner, tmp_path: Path) -> None:
+    environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    cold = runner.run("sequential.py", environ=environ)
+    for library in (tmp_path / "cache").rglob("*.so"):
+        library.unlink()
+    after = runner.run("sequential.py", environ=environ)
+    assert after.losses == cold.losses
+    assert after.report["fallbacks"] == []

@@ -1,0 +1,223 @@
+"""What comes over connections of this host: servers and consumers that break the rules, slow ones, and pieces."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlc_runtime.dataservice.client.link import Arrived, Failure, Link
+from dlc_runtime.dataservice.client.pool import Pool
+from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
+from dlc_runtime.dataservice.server.connection import MOST_QUESTIONS, Connection
+from dlc_runtime.dataservice.wire import address, frames, structure, token
+from dlc_runtime.dataservice.wire.lines import Lines
+from harness.examples import examples
+
+TOKEN = b"a token"
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+    return one, other
+
+
+def fed(data: bytes, step: Callable[[Any], Any]) -> Any:
+    """What a server's end of a connection says to these bytes."""
+    stranger, own = pair()
+    connection = Connection(own, TOKEN)
+    sender = threading.Thread(target=lambda: (stranger.sendall(data), stranger.shutdown(socket.SHUT_WR)))
+    sender.start()
+    own.setblocking(True)
+    try:
+        while True:
+            step(connection)
+    finally:
+        sender.join()
+        stranger.close()
+        own.close()
+
+
+@examples(40)
+@given(st.binary(min_size=1, max_size=300))
+def test_a_stranger_at_a_workers_port_is_refused_whatever_it_says(data: bytes) -> None:
+    with pytest.raises((ProtocolError, ConnectionError)):
+        fed(data, Connection.receive)
+
+
+def opened() -> tuple[socket.socket, Connection, bytes]:
+    """A consumer that proved itself: its socket, the worker's connection and what begins the stream."""
+    consumer, own = pair()
+    connection = Connection(own, TOKEN)
+    hello = consumer.recv(frames.HELLO, socket.MSG_WAITALL)
+    consumer.sendall(frames.answer(hello, TOKEN, token.nonce()))
+    own.setblocking(True)
+    connection.receive()
+    own.setblocking(False)
+    assert connection.is_known
+    return consumer, connection, consumer.recv(token.PROOF, socket.MSG_WAITALL)
+
+
+def until_it_ends(step: Callable[[], Any]) -> None:
+    """Repeats a step until it raises."""
+    while True:
+        step()
+
+
+def test_questions_may_come_in_pieces_and_garbage_after_them_is_refused() -> None:
+    consumer, connection, _ = opened()
+    text = frames.Question(1, 2).packed() + frames.Question(1, 3).packed()
+    connection.sock.setblocking(True)
+    for at in range(0, len(text), 5):
+        consumer.sendall(text[at : at + 5])
+        connection.receive()
+    assert list(connection.questions) == [(1, 2), (1, 3)]
+    consumer.sendall(b"x" * frames.QUESTION)
+    with pytest.raises(ProtocolError):
+        connection.receive()
+    consumer.close()
+    connection.sock.close()
+
+
+def test_more_questions_than_a_consumer_may_have_open_are_refused() -> None:
+    consumer, connection, _ = opened()
+    many = frames.Question(0, 0).packed() * (MOST_QUESTIONS + 1)
+    sender = threading.Thread(target=consumer.sendall, args=(many,))
+    sender.start()
+    connection.sock.setblocking(True)
+    with pytest.raises(ProtocolError, match="open questions"):
+        until_it_ends(connection.receive)
+    sender.join()
+    consumer.close()
+    connection.sock.close()
+
+
+def test_a_consumer_that_reads_slowly_holds_one_batch_at_the_worker_and_gets_it_whole() -> None:
+    consumer, connection, _ = opened()
+    data = bytes(range(256)) * 100_000
+    packed = structure.pack([data])
+    connection.send_batch(frames.Question(0, 5), packed)
+    assert connection.is_full
+    got = bytearray()
+    while connection.is_full or len(got) < len(data):
+        got += consumer.recv(1 << 20)
+        connection.flush()
+    assert bytes(got).endswith(data[-1000:])
+    assert len(got) == 2 * frames.FRAME + len(packed.schema) + packed.size
+    consumer.close()
+    connection.sock.close()
+
+
+class Far:
+    """A worker of the test's own at the other end of a consumer's Link."""
+
+    def __init__(self, own_token: bytes = TOKEN) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.link = Link("127.0.0.1", listener.getsockname()[1], TOKEN, Pool(1 << 20), 1 << 20)
+            self.sock, _ = listener.accept()
+        try:
+            self.greet(own_token)
+        except RefusedError:
+            self.close()
+            raise
+
+    def greet(self, own_token: bytes) -> None:
+        own = token.nonce()
+        self.sock.sendall(frames.hello(own))
+        self.link.flush()
+        self.arrived()
+        answer = self.sock.recv(frames.ANSWER, socket.MSG_WAITALL)
+        self.sock.sendall(token.proof(own_token, b"server", own, answer[len(frames.MAGIC) :][: token.NONCE]))
+        self.arrived()
+
+    def arrived(self) -> list[Arrived]:
+        """What the next bytes bring."""
+        assert select.select([self.link.sock], [], [], 60)[0], "it hangs"
+        return list(self.link.receive())
+
+    def close(self) -> None:
+        self.link.close()
+        self.sock.close()
+
+
+def frame_of(batch: Any, id_: int = 0) -> bytes:
+    packed = structure.pack(batch)
+    schema = frames.Frame(frames.SCHEMA, 0, id_, len(packed.schema)).packed() + packed.schema
+    header = frames.Frame(frames.BATCH, 0, id_, packed.size, 0, len(packed.extras)).packed()
+    return schema + header + packed.extras + b"".join(packed.parts)
+
+
+def test_frames_arrive_whole_however_they_are_cut() -> None:
+    batch = {"b": b"bytes" * 50, "n": [1, 2.5, "x"]}
+    data = frame_of(batch, 3) + frame_of([b"second"], 4)
+    for cut in (1, 7, 31, 33, len(data)):
+        far = Far()
+        found: list[Arrived] = []
+        for at in range(0, len(data), cut):
+            far.sock.sendall(data[at : at + cut])
+            found += far.arrived()
+        while len(found) < 2:
+            found += far.arrived()
+        assert [(item.id, item.batch) for item in found] == [(3, batch), (4, [b"second"])]
+        far.close()
+
+
+def test_a_server_that_breaks_the_rules_is_left_not_believed() -> None:
+    bad = [
+        b"HTTP/1.1 400 Bad Request\r\n" + b"x" * frames.FRAME,
+        frames.Frame(frames.BATCH, 0, 0, 10).packed(),  # without a description before it
+        frames.Frame(frames.SCHEMA, 0, 0, 3).packed() + b"[1]",
+        frames.Frame(frames.ERROR, 0, 0, 2).packed() + b"[]",
+    ]
+    for data in bad:
+        far = Far()
+        far.sock.sendall(data)
+        with pytest.raises(ProtocolError):
+            until_it_ends(far.arrived)
+        far.close()
+
+
+def test_a_server_with_another_token_is_refused_by_the_consumer() -> None:
+    with pytest.raises(RefusedError):
+        Far(b"another")
+
+
+def test_an_error_frame_is_what_the_worker_told() -> None:
+    far = Far()
+    text = json.dumps({"type": "ValueError", "host": "algo-2"}).encode()
+    far.sock.sendall(frames.Frame(frames.ERROR, 2, 9, len(text)).packed() + text)
+    (found,) = far.arrived()
+    assert (found.epoch, found.id, found.batch) == (2, 9, Failure({"type": "ValueError", "host": "algo-2"}))
+    far.close()
+
+
+def test_lines_cross_whole_and_only_between_those_that_hold_the_token() -> None:
+    one, other = pair()
+    server, client = Lines(one, TOKEN, is_server=True), Lines(other, TOKEN, is_server=False)
+    long = {"done": list(range(30_000))}
+    client.send(long)
+    got: list[Any] = []
+    while not got:
+        server.flush()
+        client.receive()
+        client.flush()
+        got += server.receive()
+    assert got == [long]
+    one.close()
+    other.close()
+
+
+def test_an_address_that_is_not_this_hosts_is_not_listened_at() -> None:
+    assert address.own("localhost", "eth0") == "127.0.0.1"
+    assert address.own("a name that means nothing", "lo") == "127.0.0.1"
+    with pytest.raises(SettingError, match="address="):
+        address.own("a name that means nothing", "no-such-interface")

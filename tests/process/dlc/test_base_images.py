@@ -1,0 +1,57 @@
+"""The tag of a base image is resolved to a digest once, so that the key and the build mean the same image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlc.build.base_images import resolve
+from dlc.core.errors import BaseImageError
+from dlc.engine.connection import Engine
+from dlc.plan.contexts import Image
+from dlc.plan.plan import Plan, make_plan
+from harness.specimen import TORCH_ID, specimen
+
+ENGINE = Engine(None, "context", "26.1", containerd_store=True)
+# A client whose engine has `here:1`, and whose registry has `there:1`.
+DOCKER = """#!/bin/sh
+case "$*" in
+    "image inspect "*" here:1") echo sha256:aa ;;
+    "buildx imagetools inspect "*" there:1") echo sha256:bb ;;
+    *) echo "no such image" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture(autouse=True)
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+
+def planned(base: str, images: dict[str, Image] | None = None) -> Plan:
+    return make_plan(specimen(), [TORCH_ID], [f"base.image={base}"], images)
+
+
+@pytest.mark.parametrize(
+    ("base", "found"),
+    [("here:1", Image("here:1", "sha256:aa", local=True)), ("there:1", Image("there:1", "sha256:bb"))],
+)
+def test_the_engine_is_asked_first_and_then_the_registry(base: str, found: Image) -> None:
+    assert resolve(planned(base), ENGINE) == {base: found}
+    again = planned(base, {base: found})
+    assert again.target(TORCH_ID).contexts["rootfs"] == found
+    assert again.target(TORCH_ID).key != planned(base).target(TORCH_ID).key
+    assert resolve(again, ENGINE) == {}
+
+
+def test_a_base_of_a_digest_and_our_own_are_not_asked_for() -> None:
+    assert resolve(planned("nowhere@sha256:ab"), ENGINE) == {}
+    assert resolve(planned(""), ENGINE) == {}
+
+
+def test_a_base_that_nobody_has_is_named_with_what_was_said() -> None:
+    with pytest.raises(BaseImageError, match=r"base image nowhere:1: expected it .* found: no such image"):
+        resolve(planned("nowhere:1"), ENGINE)

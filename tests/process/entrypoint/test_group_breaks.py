@@ -1,0 +1,215 @@
+"""Groups whose connections break, whose port is taken, whose hosts hold another token; strangers in numbers."""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from hosts import LEADER, Job
+from relay import Relay
+from supervised import HANG_BOUND
+
+from harness.ports import free_port
+from launch import signals
+from launch.base.errors import UNAVAILABLE
+from launch.base.outcome import STOPPED, Outcome
+from launch.group import token
+from launch.group.ledger import Rules
+from launch.group.member import Group
+from launch.group.place import Place
+from launch.group.strangers import FEWEST_SEATS
+
+HOSTS = (LEADER, "algo-2")
+UNTIL_GO = """
+import os, pathlib, time
+pathlib.Path(f"running-{os.getpid()}").touch()
+while not os.path.exists("go"): time.sleep(0.01)
+"""
+# For hosts that meet what is not their job's, in the order of the launcher's own bounds. None waits for its `timeout`,
+# which is beyond what a test waits.
+SURE_SOON = {
+    "launch.group.member.HELLO_BOUND": 0.5,
+    "launch.group.reach.SURE_AFTER": 0.5,
+    "launch.group.hub.WRONG_TOKEN_BOUND": 2.0,
+    "launch.group.reach.HOPELESS_AFTER": 4.0,
+}
+
+
+def wait_until_running(folder: Path, count: int) -> None:
+    deadline = time.monotonic() + HANG_BOUND
+    while len(list(folder.glob("running-*"))) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_connection_that_breaks_is_made_again_and_the_job_goes_on(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS) as job, Relay(job.join["port"]) as relay:
+        leader = job.start(HOSTS[0], UNTIL_GO)
+        other = job.start(HOSTS[1], UNTIL_GO, join={"port": relay.port})
+        wait_until_running(tmp_path, 2)
+        for _ in range(3):
+            made = relay.connections
+            relay.reset()
+            while relay.connections == made:
+                time.sleep(0.01)
+        (tmp_path / "go").touch()
+        assert [leader.finish().exit_code, other.finish().exit_code] == [0, 0]
+        assert "connecting again" in other.stderr
+
+
+def test_what_happened_while_the_connection_was_broken_is_heard_afterwards(tmp_path: Path) -> None:
+    fails = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nraise SystemExit(7)"
+    with Job(tmp_path, HOSTS, heartbeat=20.0) as job, Relay(job.join["port"]) as relay:
+        leader = job.start(HOSTS[0], UNTIL_GO.replace("'go'", "'never'").replace('"go"', '"never"'))
+        other = job.start(HOSTS[1], UNTIL_GO[:0] + f"open('running-2', 'w')\n{fails}", join={"port": relay.port})
+        wait_until_running(tmp_path, 2)
+        relay.is_closed = True
+        relay.reset()
+        (tmp_path / "go").touch()
+        time.sleep(1)
+        relay.is_closed = False
+        assert [leader.finish().exit_code, other.finish().exit_code] == [7, 7]
+        assert "on algo-2 exited with code 7" in leader.cause
+
+
+def test_a_connection_that_stays_broken_ends_the_job_on_both_sides(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS, heartbeat=2.0) as job, Relay(job.join["port"]) as relay:
+        leader = job.start(HOSTS[0], UNTIL_GO)
+        other = job.start(HOSTS[1], UNTIL_GO, join={"port": relay.port})
+        wait_until_running(tmp_path, 2)
+        relay.is_closed = True
+        relay.reset()
+        assert [leader.finish().exit_code, other.finish().exit_code] == [UNAVAILABLE, UNAVAILABLE]
+        assert "algo-2 vanished" in leader.cause
+        assert f"{LEADER}, which leads the group, vanished" in other.cause
+
+
+def test_another_token_is_said_on_both_hosts_soon(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS, timeout=HANG_BOUND * 2, constants=SURE_SOON) as job:
+        leader = job.start(HOSTS[0], "pass")
+        other = job.start(HOSTS[1], "pass", environ={"DLC_JOB_TOKEN": "of another job"})
+        for host in (leader, other):
+            assert host.finish().exit_code == UNAVAILABLE
+            assert "does not hold the job's token" in host.cause
+            assert "DLC_JOB_TOKEN" in host.cause
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_port_in_use_is_said_on_both_hosts_soon(tmp_path: Path, says: bytes) -> None:
+    with ExitStack() as stack:
+        taken = stack.enter_context(socket.create_server((LEADER, 0)))
+        own = {"port": taken.getsockname()[1], "timeout": HANG_BOUND * 2}
+        job = stack.enter_context(Job(tmp_path, HOSTS, constants=SURE_SOON, **own))
+        leader, other = (job.start(host, "pass") for host in HOSTS)
+        taken.settimeout(0.1)
+        while says and other.process.poll() is None:
+            try:
+                connection, _ = taken.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                connection.sendall(says)
+        for host in (leader, other):
+            assert host.finish().exit_code == UNAVAILABLE
+            assert "DLC_GROUP_PORT" in host.cause
+
+
+def test_strangers_cannot_take_the_seats_of_the_jobs_hosts(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS, timeout=HANG_BOUND) as job:
+        leader = job.start(HOSTS[0], UNTIL_GO)
+        crowd: list[socket.socket] = []
+        try:
+            deadline = time.monotonic() + HANG_BOUND
+            while len(crowd) < FEWEST_SEATS + 100 and time.monotonic() < deadline:
+                try:
+                    crowd.append(socket.create_connection((LEADER, job.join["port"]), 5))
+                except OSError:
+                    time.sleep(0.05)
+            other = job.start(HOSTS[1], UNTIL_GO)
+            wait_until_running(tmp_path, 2)
+            (tmp_path / "go").touch()
+            assert [leader.finish().exit_code, other.finish().exit_code] == [0, 0]
+        finally:
+            for sock in crowd:
+                sock.close()
+
+
+def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_there_too() -> None:
+    signals.arm()
+    rules, port = Rules(HOSTS, HOSTS), free_port()
+    places = [Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND) for host in HOSTS]
+    groups = [Group(place) for place in places]
+    try:
+        for group in groups:
+            group.start({})
+        groups[1].stopping(signal.SIGTERM)
+        assert select.select([groups[0]], [], [], HANG_BOUND)[0]
+        assert [group.remote_stop() for group in groups] == [HOSTS[1], HOSTS[1]]
+        assert groups[0].verdict() is None  # it has its own time to save
+        groups[1].stop_ended("worker rank 1 was ended")
+        for group in groups:
+            group.report(None, STOPPED)
+        assert select.select([groups[0]], [], [], HANG_BOUND)[0]
+        verdict = groups[0].verdict()
+        assert verdict is not None
+        assert (verdict.outcome, verdict.kind) == (Outcome(0, stopped=True), STOPPED)
+        assert [group.ended_by_stop() for group in groups] == ["worker rank 1 was ended", ""]
+    finally:
+        for group in groups[::-1]:
+            group.close()
+
+
+def test_a_failure_with_restarts_left_starts_the_processes_again_on_every_host(tmp_path: Path) -> None:
+    source = """
+import os, pathlib, sys, time
+name = "{name}"
+attempt = len(list(pathlib.Path().glob(name + "-*")))
+pathlib.Path(f"{name}-{attempt}").touch()
+if attempt == 0:
+    while not pathlib.Path("first-0").exists(): time.sleep(0.02)
+    sys.exit(5) if name == "second" else time.sleep(600)
+"""
+    with Job(tmp_path, HOSTS, rules={"restarts": 1}) as job:
+        hosts = [
+            job.start(host, source.replace("{name}", name))
+            for host, name in zip(HOSTS, ("first", "second"), strict=True)
+        ]
+        assert [host.finish().exit_code for host in hosts] == [0, 0], [host.stderr for host in hosts]
+        assert sorted(path.name for path in tmp_path.glob("*-[0-9]")) == ["first-0", "first-1", "second-0", "second-1"]
+
+
+def test_a_job_that_fails_again_and_again_ends_with_its_failure(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS, rules={"restarts": 2}) as job:
+        hosts = [job.start(host, "import sys; open('tries', 'a').write('x'); sys.exit(5)") for host in HOSTS]
+        assert [host.finish().exit_code for host in hosts] == [5, 5]
+        assert 3 <= len((tmp_path / "tries").read_text()) <= 6
+
+
+def test_an_elastic_group_goes_on_when_a_host_dies_and_takes_it_in_again(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS, rules={"least": 1}, heartbeat=2.0) as job:
+        leader = job.start(HOSTS[0], UNTIL_GO)
+        wait_until_running(tmp_path, 1)
+        late = job.start(HOSTS[1], UNTIL_GO)
+        wait_until_running(tmp_path, 2)
+        late.process.kill()
+        time.sleep(3)  # longer than the heartbeat
+        assert leader.process.poll() is None
+        again = job.start(HOSTS[1], UNTIL_GO)
+        wait_until_running(tmp_path, 3)
+        (tmp_path / "go").touch()
+        assert [leader.finish().exit_code, again.finish().exit_code] == [0, 0]
+
+
+def test_nobody_listens_on_addresses_that_are_not_the_jobs(tmp_path: Path) -> None:
+    with Job(tmp_path, HOSTS) as job:
+        hosts = [job.start(host, UNTIL_GO) for host in HOSTS]
+        wait_until_running(tmp_path, 2)
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.9", job.join["port"])) != 0
+        (tmp_path / "go").touch()
+        assert [host.finish().exit_code for host in hosts] == [0, 0]

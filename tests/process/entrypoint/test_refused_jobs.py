@@ -1,0 +1,35 @@
+"""The real launcher refuses what it cannot run: the reason, an exit code of its own, and nothing started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from real_launcher import train
+
+from harness.job_folder import JobFolder, compiler_image, hosts
+from launch.base.errors import CONFIG
+
+
+def job_that_tells_of_its_start(folder: Path) -> JobFolder:
+    return JobFolder(folder / "ml").code(text="open('started', 'w')")
+
+
+def test_the_real_launcher_says_one_line_and_starts_nothing(tmp_path: Path) -> None:
+    job = job_that_tells_of_its_start(tmp_path).hyperparameters()
+    job.config("resourceconfig", {**hosts("algo-1", "algo-2"), "current_host": "algo-9"})
+    done = train(job)
+    assert done.returncode == 65
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"dlc: {job.base}/input/config/resourceconfig.json: current_host; "
+        "expected one of ['algo-1', 'algo-2']; found 'algo-9'\n"
+    )
+    assert not (job.base / "code/started").exists()
+
+
+def test_a_refused_compiler_ends_the_job_with_its_reason_and_starts_nothing(tmp_path: Path) -> None:
+    job = job_that_tells_of_its_start(tmp_path).hyperparameters().config("resourceconfig", hosts("algo-1"))
+    compiler_image(job, "torch", torch="1.13.1").env(DLC_COMPILER="inductor")
+    assert train(job).returncode == CONFIG
+    assert "inductor compiles modules in place" in (job.base / "output/failure").read_text()
+    assert not (job.base / "code/started").exists()

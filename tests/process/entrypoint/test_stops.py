@@ -1,0 +1,396 @@
+"""A stop on real processes: the main ones are told first and once, and the work is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from real_launcher import launched, runnable_job
+from supervised import HANG_BOUND, Run, Script, start, wait_for, wait_until
+
+from harness.job_folder import JobFolder
+from launch.job import source
+from launch.plan import programs
+from launch.supervision import grace
+
+LARGE = 4 << 30  # bytes
+
+# As a script with DataLoader(num_workers=1): it saves some steps after the signal, and each needs its worker.
+WITH_A_WORKER = """
+import os, pathlib, signal, sys, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+worker = os.fork()
+if worker == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(600)
+pathlib.Path('ready').touch()
+while not told: time.sleep(0.01)
+for step in range(20):
+    time.sleep(0.02)
+    if os.waitpid(worker, os.WNOHANG)[0]: sys.exit('DataLoader worker is killed by signal: Terminated')
+pathlib.Path('checkpoint').write_text(str(len(told)))
+"""
+# What torchrun and mpirun have in common: when one rank ends badly, the others are killed at once.
+STARTER = """
+import os, subprocess, sys, time
+ranks = [subprocess.Popen([sys.executable, '-I', '-S', sys.argv[1], '-c', source], start_new_session=True,
+         env=dict(os.environ, RANK=str(n))) for n, source in enumerate(sys.argv[2:])]
+while any(rank.poll() is None for rank in ranks):
+    if any(rank.poll() for rank in ranks):
+        for rank in ranks: rank.poll() is None and os.killpg(rank.pid, 9)
+        sys.exit('a rank failed')
+    time.sleep(0.01)
+"""
+RANK = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    time.sleep({seconds})
+    with open('checkpoint-' + os.environ['RANK'], 'a') as file: file.write('saved ')
+    os._exit({code})
+{handler}
+pathlib.Path('ready-' + os.environ['RANK']).touch()
+time.sleep(600)
+"""
+
+SAVES_ITS_PID = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path('saved').touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path('part').write_text(str(os.getpid()))
+os.rename('part', 'pid')
+time.sleep(600)
+"""
+
+
+def stop(running: Run, signum: int = signal.SIGTERM) -> Run:
+    running.process.send_signal(signum)
+    return running.finish()
+
+
+def shell(script: str) -> Script:
+    return Script("", argv=("bash", "-c", script))
+
+
+def test_a_worker_lives_until_its_script_has_saved(tmp_path: Path) -> None:
+    running = start(tmp_path, WITH_A_WORKER)
+    wait_for(tmp_path / "ready")
+    done = stop(running)
+    assert (tmp_path / "checkpoint").read_text() == "1"
+    assert done.exit_code == 0
+    assert done.outcome["stopped"]
+
+
+def test_a_worker_lives_also_below_a_shell_and_its_log_is_written_to_the_end(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WITH_A_WORKER + "print('last words')\n")
+    running = start(tmp_path, shell(f"{sys.executable} train.py | tee log; exit ${{PIPESTATUS[0]}}"))
+    wait_for(tmp_path / "ready")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "checkpoint").exists()
+    assert "last words" in (tmp_path / "log").read_text()
+
+
+def test_what_a_shell_does_after_the_training_is_done_is_done(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WITH_A_WORKER)
+    running = start(tmp_path, shell(f"{sys.executable} train.py; sleep 0.2; cp checkpoint copied"))
+    wait_for(tmp_path / "ready")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "copied").exists()
+
+
+def test_a_shells_own_trap_is_called(tmp_path: Path) -> None:
+    running = start(tmp_path, shell("trap 'touch trapped; exit 0' TERM; touch ready; while true; do sleep 0.1; done"))
+    wait_for(tmp_path / "ready")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "trapped").exists()
+
+
+def test_a_process_that_a_trap_passes_the_signal_on_to_gets_it_once(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WITH_A_WORKER)
+    script = f"{sys.executable} train.py & pid=$!; trap 'kill -TERM $pid' TERM; wait $pid; wait $pid"
+    running = start(tmp_path, shell(script))
+    wait_for(tmp_path / "ready")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "checkpoint").read_text() == "1"
+
+
+def test_all_else_is_told_when_the_main_ones_have_ended(tmp_path: Path) -> None:
+    source = """
+import os, pathlib, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    def told(*_):
+        pathlib.Path('logger').write_text(str(os.path.exists('saved')))
+        os._exit(0)
+    signal.signal(signal.SIGTERM, told)
+    pathlib.Path('ready').touch()
+    time.sleep(600)
+def save(*_):
+    time.sleep(0.3)
+    pathlib.Path('saved').touch()
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+time.sleep(600)
+"""
+    running = start(tmp_path, source)
+    wait_for(tmp_path / "ready")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "logger").read_text() == "True"
+
+
+def test_all_else_is_told_when_the_grace_ran_out(tmp_path: Path) -> None:
+    source = """
+import os, pathlib, signal, time
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path('told').touch(), os._exit(0)))
+    pathlib.Path('ready').touch()
+    time.sleep(600)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True: time.sleep(600)
+"""
+    running = start(tmp_path, source, stop_grace=0.3)
+    wait_for(tmp_path / "ready")
+    assert stop(running).exit_code == 128 + signal.SIGKILL
+    assert (tmp_path / "told").exists()
+
+
+def test_a_server_that_the_workers_need_is_told_after_them(tmp_path: Path) -> None:
+    server = "import time, pathlib; pathlib.Path('serving').write_text(str(__import__('os').getpid())); time.sleep(600)"
+    worker = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    time.sleep(0.3)
+    sys.exit(0 if os.path.exists('/proc/' + pathlib.Path('serving').read_text()) else 'the server is gone')
+signal.signal(signal.SIGTERM, save)
+pathlib.Path('ready').touch()
+time.sleep(600)
+"""
+    running = start(tmp_path, Script(server, role="ps", rank=1, essential=False), Script(worker, rank=0))
+    wait_for(tmp_path / "serving")
+    wait_for(tmp_path / "ready")
+    assert stop(running).exit_code == 0
+
+
+def test_a_paused_process_goes_on_to_save(tmp_path: Path) -> None:
+    running = start(tmp_path, SAVES_ITS_PID)
+    pid = int(wait_for(tmp_path / "pid"))
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "saved").exists()
+
+
+def test_a_stop_is_heard_where_whoever_started_the_launcher_had_blocked_it(tmp_path: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        running = start(tmp_path, SAVES_ITS_PID)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    wait_for(tmp_path / "pid")
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGQUIT])
+def test_a_terminal_that_goes_away_is_a_stop(tmp_path: Path, signum: signal.Signals) -> None:
+    running = start(tmp_path, WITH_A_WORKER)
+    wait_for(tmp_path / "ready")
+    assert stop(running, signum).exit_code == 0
+    assert (tmp_path / "checkpoint").exists()
+
+
+def test_a_second_sigterm_is_not_passed_on(tmp_path: Path) -> None:
+    running = start(tmp_path, WITH_A_WORKER)
+    wait_for(tmp_path / "ready")
+    running.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    assert stop(running).exit_code == 0
+    assert (tmp_path / "checkpoint").read_text() == "1"
+
+
+def below_a_starter(folder: Path, *ranks: str, **settings: object) -> Run:
+    """Ranks with their parents below a program called mpirun."""
+    (folder / "mpirun").write_text(STARTER)
+    argv = (sys.executable, str(folder / "mpirun"), programs.path("torch_rank"), *ranks)
+    env = {
+        "PATH": os.environ["PATH"], "CURRENT_HOST": "algo-1", "PYTHON_EXEC": "x", "DLC_RANK_PYTHON": sys.executable,
+        "DLC_RANK_FOLDER": str(folder / "ranks"), "PYTHONFAULTHANDLER": "1",
+    }  # fmt: skip
+    before = f"specs = [spec._replace(env={env!r}) for spec in specs]"
+    settings = {"rank_folder": str(folder / "ranks"), "prefix": False, **settings}
+    running = start(folder, Script("", role="mpirun", argv=argv), before=before, **settings)
+    for number in range(len(ranks)):
+        wait_for(folder / f"ready-{number}")
+    return running
+
+
+def rank(seconds: float = 0.0, code: int = 0, *, handles: bool = True) -> str:
+    handler = "signal.signal(signal.SIGTERM, save)" if handles else ""
+    return RANK.format(seconds=seconds, code=code, handler=handler)
+
+
+def test_ranks_below_a_starter_save_and_end_well(tmp_path: Path) -> None:
+    done = stop(below_a_starter(tmp_path, rank(), rank(0.5)))
+    assert [(tmp_path / f"checkpoint-{n}").read_text() for n in (0, 1)] == ["saved ", "saved "]
+    assert done.exit_code == 0, done.stderr.decode()
+    assert done.outcome["failure"] is None
+
+
+@pytest.mark.parametrize("other", [rank(code=3), rank(handles=False)], ids=["exits with 3", "is ended by SIGTERM"])
+def test_a_rank_that_ends_badly_after_a_stop_takes_nothing_from_one_that_saves(tmp_path: Path, other: str) -> None:
+    done = stop(below_a_starter(tmp_path, other, rank(1.0)))
+    assert (tmp_path / "checkpoint-1").exists()
+    assert done.exit_code in (3, 128 + signal.SIGTERM)
+    assert done.failure["cause"].startswith("stopped by SIGTERM: worker rank 0 on algo-1")
+
+
+def test_a_rank_that_does_not_end_in_time_is_the_failure(tmp_path: Path) -> None:
+    done = stop(below_a_starter(tmp_path, rank(), rank(600), stop_grace=0.5))
+    assert done.exit_code == 128 + signal.SIGKILL
+    assert done.failure["rank"] == 1
+    assert "still running 0.5 s later" in done.failure["cause"]
+
+
+def test_stacks_of_ranks_below_a_starter_reach_the_failure(tmp_path: Path) -> None:
+    waits = RANK.format(seconds=0, code=0, handler="").replace(
+        "time.sleep(600)", "def waits_for_a_gradient(): time.sleep(600)\nwaits_for_a_gradient()"
+    )
+    done = below_a_starter(tmp_path, waits, waits, hang_timeout=1.0).finish()
+    sections = done.failure["details"].split("--- ")[1:]
+    assert [section.split(",")[0] for section in sections] == ["rank 0", "rank 1"]
+    assert all("in waits_for_a_gradient" in section for section in sections)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobFolder:
+    return runnable_job(tmp_path)
+
+
+SAVES = (
+    "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(0))\nprint('ready', flush=True)\ntime.sleep(600)"
+)
+
+
+@pytest.mark.parametrize(("stated", "code", "files"), [("", 0, ["data"]), ("143", 143, ["data", "failure"])])
+def test_a_clean_stop_is_no_success_and_has_the_exit_code_that_is_wanted(
+    job: JobFolder, stated: str, code: int, files: list[str]
+) -> None:
+    process = launched(job.code(text=SAVES).env(DLC_STOPPED_EXIT_CODE=stated))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    process.communicate(timeout=HANG_BOUND)
+    assert process.returncode == code
+    assert sorted(path.name for path in (job.base / "output").iterdir()) == files
+
+
+@pytest.mark.parametrize("name", ["hyperparameters", "resourceconfig"])
+def test_a_stop_while_a_config_file_is_a_fifo_ends_at_once(job: JobFolder, name: str) -> None:
+    put_fifo(job, name)
+    process = launched(job.code(text=SAVES), constants={"launch.main.STOP_BOUND": 1.0})
+    stderr = stopped_at_the_fifo(process, signal.SIGTERM)
+    assert "stopped by SIGTERM" in stderr
+
+
+@pytest.mark.parametrize("verb", ["--explain", "--preflight"])
+def test_ctrl_c_ends_whatever_reads_the_config_files(job: JobFolder, verb: str) -> None:
+    put_fifo(job, "hyperparameters")
+    process = launched(job.code(text=SAVES), verb)
+    assert stopped_at_the_fifo(process, signal.SIGINT) == "dlc: stopped by SIGINT\n"
+
+
+def put_fifo(job: JobFolder, name: str) -> None:
+    path = job.base / f"input/config/{name}.json"
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def stopped_at_the_fifo(process: subprocess.Popen[str], signum: int) -> str:
+    """What a launcher says on stderr that gets the signal while it waits for the FIFO's other end."""
+    while not opens(process.pid):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signum)
+    _, stderr = process.communicate(timeout=HANG_BOUND)
+    assert process.returncode == 128 + signum
+    return stderr
+
+
+@pytest.mark.parametrize("kind", [source.ARCHIVE, source.DIRECTORY])
+def test_a_stop_while_the_code_is_put_in_place_ends_at_once_and_leaves_no_half_of_it(
+    job: JobFolder, tmp_path: Path, kind: str
+) -> None:
+    origin = tmp_path / ("code" if kind == source.DIRECTORY else "code.tar")
+    if kind == source.DIRECTORY:
+        origin.mkdir()
+        grow(origin / "weights")
+    else:
+        member = tarfile.TarInfo("weights")
+        member.size = LARGE
+        origin.write_bytes(member.tobuf())
+        grow(origin)
+    process = launched(job.hyperparameters(sagemaker_submit_directory=str(origin)))
+    while not (job.base / "code/weights").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.terminate()
+    _, stderr = process.communicate(timeout=HANG_BOUND)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert stderr == "dlc: stopped by SIGTERM\n"  # before it says what it would have started
+    assert list((job.base / "code").iterdir()) == []
+
+
+def grow(path: Path) -> None:
+    """Add a hole: what takes no room here takes seconds to copy."""
+    with path.open("ab") as file:
+        file.truncate(file.tell() + LARGE)
+
+
+def opens(pid: int) -> bool:
+    """Whether the process waits for the other end of a FIFO."""
+    return "wait_for_partner" in Path(f"/proc/{pid}/wchan").read_text() or "fifo" in Path(
+        f"/proc/{pid}/stack"
+    ).read_text(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("environ", "stop_grace"),
+    [
+        ({}, 7.0),
+        ({"TRAINING_JOB_NAME": "job"}, 100.0),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, 21.0),
+        ({"SLURM_JOB_ID": "1"}, 21.0),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "DLC_TERMINATION_GRACE": "600"}, 580.0),
+        ({"DLC_STOP_GRACE": "45"}, 45.0),
+        ({"DLC_STOP_GRACE": "9"}, 9.0),
+    ],
+)
+def test_the_grace_is_within_the_platforms_time(environ: dict[str, str], stop_grace: float) -> None:
+    limits = grace.of(environ)
+    assert limits.stop == stop_grace
+    assert limits.margin >= 1.0
+    if "DLC_STOP_GRACE" not in environ:
+        assert limits.stop + limits.margin in (10.0, 30.0, 120.0, 600.0)
+
+
+def test_the_worst_stop_is_over_within_the_platforms_time(tmp_path: Path) -> None:
+    stubborn = """
+import os, signal, pathlib, time
+for signum in (signal.SIGTERM, signal.SIGINT): signal.signal(signum, signal.SIG_IGN)
+for _ in range(3): os.fork()
+pathlib.Path('ready').touch()
+time.sleep(600)
+"""
+    running = start(tmp_path, stubborn, stop_grace=1.0, stop_margin=3.0)
+    wait_for(tmp_path / "ready")
+    stop(running)  # which waits HANG_BOUND at most: the script would run ten times as long
+    assert json.loads((tmp_path / "result.json").read_text())["exit_code"] == 137

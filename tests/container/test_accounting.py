@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +11,20 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec.variant import normal_name
+from dlc.core import labels
 from dlc.engine.images import find
 from dlc.images.inspection import diff as image_diff
 from dlc.images.inspection import export, facts, sbom, size
 from dlc.images.inspection.archive import Archive
+from dlc.images.inspection.licences import declared
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image
 
 pytestmark = pytest.mark.container
+
+GNU = re.compile(r"\b(A|L)?GPL\b")
+NVIDIA = "LicenseRef-NVIDIA-Proprietary"
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +89,11 @@ def test_the_bill_of_materials_is_valid_by_spdx_tools(captured: facts.Facts, tmp
 def test_an_image_does_not_differ_from_itself(captured: facts.Facts, archive: Archive) -> None:
     found = image_diff.compare(captured, captured, archive, archive)
     assert (found.packages, found.files, found.environment, found.labels) == ((), (), (), ())
+
+
+def test_the_label_names_gpl_where_packages_do_and_nvidia_where_its_packages_are(captured: facts.Facts) -> None:
+    label = captured.labels[labels.LICENSES]
+    assert any(GNU.search(declared(package.licences)[0]) for package in captured.packages)
+    assert GNU.search(label)
+    has_nvidia = any(package.name.lower().startswith("nvidia-") for package in captured.of_kind("python"))
+    assert (NVIDIA in label) == (has_nvidia or captured.labels[labels.DEVICE] != "cpu")

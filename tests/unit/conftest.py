@@ -14,14 +14,11 @@ from pathlib import Path
 
 import pytest
 
-with suppress(ImportError):  # some of these tests run in images as well, which have pytest alone
+with suppress(ImportError):  # the contract's cases run in images as well, which have pytest alone
     import harness.examples  # noqa: F401 (its profile is for all property tests)
 
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "socket.bind"}
 HERE = Path(__file__).parent
-NOT_YET = [
-    HERE / "runtime",  # its tests still start programs; without this line they are held to it as well
-]
 
 is_unit_test = False
 
@@ -41,7 +38,7 @@ sys.addaudithook(refuse)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """From setup to teardown of each test below this folder; pytest calls it for all the tests of a run."""
     global is_unit_test
-    is_unit_test = HERE in item.path.parents and not any(folder in item.path.parents for folder in NOT_YET)
+    is_unit_test = HERE in item.path.parents
     try:
         return (yield)
     finally:

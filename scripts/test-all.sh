@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds every image and runs every test that needs no GPU on it: those of `make test` together, then one image after the
-# other. If the disk has no room for the next one, tested images are removed. The exit code is 1 if one failed.
-# usage: test-all.sh GLOB...   (the images of `make test`)
+# Builds every image and runs every test that needs no GPU on it: those of `make test-images` together, then one image
+# after the other. If the disk has no room for the next one, tested images are removed. The exit code is 1 if one failed.
+# usage: test-all.sh GLOB...   (the images of `make test-images`)
 set -eu
 cd "$(dirname "$0")/.."
 DLC=.venv/bin/dlc
@@ -31,7 +31,7 @@ tested=$("$DLC" list --ids "$@" | tr '\n' ' ')
 for image in $("$DLC" list --ids); do
     case " $tested" in *" $image "*) ;; *) others="$others $image" ;; esac
 done
-make --silent test || failed=$tested
+{ make --silent test && make --silent test-images; } || failed=$tested
 for image in $others; do
     echo "== $image"
     { build "$image" && "$DLC" test --all "$image"; } || failed="$failed $image"

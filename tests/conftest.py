@@ -104,6 +104,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         print(f"removed what tests left behind:\n{left}")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """A failed assertion says first what was compared, then the output that explains it, which may be long."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, AssertionError) and error.args and isinstance(error.args[0], str):
+        explained, separator, compared = error.args[0].rpartition("\nassert ")
+        if separator:
+            error.args = (f"assert {compared}\n{explained}", *error.args[1:])
+
+
 @pytest.fixture(scope="session")
 def engine() -> None:
     """A Docker engine that answers."""

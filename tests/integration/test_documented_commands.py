@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.process import run
-from harness.engine import connect, docker
+from harness.engine import CALM_OPTIONS, connect, docker
 from harness.images import Image
 
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
@@ -30,6 +31,7 @@ def test_commands_of_the_page_work(page: str, image: Image, tmp_path: Path) -> N
     shutil.copytree(find_root() / "examples", tmp_path / "examples")
     script = commands(find_root() / page).replace(DOCUMENTED, image.ref)
     assert image.ref in script, "the page shows no command for this image"
+    script = script.replace("docker run ", f"docker run {shlex.join(CALM_OPTIONS)} ")
     try:
         done = run(
             ["bash", "-eux", "-o", "pipefail", "-c", script],

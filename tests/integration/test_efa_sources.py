@@ -52,7 +52,8 @@ class Vendor:
 
 @pytest.fixture(scope="module")
 def checkout(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with toy.checkout_for(DEVICE, tmp_path_factory.mktemp("efa"), REPOSITORY) as root:
+    folder = tmp_path_factory.mktemp("efa")
+    with toy.checkout_for(DEVICE, folder, REPOSITORY, toy.WITH_OPEN_MPI) as root:  # it brings Debian's libfabric
         yield root
 
 

@@ -33,13 +33,6 @@ def test_the_example_learns_digits_and_leaves_a_model(image: Image, tmp_path: Pa
         assert job.failure() == ""
 
 
-@pytest.mark.when(python=">=3.10", version=">=2.0")  # the examples are for frameworks of today
-def test_the_example_learns_with_its_compiler_on(image: Image, tmp_path: Path) -> None:
-    with Job(image, tmp_path, example(image), hyperparameters={"compile": True, "epochs": 15}) as job:
-        assert job.wait() == {"algo-1": 0}
-        assert job.metrics()[0]["accuracy"] >= 0.95
-
-
 def test_hyperparameters_and_channels_reach_the_script(image: Image, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

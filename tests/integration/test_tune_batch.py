@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import find_root
+from harness.engine import CALM_OPTIONS
 from harness.images import Image
 from harness.toy import command, environment
 
@@ -39,10 +40,11 @@ def test_the_largest_batch_of_an_older_keras_script_fits_under_the_limit(image: 
 def the_largest_batch_fits(image: Image, tmp_path: Path, script: str) -> None:
     """And the learning rate is scaled to it."""
     words = ("--hp-name", "batch-size", "--hp", "batch-size=128", "--hp", "learning-rate=0.1")
-    limits = ("--lr-name", "learning-rate", "--memory", str(LIMIT), "--steps", "2", "--output", str(tmp_path / "out"))
+    limits = ("--lr-name", "learning-rate", "--memory", str(LIMIT), "--steps", "2", *CALM_OPTIONS)
+    results = ("--output", str(tmp_path / "out"), "--json")
     settings = environment(DLC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=str(find_root() / "src"))
     done = subprocess.run(
-        command("tune-batch", image.ref, str(SCRIPTS / script), *words, *limits, "--json"), cwd=find_root(),
+        command("tune-batch", image.ref, str(SCRIPTS / script), *words, *limits, *results), cwd=find_root(),
         env=settings, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -49,7 +49,7 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
 
 def install_programs(plan: Plan, cache: Path) -> None:
     """Install what `collect` runs on this host. Raises HostError, PackageIndexError."""
-    contexts = [context for target in plan.targets for context in target.contexts.values()]
+    contexts = [context for target in plan.targets for context in (target.context, *target.contexts.values())]
     if any(isinstance(context, Host) and "rootfs-" in context.name for context in contexts):
         rootfs.require_program(cache)
 

@@ -16,8 +16,9 @@ from dlc.core.checkout import SourceFile, Tree
 from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES
 from dlc.core.errors import LockError
 from dlc.plan.contexts import Host, Repo
-from dlc.plan.plan import Plan
+from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import WHEELS, Target
+from harness.specimen import specimen
 
 CA = Host("ca")
 
@@ -136,3 +137,14 @@ def test_builds_at_the_same_time_put_the_same_wheel_in_place_whole(tmp_path: Pat
     assert target.read_bytes() == wheel.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == [wheel.name]
     assert not any((tmp_path / "drafts").iterdir())
+
+
+@pytest.mark.parametrize(("base", "asked"), [("", 1), ("debian:12", 0)])
+def test_mmdebstrap_is_installed_only_for_images_on_our_own_base(
+    base: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[Path] = []
+    monkeypatch.setattr(host.rootfs, "require_program", installed.append)
+    sets = (f"base.image={base}",) if base else ()
+    host.install_programs(make_plan(specimen(), ["pytorch-*"], sets), tmp_path)
+    assert installed == [tmp_path] * asked

@@ -30,7 +30,7 @@ image: .venv/ready ## build an image: make image IMAGE='tensorflow-*-cpu-*' (3 m
 example: .venv/ready ## train the example of the default image through the launcher
 	@scripts/run-example.sh '$(IMAGE)'
 
-test: .venv/ready-dev ## unit tests; on the default image its container tests and a job of each kind (12 min)
+test: .venv/ready-dev ## unit tests; on the default image its container tests and a job of each kind (6 min)
 	@scripts/test-setup.sh && $(DLC) build $(DEFAULT)
 	@$(PYTEST) -n auto tests/unit; unit=$$?; \
 	$(PYTEST) $(IN_FILES) -m 'core and not long' --image=$(DEFAULT) tests/process tests/container tests/integration && exit $$unit

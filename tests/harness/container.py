@@ -21,22 +21,22 @@ class Container:
     name: str
     host: testinfra.host.Host
 
-    def ask(self, *argv: str, seconds: int = 60) -> str:
+    def ask(self, *argv: str, seconds: int = 180) -> str:
         """Standard output of a command, which must succeed within `seconds`."""
         code, output, errors = self.try_to(*argv, seconds=seconds)
         assert code == 0, f"{shlex.join(argv)}: exit code {code}\n{output}\n{errors}"
         return output
 
-    def try_to(self, *argv: str, seconds: int = 60) -> tuple[int, str, str]:
+    def try_to(self, *argv: str, seconds: int = 180) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a command; 124 when it took longer than `seconds`."""
         done = self.host.run(shlex.join(["timeout", str(seconds), *argv]))
         return done.rc, done.stdout, done.stderr
 
-    def python(self, code: str, *argv: str, seconds: int = 60) -> str:
+    def python(self, code: str, *argv: str, seconds: int = 180) -> str:
         """What a program printed that the image's own `python` ran, which must succeed."""
         return self.ask("python", "-c", code, *argv, seconds=seconds)
 
-    def find(self, *conditions: str, below: tuple[str, ...] = ("/",), seconds: int = 120) -> list[str]:
+    def find(self, *conditions: str, below: tuple[str, ...] = ("/",), seconds: int = 300) -> list[str]:
         """Paths in the image's own file system (no mounts) that meet the conditions of find(1), sorted."""
         return sorted(self.ask("find", *below, "-xdev", *conditions, seconds=seconds).splitlines())
 

@@ -19,7 +19,7 @@ from dlc.jobs.run.hosts import remove
 from harness.engine import CALM_OPTIONS, connect, docker
 from harness.toy import command, environment
 
-BOUND_SECONDS = 180.0  # only a hang takes that long
+BOUND_SECONDS = 300.0  # only a hang takes that long
 POLL_SECONDS = 0.1
 
 

@@ -35,11 +35,11 @@ def connect() -> connection.Engine:
     return engine
 
 
-def docker(*argv: str, seconds: float = 120.0, check: bool = True) -> Completed:
+def docker(*argv: str, seconds: float = 300.0, check: bool = True) -> Completed:
     """Run the docker client; ProcessError when it fails (unless `check` is false) or takes over `seconds`."""
     return run(["docker", *argv], env=connect().environment, timeout=seconds, check=check)
 
 
-def run_once(image: str, *argv: str, options: tuple[str, ...] = (), seconds: float = 120.0) -> Completed:
+def run_once(image: str, *argv: str, options: tuple[str, ...] = (), seconds: float = 300.0) -> Completed:
     """`docker run --rm` to its end, whatever the exit code."""
     return docker("run", "--rm", "--label", RUN_LABEL, *options, image, *argv, seconds=seconds, check=False)

@@ -135,7 +135,7 @@ class Job:
 
     # What can be done to it
 
-    def wait(self, seconds: float = 180.0) -> dict[str, int]:
+    def wait(self, seconds: float = 300.0) -> dict[str, int]:
         """Exit code of every host once all have ended; the test fails where one still runs after `seconds`."""
         containers = [self.container(host) for host in self.hosts]
         try:
@@ -149,7 +149,7 @@ class Job:
         """The exit code of a host that has ended."""
         return self._state(host).exit_code
 
-    def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = 120.0) -> None:
+    def wait_for_line(self, text: str, host: str = "algo-1", seconds: float = 300.0) -> None:
         """Return once the host has printed `text`; the test fails where it has not after `seconds`, or has ended."""
         argv = ["docker", "logs", "--follow", self.container(host)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as follower:
@@ -163,15 +163,10 @@ class Job:
                 bound.cancel()
                 follower.kill()
 
-    def stop(self, *hosts: str, grace: int = 20) -> float:
-        """What the platform does to stop a job: SIGTERM, and SIGKILL after `grace` seconds. All hosts without names.
-
-        Returns after how many seconds the last of them had ended.
-        """
-        started = time.monotonic()
+    def stop(self, *hosts: str, grace: int = 20) -> None:
+        """What the platform does to stop a job: SIGTERM, and SIGKILL after `grace` seconds. All hosts without names."""
         containers = [self.container(host) for host in hosts or self.hosts]
         docker("stop", "--time", str(grace), *containers, seconds=grace * len(containers) + 60.0)
-        return time.monotonic() - started
 
     def kill(self, host: str) -> None:
         """The machine is gone: SIGKILL to all of the container at once."""

@@ -260,7 +260,7 @@ def test_a_group_without_hosts_is_one_error_that_names_it(
     said: str,
 ) -> None:
     with job(image, tmp_path, loader, {**TORCHRUN, **parameters}, environment=environment) as running:
-        codes = running.wait(seconds=60)
+        codes = running.wait()
         assert code in codes.values()
         assert 0 not in [codes[host] for host in TRAINING]
         assert said in "".join(map(running.failure, running.hosts))

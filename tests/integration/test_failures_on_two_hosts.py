@@ -24,7 +24,7 @@ STRATEGY = {
 def test_a_rank_that_fails_ends_the_other_host_too(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "fail_on_rank_one.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters={STRATEGY[image.framework]: True}) as job:
-        codes = job.wait(seconds=90)
+        codes = job.wait()
         assert codes["algo-2"] == 3
         assert codes["algo-1"] != 0
         assert "channel training holds no parquet file" in job.failure("algo-2")
@@ -33,6 +33,6 @@ def test_a_rank_that_fails_ends_the_other_host_too(image: Image, tmp_path: Path)
 def test_a_host_that_fails_at_once_leaves_no_host_waiting_for_it(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "exit_three.py"
     with Job(image, tmp_path, script, hosts=2, hyperparameters={STRATEGY[image.framework]: True}) as job:
-        codes = job.wait(seconds=60)
+        codes = job.wait()
         assert 3 in codes.values()
         assert 0 not in codes.values()

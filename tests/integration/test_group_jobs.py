@@ -27,7 +27,7 @@ def test_three_quick_hosts_that_start_one_after_the_other_all_succeed(image: Ima
         for host in late:
             job.start(host)
             time.sleep(3)
-        assert set(job.wait(seconds=60).values()) == {0}
+        assert set(job.wait().values()) == {0}
 
 
 def test_a_plain_job_of_two_hosts_ends_on_both_when_one_fails(image: Image, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_plain_job_of_two_hosts_ends_on_both_when_one_fails(image: Image, tmp_
         "import os, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2': raise SystemExit(3)\ntime.sleep(600)"
     )
     with Job(image, tmp_path, script, hosts=2) as job:
-        assert set(job.wait(seconds=60).values()) == {3}
+        assert set(job.wait().values()) == {3}
 
 
 def test_a_leader_that_cannot_read_its_job_is_no_reason_to_wait(image: Image, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_leader_that_cannot_read_its_job_is_no_reason_to_wait(image: Image, tm
     with job:
         time.sleep(2)
         job.start("algo-2")
-        assert set(job.wait(seconds=40).values()) == {65}
+        assert set(job.wait().values()) == {65}
         assert "hyperparameters.json" in job.failure("algo-2")
 
 
@@ -60,7 +60,7 @@ def test_a_container_that_is_killed_in_its_pod_is_noticed_long_before_the_heartb
         for host in job.hosts:
             job.wait_for_line("works", host)
         job.kill(victim)
-        codes = job.wait(seconds=60)
+        codes = job.wait()
         assert codes == {host: 137 if host == victim else 69 for host in job.hosts}
         (other,) = (host for host in job.hosts if host != victim)
         assert victim in job.failure(other)
@@ -96,7 +96,7 @@ def test_an_elastic_job_goes_on_while_a_host_dies_and_comes_back(image: Image, t
         job.start("algo-2")
         reached = wait_for_world(job, 2, reached)
         job.opt_ml("algo-1").joinpath("checkpoints/enough").touch()
-        assert job.wait(seconds=180) == {"algo-1": 0, "algo-2": 0}
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         told = steps(job)
         assert told[-1][0] >= reached
         assert all(later <= earlier for (_, _, earlier), (_, _, later) in pairwise(told)), "the loss went on"

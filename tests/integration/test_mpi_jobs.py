@@ -51,7 +51,7 @@ def test_every_rank_of_a_user_without_a_name_saves_when_one_host_is_stopped(imag
     ) as job:
         job.wait_for_line("ready to be stopped")
         job.stop("algo-2", grace=60)
-        assert job.wait(seconds=60) == {"algo-1": 0, "algo-2": 0}
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         saved = sorted(path.name for host in job.hosts for path in job.opt_ml(host).glob("checkpoints/*"))
         assert saved == [f"rank-{rank}" for rank in range(4)]
 

@@ -24,7 +24,7 @@ exit $code
 def test_a_daemon_in_its_own_session_that_ignores_sigterm_is_gone(image: Image, tmp_path: Path) -> None:
     environment = {"DLC_END_GRACE": "2"}
     with Job(image, tmp_path, SCRIPT, command=("sh", "-c", LOOK_AROUND), environment=environment) as job:
-        assert job.wait(seconds=60) == {"algo-1": 0}
+        assert job.wait() == {"algo-1": 0}
         assert "left-behind runs as" in job.log()
         left = (job.opt_ml() / "left").read_text()
     assert "launcher.py train" in left, "the shell itself has the launcher's name in its script"

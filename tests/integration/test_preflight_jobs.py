@@ -23,7 +23,7 @@ def preflight(image: Image, folder: Path) -> Job:
 
 def test_hosts_that_agree_pass_and_nothing_starts(image: Image, tmp_path: Path) -> None:
     with preflight(image, tmp_path) as job:
-        assert job.wait(seconds=60) == {"algo-1": 0, "algo-2": 0}
+        assert job.wait() == {"algo-1": 0, "algo-2": 0}
         assert not any("reading the data" in job.log(host) for host in job.hosts)
 
 
@@ -36,7 +36,7 @@ def test_hosts_that_see_another_job_are_told_what_differs(image: Image, tmp_path
     config.write_text(json.dumps(seen))
     job.environment["DLC_PEER_TIMEOUT"] = "10"
     with job:
-        assert 0 not in job.wait(seconds=60).values()
+        assert 0 not in job.wait().values()
         assert "different lists of hosts: algo-1, algo-2 on algo-1, algo-1, algo-2, algo-3 on algo-2" in job.log(
             "algo-2"
         )

@@ -1,8 +1,8 @@
 """Removes what a test run leaves when it ends, however it ends: containers, networks and processes, daemons too.
 
 A process of its own in a session of its own. It waits until the run closes a pipe, which the kernel does for a run that
-is killed. The run's processes are those that inherited its number in RUN_VARIABLE, its containers and networks have it
-in a label, and jobs of `dlc run` are claimed below its temporary folder.
+is killed. The run's processes are those that inherited its number in RUN_VARIABLE, or name its temporary folder in
+their command line; its containers and networks have the number in a label; jobs of `dlc run` are claimed in the folder.
 """
 
 from __future__ import annotations
@@ -43,33 +43,32 @@ class Reaper:
             return f"the removal of what is left did not end within {END_SECONDS:.0f} s\n"
 
 
-def processes(number: str) -> dict[int, str]:
-    """Pid -> command line of this host's processes that belong to the run."""
+def processes(number: str, temporary: Path, but: int = 0) -> dict[int, str]:
+    """Pid -> command line of this host's processes that belong to the run; not this one, and not `but`."""
     mark = f"{RUN_VARIABLE}={number}".encode()
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (
-                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                )
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(temporary) in command or mark in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = command
         except OSError:
             continue
-    return {pid: command for pid, command in found.items() if command and pid != os.getpid()}
+    return {pid: command for pid, command in found.items() if command and pid not in (os.getpid(), but)}
 
 
-def end_processes(number: str) -> list[str]:
-    """End them; their command lines."""
-    left = processes(number)
+def end_processes(number: str, temporary: Path, run: int) -> list[str]:
+    """End them, but not the run itself; their command lines."""
+    left = processes(number, temporary, run)
     lines = [f"process {pid}: {command[:120]}" for pid, command in left.items()]
     for signum, seconds in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, TERM_SECONDS)):
-        for pid in processes(number):
+        for pid in processes(number, temporary, run):
             try:
                 os.kill(pid, signum)
             except ProcessLookupError:
                 continue
         deadline = time.monotonic() + seconds
-        while processes(number) and time.monotonic() < deadline:
+        while processes(number, temporary, run) and time.monotonic() < deadline:
             time.sleep(0.1)
     return lines
 
@@ -117,10 +116,11 @@ def claims(temporary: Path) -> list[Path]:
 
 def main(number: str, temporary: Path) -> None:
     """Wait for the end of the run, then remove."""
+    run = os.getppid()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     sys.stdin.read()
-    lines = [*end_processes(number), *remove_from_engine(number, temporary)]
+    lines = [*end_processes(number, temporary, run), *remove_from_engine(number, temporary)]
     try:
         print("\n".join(lines), flush=True)
     except BrokenPipeError:

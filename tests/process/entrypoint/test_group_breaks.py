@@ -42,8 +42,8 @@ SURE_SOON = {
 
 def wait_until_running(folder: Path, count: int) -> None:
     deadline = time.monotonic() + HANG_BOUND
-    while len(list(folder.glob("running-*"))) < count:
-        assert time.monotonic() < deadline
+    while len(running := list(folder.glob("running-*"))) < count:
+        assert time.monotonic() < deadline, f"{len(running)} of {count} hosts run their script"
         time.sleep(0.01)
 
 

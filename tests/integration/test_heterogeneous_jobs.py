@@ -6,6 +6,7 @@ and exit codes and failure files say what happened.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,13 @@ def test_a_stop_during_training_ends_every_host_in_time(image: Image, tmp_path: 
 def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(image: Image, tmp_path: Path) -> None:
     with job(image, tmp_path, **{"ignore-sigterm": True}) as running:
         wait_until_all_work(running)
+        started = time.monotonic()
         running.stop(grace=HANG_SECONDS)
         codes = running.wait()
         assert set(codes.values()) <= {STOPPED, KILLED}
         failures = [running.failure(host) for host in (LEADER, WORKER)]
         assert all(failure.startswith("stopped ") for failure in failures if failure)
-        assert "killed, still running after the grace" in running.log(LEADER)
+        assert time.monotonic() - started < HANG_SECONDS, "the engine killed them, not their launchers"
 
 
 def test_a_stop_while_hosts_are_still_missing_ends_the_others_at_once(image: Image, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread, Timer
+from threading import Event, Thread, Timer
 from typing import IO, TypeVar
 
 from dlc.core.errors import ProcessError, ProcessTimeoutError
@@ -95,7 +95,7 @@ def stream(
         _hand_on(child.stdout or (), on_line)
         errors.join()
         code = child.wait()
-        if late:
+        if late.is_set():
             raise ProcessTimeoutError(
                 f"{shlex.join(argv)}: not finished after {timeout:g} s", "check what it waits for"
             )
@@ -103,12 +103,12 @@ def stream(
 
 
 @contextmanager
-def _bounded(child: subprocess.Popen[str], seconds: float | None) -> Iterator[list[float]]:
-    """End the child if the block takes longer; the list then holds the bound."""
-    late: list[float] = []
+def _bounded(child: subprocess.Popen[str], seconds: float | None) -> Iterator[Event]:
+    """End the child if the block takes longer, which sets the event. Without `seconds` there is no bound."""
+    late = Event()
 
     def end() -> None:
-        late.append(seconds or 0.0)
+        late.set()
         end_group(child)
 
     timer = Timer(seconds or 0.0, end)
@@ -125,7 +125,7 @@ def _bounded(child: subprocess.Popen[str], seconds: float | None) -> Iterator[li
 def beside(work: Callable[[], T]) -> Iterator[Future[T]]:
     """Run `work` in a thread of its own beside the block; the result, or the error, is in the Future.
 
-    If the block raises, the programs that `work` runs are ended, and it is waited for: so it cleans up after itself.
+    If the block raises, the programs that `work` runs are ended, and it has GRACE_SECONDS to clean up after itself.
     """
     done: Future[T] = Future()
 
@@ -140,7 +140,8 @@ def beside(work: Callable[[], T]) -> Iterator[Future[T]]:
     try:
         yield done
     except BaseException:
-        while thread.is_alive():
+        deadline = time.monotonic() + GRACE_SECONDS
+        while thread.is_alive() and time.monotonic() < deadline:
             for child in tuple(_running):
                 end_group(child)
             thread.join(0.1)

@@ -5,75 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE, Popen
 
 import pytest
-from real_launcher import command, make_venv
-
-from harness.job_folder import JobFolder
-from harness.ports import free_port
-
-BOUND = 60  # seconds; only a hang takes that long
-MULTI_WORKER = {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
-
-
-class Hosts:
-    """The launchers of one job, each with an /opt/ml of its own."""
-
-    def __init__(self, folder: Path, count: int) -> None:
-        self.names = [f"127.0.0.{number + 1}" for number in range(count)]
-        self.jobs = [JobFolder(folder / name).env(TRAINING_JOB_NAME=str(folder)) for name in self.names]
-        self.processes: list[Popen[str]] = []
-        self.stderr: list[str] = []  # of every host, when it has ended
-        self.below: tuple[str, ...] = ()  # what to put before the launchers' commands
-        self.constants: dict[str, float] = {}  # of the launchers' modules, to be changed
-        port = str(free_port())
-        venv = make_venv(folder / "venv")
-        for job in self.jobs:
-            job.env(DLC_VENV=venv, DLC_GROUP_PORT=port, DLC_PEER_TIMEOUT="30", DLC_HEARTBEAT_TIMEOUT="5")
-
-    def configure(self, script: str, groups: dict[str, list[int]] | None = None, **parameters: object) -> None:
-        """One script for all hosts; `groups` holds the numbers of each group's hosts."""
-        for number, job in enumerate(self.jobs):
-            config: dict[str, object] = {"hosts": self.names, "current_host": self.names[number]}
-            if groups:
-                config["instance_groups"] = [
-                    {"instance_group_name": name, "instance_type": "x", "hosts": [self.names[item] for item in members]}
-                    for name, members in groups.items()
-                ]
-                config["current_group_name"] = next(name for name, members in groups.items() if number in members)
-            job.config("resourceconfig", config).hyperparameters(**parameters).code(text=script)
-
-    def start(self, verb: str = "train") -> None:
-        self.processes = []
-        for job in self.jobs:
-            argv = [*self.below, *command(verb, self.constants)]
-            self.processes.append(Popen(argv, env=job.environ, stdout=PIPE, stderr=PIPE, text=True, cwd=job.base))
-
-    def wait_for_leader(self) -> None:
-        """Until the first host listens for the others; a stranger's connection changes nothing."""
-        port = int(self.jobs[0].environ["DLC_GROUP_PORT"])
-        end = time.monotonic() + BOUND
-        while time.monotonic() < end:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.02)
-
-    def ends(self) -> list[tuple[int, str, str]]:
-        """(exit code, stdout, failure file) of every host."""
-        ends = []
-        for job, process in zip(self.jobs, self.processes, strict=True):
-            out, error = process.communicate(timeout=BOUND)
-            self.stderr.append(error)
-            path = job.base / "output/failure"
-            ends.append((process.returncode, out, path.read_text() if path.exists() else ""))
-        return ends
+from launchers import MULTI_WORKER, Hosts
+from real_launcher import BOUND
 
 
 def at_last_ended(hosts: Hosts) -> Iterator[Hosts]:
@@ -147,12 +85,7 @@ def test_an_error_before_the_start_is_told_to_the_others(two: Hosts) -> None:
 
 def test_a_host_that_is_killed_ends_the_others(two: Hosts) -> None:
     two.configure("print('started', flush=True); import time; time.sleep(600)", **MULTI_WORKER)
-    for job in two.jobs:
-        job.env(DLC_HEARTBEAT_TIMEOUT="2")
-    two.start()
-    for process in two.processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
+    two.start_scripts(DLC_HEARTBEAT_TIMEOUT="2")
     two.processes[0].kill()
     code, _, failure = two.ends()[1]
     assert code == 69
@@ -170,12 +103,7 @@ sys.exit("my peer has gone")
 
 def test_a_failure_that_follows_from_a_killed_host_names_that_host_too(three: Hosts) -> None:
     three.configure(FAILS_WHEN_TOLD, **MULTI_WORKER)
-    for job in three.jobs:
-        job.env(DLC_HEARTBEAT_TIMEOUT="2")
-    three.start()
-    for process in three.processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
+    three.start_scripts(DLC_HEARTBEAT_TIMEOUT="2")
     three.processes[1].kill()
     three.processes[1].wait()
     for job in three.jobs[:2]:  # the script of the killed launcher has nobody else who would end it
@@ -229,10 +157,7 @@ time.sleep(600)
 @pytest.mark.parametrize("strategy", [{}, MULTI_WORKER], ids=["plain", "distributed"])
 def test_a_stop_of_one_host_lets_all_of_them_save_together(two: Hosts, stopped: int, strategy: dict[str, bool]) -> None:
     two.configure(SAVES_TOGETHER, **strategy)
-    two.start()
-    for process in two.processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
+    two.start_scripts()
     two.processes[stopped].terminate()
     assert two.ends() == [(0, "", "")] * 2
     for job in two.jobs:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from test_group_run import MULTI_WORKER, Hosts
+from launchers import MULTI_WORKER, Hosts
 
 from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from harness.job_folder import hosts as resourceconfig

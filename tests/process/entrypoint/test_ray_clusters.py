@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_group_run import Hosts
+from launchers import Hosts
 
 PYTHON = os.environ.get("DLC_TEST_RAY_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="DLC_TEST_RAY_PYTHON names no Python with Ray")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_launcher import LAUNCHER
+from launchers import MULTI_WORKER, Hosts
+from real_launcher import BOUND, LAUNCHER
 from supervised import wait_for, wait_until
-from test_group_run import BOUND, MULTI_WORKER, Hosts
 
 TRAINING, FIRST, SECOND = 0, 1, 2  # hosts of the job: 127.0.0.1 trains, .2 and .3 make data
 DISTRIBUTED = {"sagemaker_distribution_instance_groups": ["dnn"]}

@@ -1,12 +1,16 @@
-"""dlc run up to the point where it finds no engine: what is wrong before, and what lint says of the script."""
+"""dlc run on its command line: what it takes, and what it says without an engine."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from dlc.__main__ import main
+from dlc.cli.run_job import EXAMPLE, add_arguments
 from dlc.core.checkout import find_root
 from dlc.core.errors import EngineError, SelectorError, UsageError
 
@@ -25,6 +29,40 @@ def script(tmp_path: Path) -> str:
     path = tmp_path / "train.py"
     path.write_text("print('trained')")
     return str(path)
+
+
+def test_explain_needs_no_engine_and_writes_nothing(
+    script: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    words = ["run", TORCH, script, "--group", "data=2", "--group", "dnn=1", "--output", str(results), "--explain"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert text.count("docker run --pull never") == 3
+    assert '"current_group_name": "dnn"' in text
+    assert not results.exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_explain_prints_json_for_programs(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", TORCH, script, "--hosts", "2", "--hp", "lr=0.1", "--explain", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    first, second = found["containers"]
+    assert first["command"].endswith(f"dlc/pytorch:{TORCH.removeprefix('pytorch-')} train")
+    assert second["config"]["resourceconfig.json"]["current_host"] == "algo-2"
+    assert second["config"]["hyperparameters.json"]["lr"] == "0.1"
+
+
+def test_options_may_stand_between_image_and_script(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", TORCH, "--hosts", "2", script, "--explain"]) == 0
+    assert "algo-2" in capsys.readouterr().out
+
+
+def test_two_jobs_have_different_names(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main(["run", TORCH, script, "--explain", "--json"]) == 0
+    first, _, second = capsys.readouterr().out.partition("\n}\n")
+    assert json.loads(first + "}")["network"] != json.loads(second)["network"]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +88,16 @@ def test_what_is_wrong_is_one_message_and_starts_nothing(
 ) -> None:
     assert main(["run", *(script if word == "SCRIPT" else word for word in words)]) == code.exit_code
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["run"], ["profile"], ["tune-batch", "--hp-name", "batch"]], ids=lambda words: words[0]
+)
+def test_a_wrong_word_names_the_help_of_its_own_verb(
+    words: list[str], script: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, TORCH, script, "--cpus", "many"]) == UsageError.exit_code
+    assert f"remedy: dlc {words[0]} --help" in capsys.readouterr().err
 
 
 PRINTS = """\
@@ -96,3 +144,22 @@ def test_lint_says_nothing_of_a_script_that_is_no_python(script: str, capsys: py
     Path(script).write_text("def train(:\n")
     assert main(["run", TORCH, script, "--env", "DLC_COMPILER=inductor"]) == EngineError.exit_code
     assert "dlc lint" not in capsys.readouterr().err
+
+
+def test_every_option_is_in_the_documentation() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    document = (find_root() / "docs/running.md").read_text()
+    options = [option for action in parser._actions for option in action.option_strings]
+    assert "--hosts" in options
+    assert [option for option in options if not re.search(rf"{option}\b", document)] == []
+
+
+def test_the_example_in_the_help_is_a_command_line_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = find_root()
+    (tmp_path / "buildspec").symlink_to(root / "buildspec")
+    (tmp_path / "docker").symlink_to(root / "docker")
+    (tmp_path / "train.py").touch()
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main([*EXAMPLE.split()[1:], "--explain"]) == 0

@@ -24,6 +24,14 @@ def auth(text: str) -> dict[str, str]:
     return {"auth": base64.b64encode(text.encode()).decode()}
 
 
+def helper(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A credential helper of this name on PATH."""
+    path = folder / "docker-credential-vault"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
 @pytest.mark.parametrize("name", [HOST, f"https://{HOST}", f"https://{HOST}/v1/"])
 def test_login_is_read_under_every_name_that_clients_wrote(tmp_path: Path, name: str) -> None:
     assert of_registry(HOST, config(tmp_path, auths={name: auth("me:a:b")})) == Credentials("me", "a:b")
@@ -57,6 +65,36 @@ def test_folder_of_the_configuration_is_the_one_docker_uses(tmp_path: Path, monk
     assert of_registry(HOST) == Credentials("me", "x")
 
 
+def test_helper_of_the_host_is_asked_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = f"""read -r name; [ "$1 $name" = "get {HOST}" ] && echo '{{"Username": "me", "Secret": "from-vault"}}'"""
+    helper(tmp_path, monkeypatch, script)
+    path = config(tmp_path, credHelpers={HOST: "vault"}, auths={HOST: auth("me:from-file")})
+    assert of_registry(HOST, path) == Credentials("me", "from-vault")
+
+
+def test_identity_token_is_known_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helper(tmp_path, monkeypatch, """echo '{"Username": "<token>", "Secret": "refresh"}'""")
+    found = of_registry(HOST, config(tmp_path, credsStore="vault"))
+    assert found == Credentials("<token>", "refresh", identity=True)
+    path = config(tmp_path, auths={HOST: {"identitytoken": "refresh"}})
+    assert of_registry(HOST, path) == found
+
+
+def test_helper_that_knows_nothing_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helper(tmp_path, monkeypatch, "echo credentials not found in native keychain; exit 1")
+    path = config(tmp_path, credsStore="vault", auths={HOST: auth("me:x")})
+    assert of_registry(HOST, path) == Credentials("me", "x")
+
+
+def test_helper_that_fails_is_named_and_its_output_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper(tmp_path, monkeypatch, "echo hunter2; echo hunter2 >&2; exit 3")
+    with pytest.raises(RegistryError, match="docker-credential-vault get: exit code 3") as caught:
+        of_registry(HOST, config(tmp_path, credsStore="vault"))
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["{", "not base64"])
 def test_configuration_that_cannot_be_read_is_named_without_its_content(tmp_path: Path, text: str) -> None:
     path = config(tmp_path, auths={HOST: {"auth": text}})
@@ -74,6 +112,16 @@ def test_configuration_that_cannot_be_read_is_named_without_its_content(tmp_path
 def test_configuration_of_another_form_is_named(tmp_path: Path, content: dict[str, object]) -> None:
     with pytest.raises(RegistryError, match=r"config\.json: "):
         of_registry(HOST, config(tmp_path, **content))
+
+
+@pytest.mark.parametrize("answer", ["hunter2", "[]", "null", '{"Username": "hunter2"}'])
+def test_helper_that_answers_something_else_is_named_and_its_output_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    helper(tmp_path, monkeypatch, f"echo '{answer}'")
+    with pytest.raises(RegistryError, match="docker-credential-vault get: expected JSON") as caught:
+        of_registry(HOST, config(tmp_path, credsStore="vault"))
+    assert "hunter2" not in str(caught.value)
 
 
 def test_secret_is_in_no_text() -> None:

@@ -83,8 +83,18 @@ def test_an_error_before_the_start_is_told_to_the_others(two: Hosts) -> None:
     assert "the job failed on 127.0.0.2" in first
 
 
+# In a container the script would end with its launcher, which is PID 1.
+ENDS_WITH_ITS_LAUNCHER = """
+import os, time
+launcher = os.getppid()
+print("started", flush=True)
+while os.getppid() == launcher:
+    time.sleep(0.1)
+"""
+
+
 def test_a_host_that_is_killed_ends_the_others(two: Hosts) -> None:
-    two.configure("print('started', flush=True); import time; time.sleep(600)", **MULTI_WORKER)
+    two.configure(ENDS_WITH_ITS_LAUNCHER, **MULTI_WORKER)
     two.start_scripts(DLC_HEARTBEAT_TIMEOUT="2")
     two.processes[0].kill()
     code, _, failure = two.ends()[1]

@@ -16,8 +16,8 @@ from scripted_server import Asked, Reply, serving
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry import http_request
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http_request import ANSWER_LIMIT, SilentError
-from dlc.images.push.registry.repository import KINDS, Repository, digest_of
+from dlc.images.push.registry.http_request import ANSWER_LIMIT, SilentError, UnknownBlobError
+from dlc.images.push.registry.repository import KINDS, Manifest, Repository, digest_of
 from dlc.images.push.registry.session import Session
 from harness.authority import Authority
 
@@ -227,3 +227,18 @@ def test_registry_that_accepts_and_never_answers_is_tried_twice(first: bytes, mo
     with silent(first) as url, pytest.raises(SilentError, match=r"no answer within 0\.2 s"):
         repository(url, waited=waited).blob(BLOB)
     assert len(waited) == 1
+
+
+@pytest.mark.parametrize("refusals", [2, 3])
+def test_blob_that_the_registry_does_not_see_for_a_moment_fails_the_third_time(refusals: int) -> None:
+    body = b'{"errors": [{"code": "MANIFEST_BLOB_UNKNOWN", "message": "blob unknown to registry"}]}'
+    replies = [Reply(404, {}, body)] * refusals + [Reply(201)]
+    waited: list[float] = []
+    with serving(lambda _: replies.pop(0)) as server:
+        to = repository(server.url, waited=waited)
+        if refusals == 2:
+            to.put_manifest("tag", Manifest(b"{}", KINDS[0]))
+        else:
+            with pytest.raises(UnknownBlobError, match="MANIFEST_BLOB_UNKNOWN"):
+                to.put_manifest("tag", Manifest(b"{}", KINDS[0]))
+    assert len(waited) == 2

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.address import is_loopback
@@ -24,6 +24,7 @@ UPLOAD_SECONDS = 300.0  # the same for a file: a registry hashes and moves gigab
 ANSWER_LIMIT = 16 << 20  # bytes; manifests and configurations are some kilobytes
 BLOCK = 64 << 10
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
+UNKNOWN_BLOB = ("MANIFEST_BLOB_UNKNOWN", "BLOB_UNKNOWN")  # error codes of the distribution specification
 NO_REGISTRY = "check that a container registry answers there, and not a proxy or a login page"
 KEEP_TRYING = "check that the registry runs, and push again: what it has is not sent twice"
 WRONG_NAME = (62, 64)  # OpenSSL's codes for a certificate of another host name or address
@@ -33,9 +34,22 @@ EXPIRED = 10
 class TransientError(RegistryError):
     """A second try may work: the connection broke, or the registry is busy or restarting."""
 
+    tries: ClassVar[int | None] = None  # None: as many as the caller allows
+
 
 class SilentError(TransientError):
     """No answer in time: one more try may help, more will not."""
+
+    tries = 2
+
+
+class UnknownBlobError(TransientError):
+    """The registry does not see a blob that was sent.
+
+    It may see it a moment later: it writes its link to the blob again when another client sends the same content.
+    """
+
+    tries = 3
 
 
 @dataclass(frozen=True)
@@ -152,6 +166,8 @@ def refusal(answer: Answer) -> RegistryError:
     text = f"{answer.where}: status {answer.status}{_said(answer.body)}"
     if answer.status in TRANSIENT:
         return TransientError(text, KEEP_TRYING)
+    if any(code in UNKNOWN_BLOB for code, _ in _errors(answer.body)):
+        return UnknownBlobError(text, "push again: blobs that the registry has are not sent twice")
     return RegistryError(text, "check what the registry allows: names, paths, sizes, tags")
 
 
@@ -182,8 +198,12 @@ def _certificate_remedy(code: int) -> str:
 
 def _said(body: bytes) -> str:
     """What the registry's JSON says went wrong, else nothing."""
+    return "".join(f", {code}: {message}" for code, message in _errors(body))
+
+
+def _errors(body: bytes) -> list[tuple[str, str]]:
+    """Code and message of each error in the registry's JSON; none where it is something else."""
     try:
-        errors = json.loads(body)["errors"]
-        return "".join(f", {error.get('code', '')}: {error.get('message', '')}" for error in errors)
+        return [(str(error.get("code", "")), str(error.get("message", ""))) for error in json.loads(body)["errors"]]
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        return ""
+        return []

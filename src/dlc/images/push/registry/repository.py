@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.http_request import NO_REGISTRY, SilentError, TransientError
+from dlc.images.push.registry.http_request import NO_REGISTRY, TransientError
 from dlc.images.push.registry.session import Session
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -24,7 +25,6 @@ OTHER_KINDS = (  # what a tag can mean besides one image: several platforms, or 
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
-SILENT_TRIES = 2
 DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; a registry that restarts is back within a minute
 
 T = TypeVar("T")
@@ -159,13 +159,13 @@ class Repository:
         return f"/v2/{self.name}/{kind}/{reference}"
 
     def _retry(self, operation: Callable[[], T]) -> T:
-        silent = 0
+        failed: Counter[type[TransientError]] = Counter()
         for delay in DELAYS:
             try:
                 return operation()
             except TransientError as error:
-                silent += isinstance(error, SilentError)
-                if silent == SILENT_TRIES:
+                failed[type(error)] += 1
+                if failed[type(error)] == error.tries:
                     raise
                 self._say(f"{error.message}; again in {delay:g} s")
                 self._sleep(delay)

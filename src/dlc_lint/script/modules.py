@@ -22,6 +22,8 @@ EAGER_DECORATORS = {
     "torch.jit.export",
 }  # fmt: skip
 
+MOST_PARTS = 5  # of parts of parts of a model
+
 
 @remembered
 def module_classes(script: Script) -> list[cst.ClassDef]:
@@ -73,9 +75,29 @@ def own_attribute(node: cst.CSTNode | None) -> str:
     return ""
 
 
-def has_weights(script: Script, one: cst.ClassDef) -> bool:
+def has_weights(script: Script, one: cst.ClassDef, depth: int = 0) -> bool:
     """Whether it has layers or parameters: a loss or a metric without them is not trained, so it stays eager."""
-    return any(isinstance(value, cst.Call) for values in attributes(script, one).values() for value in values)
+    made = [value for values in attributes(script, one).values() for value in values if isinstance(value, cst.Call)]
+    return depth > MOST_PARTS or any(_may_have_weights(script, call, depth) for call in made)
+
+
+def has_layers(script: Script, one: cst.ClassDef) -> bool:
+    """Whether it has layers or parameters of torch.nn itself."""
+    values = [value for several in attributes(script, one).values() for value in several]
+    return any(
+        script.name(call.func).startswith("torch.nn.") for value in values for call in script.inside(value, cst.Call)
+    )
+
+
+def _may_have_weights(script: Script, call: cst.Call, depth: int) -> bool:
+    """What a call gives: no tensor or array, and no module of the script that has no weights itself."""
+    name = script.name(call.func)
+    if name and not name.startswith("torch.nn."):
+        return not name.startswith(("torch.", "numpy.", "math.")) and "." in name
+    kind = script.value(call.func)
+    if isinstance(kind, cst.ClassDef) and kind in module_classes(script):
+        return has_weights(script, kind, depth + 1)
+    return True
 
 
 @remembered
@@ -84,11 +106,16 @@ def compiled_code(script: Script) -> list[cst.FunctionDef]:
     found: dict[int, cst.FunctionDef] = {}
     for one in module_classes(script):
         forward = methods(one).get("forward")
-        if forward is not None and has_weights(script, one):
+        if forward is not None and has_weights(script, one) and not _without_gradients(script, forward):
             _follow(script, methods(one), forward, found)
     for function in _given_to_compile(script):
         found.setdefault(id(function), function)
     return [one for one in found.values() if not stays_eager(script, one)]
+
+
+def _without_gradients(script: Script, function: cst.FunctionDef) -> bool:
+    """`@torch.no_grad()`: nothing trains through it."""
+    return any("no_grad" in script.code(one) or "inference_mode" in script.code(one) for one in function.decorators)
 
 
 def _follow(

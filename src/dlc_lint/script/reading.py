@@ -27,6 +27,8 @@ def read(path: str) -> str:
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
+    except IsADirectoryError as error:
+        raise BadScriptError(path, 0, "a folder without Python scripts", "name a script, or their folder") from error
     except OSError as error:
         raise BadScriptError(path, 0, f"{error.strerror}: expected a Python script", "check the path") from error
     if len(content) > MOST_BYTES:

@@ -104,6 +104,10 @@ class Script:
                 yield one
             stack.extend(reversed(self._children[one]))
 
+    def children(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        """The nodes right below it, in the order of the text."""
+        return self._children[node]
+
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The node around it; None for the module."""
         return self._parents.get(node)

@@ -38,6 +38,26 @@ def _in_backward(script: Script, call: cst.Call) -> bool:
     )
 
 
+def loss_of(backward: cst.Call) -> cst.Name | None:
+    """`loss` of `loss.backward()`, `scaler.scale(loss).backward()` and `accelerator.backward(loss)`."""
+    given = [arg.value for arg in backward.args if arg.keyword is None]
+    owner = backward.func.value if isinstance(backward.func, cst.Attribute) else None
+    if isinstance(owner, cst.Call) and attribute(owner.func) == "scale" and len(owner.args) == 1:
+        owner = owner.args[0].value
+    found = given[0] if given else owner
+    return found if isinstance(found, cst.Name) else None
+
+
+@remembered
+def losses_of(script: Script) -> set[str]:
+    """Names on which backward is called."""
+    found = {one.value for one in map(loss_of, backward_calls(script)) if one is not None}
+    for call in backward_calls(script):
+        owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+        found |= {owner.value} if isinstance(owner, cst.Name) else set()
+    return found - {"accelerator", "self", "model", "fabric"}
+
+
 @remembered
 def steps(script: Script) -> list[Step]:
     """The training steps of the script, each once."""

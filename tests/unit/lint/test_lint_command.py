@@ -27,7 +27,7 @@ def test_nothing_found_is_0_and_something_found_is_1(module: str, here: Here) ->
 
 BAD = {
     "missing.py": (None, "No such file or directory"),
-    "folder": ("", "Is a directory"),
+    "folder": ("", "a folder without Python scripts"),
     "latin.py": (b"# one\nname = '\xe9'\n", "latin.py:2: byte 0xe9 is not UTF-8"),
     "unknown.py": (b"# coding: klingon\nx = 1\n", "unknown.py:1: unknown encoding"),
     "no_text.py": (b"# coding: rot13\nx = 1\n", "no_text.py:1: 'rot13' is not a text encoding"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dlc_lint.rules.pytorch import (
     distributed,
     every_step,
+    impure,
+    kept_graphs,
     loading,
     reading,
     recompiling,
@@ -14,6 +16,6 @@ from dlc_lint.rules.pytorch import (
 )
 
 RULES = (
-    *shapes.RULES, *reading.RULES, *every_step.RULES, *xla_devices.RULES, *xla_steps.RULES, *recompiling.RULES,
-    *distributed.RULES, *loading.RULES,
+    *shapes.RULES, *reading.RULES, *every_step.RULES, *kept_graphs.RULES, *xla_devices.RULES, *xla_steps.RULES,
+    *recompiling.RULES, *impure.RULES, *distributed.RULES, *loading.RULES,
 )  # fmt: skip

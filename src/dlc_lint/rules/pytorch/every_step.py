@@ -1,4 +1,4 @@
-"""DLC115, DLC116: each step logs or saves."""
+"""DLC115, DLC116, DLC118: each step logs, saves, or shows a value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import libcst as cst
 from dlc_lint.base.finding import Hit
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.script import attribute, literal
-from dlc_lint.script.steps import backward_calls, every_step, over_epochs, steps
+from dlc_lint.script.steps import every_step, losses_of, over_epochs, steps
 from dlc_lint.script.trainers import TRAINING_ARGUMENTS
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ LOG_FUNCTIONS = {
 LOG_LEVELS = {"info", "warning", "debug", "error"}
 SAVE_FUNCTIONS = {"torch.save", "torch_xla.core.xla_model.save", "torch.distributed.checkpoint.save"}
 SAVE_METHODS = {"save_pretrained", "save_state", "save_checkpoint"}
+BAR_METHODS = {"set_postfix", "set_postfix_str", "set_description", "set_description_str"}
 FEWEST_STEPS = 10
 
 
@@ -40,7 +41,7 @@ def logs_every_step(script: Script) -> Iterator[Hit]:
                 script.arg(call, "logging_steps"),
                 "logging_steps=1 reads the loss back in each step; log every 10 steps or more",
             )
-    losses = _losses(script)
+    losses = losses_of(script)
     found = [step for step in steps(script) if step.loop is not None and not over_epochs(script, step)]
     for call in script.all(cst.Call):
         what = _logs(script, call)
@@ -65,25 +66,24 @@ def _logs(script: Script, call: cst.Call) -> str:
     return ""
 
 
-def _losses(script: Script) -> set[str]:
-    """Names on which backward is called."""
-    owners = []
-    for call in backward_calls(script):
-        owners += [call.func.value] if isinstance(call.func, cst.Attribute) else []
-        owners += [arg.value for arg in call.args]
-    return {one.value for one in owners if isinstance(one, cst.Name)} - {"accelerator", "self", "model", "fabric"}
-
-
 def _shows_tensor(script: Script, call: cst.Call, losses: set[str]) -> bool:
     """Whether an argument is a loss or reads a tensor; a number that was read before costs nothing more."""
     for arg in call.args:
-        for name in script.inside(arg, cst.Name):
-            if name.value in losses:
-                return True
-        for read in script.inside(arg, cst.Call):
-            if attribute(read.func) == "item" and not read.args:
-                return True
+        given = script.value(arg.value)
+        shown = given if isinstance(given, cst.Dict) else arg.value  # `logs = {...}`, then `**logs`
+        if any(one.value in losses and not _is_part(script, one) for one in script.inside(shown, cst.Name)):
+            return True
+        if any(attribute(one.func) == "item" and not one.args for one in script.inside(shown, cst.Call)):
+            return True
     return False
+
+
+def _is_part(script: Script, name: cst.Name) -> bool:
+    """`loss` in `meters.loss`, and as a keyword."""
+    above = script.parent(name)
+    return (isinstance(above, cst.Attribute) and above.attr is name) or (
+        isinstance(above, cst.Arg) and above.keyword is name
+    )
 
 
 def saves_every_step(script: Script) -> Iterator[Hit]:
@@ -117,7 +117,23 @@ def saves_every_step(script: Script) -> Iterator[Hit]:
             )
 
 
+def shows_every_step(script: Script) -> Iterator[Hit]:
+    """DLC118."""
+    losses = losses_of(script)
+    found = [step for step in steps(script) if step.loop is not None and not over_epochs(script, step)]
+    for call in script.all(cst.Call):
+        if attribute(call.func) not in BAR_METHODS or not _shows_tensor(script, call, losses):
+            continue
+        if any(every_step(script, call, step) for step in found):
+            yield Hit(
+                call,
+                f".{attribute(call.func)} reads a tensor in each step, and the device waits for it; change what "
+                "the bar shows every 10 steps or more",
+            )
+
+
 RULES = (
     Rule("DLC115", "each training step logs a tensor", logs_every_step),
     Rule("DLC116", "each training step saves a checkpoint", saves_every_step),
+    Rule("DLC118", "each training step reads a tensor for the progress bar", shows_every_step),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from dlc_lint.base.finding import Hit
-from dlc_lint.rules.pytorch.every_step import logs_every_step
+from dlc_lint.rules.pytorch.every_step import logs_every_step, shows_every_step
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.guards import guarded
 from dlc_lint.script.modules import compiled_code, in_code, uses_xla
@@ -54,7 +54,7 @@ def value_in_step(script: Script) -> Iterator[Hit]:
     if not uses_xla(script):
         return
     found, code = steps(script), compiled_code(script)
-    logged = [hit.node for hit in logs_every_step(script)]  # said there
+    logged = [hit.node for say in (logs_every_step, shows_every_step) for hit in say(script)]  # said there
     said = None
     for call in script.all(cst.Call):
         if in_code(script, call, code) or not reads_value(script, call) or script.around(call, cst.Lambda):

@@ -8,6 +8,7 @@ import libcst as cst
 
 from dlc_lint.base.finding import Hit
 from dlc_lint.rules.rule import Rule
+from dlc_lint.script.called import is_called
 from dlc_lint.script.guards import guarded
 from dlc_lint.script.modules import attributes, compiled_code, own_attribute
 from dlc_lint.script.script import attribute, literal
@@ -54,7 +55,7 @@ def _changed(script: Script, node: cst.AugAssign | cst.Assign) -> str:
 def growing_list(script: Script) -> Iterator[Hit]:
     """DLC132."""
     for call in script.all(cst.Call):
-        if attribute(call.func) not in HOOKS or not call.args:
+        if attribute(call.func) not in HOOKS or not call.args or _is_removed(script, call):
             continue
         hook = script.value(call.args[0].value)
         if isinstance(hook, (cst.FunctionDef, cst.Lambda)) and _appends_outside(script, hook):
@@ -75,6 +76,12 @@ def growing_list(script: Script) -> Iterator[Hit]:
                     f"{script.code(call)} makes a list longer in each step, so the model is compiled anew; "
                     "return the value instead",
                 )
+
+
+def _is_removed(script: Script, call: cst.Call) -> bool:
+    """Whether the handle is kept, and the script removes handles: the hook is for some steps only."""
+    removes = any(attribute(one.func) == "remove" and not one.args for one in script.all(cst.Call))
+    return removes and not isinstance(script.parent(call), cst.Expr)
 
 
 def _appends_outside(script: Script, hook: Function) -> bool:
@@ -111,7 +118,7 @@ def double_backward(script: Script) -> Iterator[Hit]:
     """DLC133."""
     for call in script.all(cst.Call):
         is_gradient = script.is_one_of(call.func, {"torch.autograd.grad"}) or attribute(call.func) == "backward"
-        if is_gradient and literal(script.argument(call, "create_graph")) is True:
+        if is_gradient and literal(script.argument(call, "create_graph")) is True and is_called(script, call):
             yield Hit(
                 script.arg(call, "create_graph"),
                 "a compiled model has no second derivative: the models of this gradient stay eager; "

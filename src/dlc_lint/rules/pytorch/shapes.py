@@ -9,11 +9,12 @@ import libcst as cst
 from dlc_lint.base.finding import Hit
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.guards import guarded
-from dlc_lint.script.loaders import training_loaders
+from dlc_lint.script.loaders import LOADER, training_loaders
 from dlc_lint.script.modules import compiled_code, in_code, static_shapes, uses_xla
 from dlc_lint.script.script import attribute, literal
 from dlc_lint.script.steps import every_step, steps
 from dlc_lint.script.tensors import is_tensor
+from dlc_lint.script.trainers import TRAINING_ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +29,17 @@ EVALUATION = ("eval", "valid", "test", "predict", "generate", "infer", "held_out
 VALUE_DEPENDENT = {
     "nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount",
 }  # fmt: skip
+# Examples to train from and to test with, of torchvision's data sets.
+EXAMPLES = {
+    "MNIST": (60_000, 10_000), "FashionMNIST": (60_000, 10_000), "KMNIST": (60_000, 10_000),
+    "CIFAR10": (50_000, 10_000), "CIFAR100": (50_000, 10_000),
+}  # fmt: skip
 REMEDY_PADDING = 'pad to one length: padding="max_length" with max_length'
 
 
 def dynamic_padding(script: Script) -> Iterator[Hit]:
     """DLC101."""
-    if not static_shapes(script):
+    if not static_shapes(script) or not _trains(script):
         return
     for call in script.all(cst.Call):
         padding = script.argument(call, "padding")
@@ -49,6 +55,7 @@ def dynamic_padding(script: Script) -> Iterator[Hit]:
             and padding is not None
             and _pads_to_longest(script, call, padding)
             and not _evaluates(script, call)
+            and not _one_length(script, call)
         ):
             yield Hit(
                 padding,
@@ -68,6 +75,37 @@ def _pads_to_longest(script: Script, call: cst.Call, padding: cst.BaseExpression
     return literal(padding) is True and "token" in words and not _bounded(script, call)
 
 
+def _one_length(script: Script, call: cst.Call) -> bool:
+    """Whether its function pads to one length elsewhere, or it gets all texts at once or one by one."""
+    function = script.function(call)
+    if function is None:
+        return False
+    if _one_text(script, call):
+        return True
+    if any(literal(script.argument(one, "padding")) == "max_length" for one in script.inside(function, cst.Call)):
+        return True
+    maps = [one for one in script.all(cst.Call) if attribute(one.func) == "map" and one.args]
+    given = [one for one in maps if function in script.values(one.args[0].value)]
+    sizes = [script.argument(one, "batch_size") for one in given]
+    at_once = all(isinstance(size, cst.Call) and script.is_one_of(size.func, {"len"}) for size in sizes)
+    return bool(given) and (at_once or all(literal(script.argument(one, "batched")) in (..., False) for one in given))
+
+
+def _one_text(script: Script, call: cst.Call) -> bool:
+    """`[tokenizer(text) for text in texts]` pads nothing."""
+    first = call.args[0].value if call.args else None
+    lists = [one for one in script.ancestors(call) if isinstance(one, (cst.ListComp, cst.GeneratorExp))]
+    names = {one.value for made in lists for one in script.inside(made.for_in.target, cst.Name)}
+    return isinstance(first, cst.Name) and first.value in names
+
+
+def _trains(script: Script) -> bool:
+    """Whether it has a training step, a loader or a trainer, or puts batches together for one elsewhere."""
+    if steps(script) or any(True for _ in script.calls(LOADER, *TRAINING_ARGUMENTS)):
+        return True
+    return any(one.name.value.startswith(("collat", "token", "preprocess")) for one in script.all(cst.FunctionDef))
+
+
 def _evaluates(script: Script, call: cst.Call) -> bool:
     function = script.function(call)
     name = function.name.value.lower() if function is not None else ""
@@ -85,8 +123,10 @@ def last_batch(script: Script) -> Iterator[Hit]:
     if not static_shapes(script):
         return
     for call in training_loaders(script):
-        drop = script.argument(call, "drop_last")
-        if script.has_stars(call) or script.argument(call, "batch_sampler") is not None or _one_by_one(script, call):
+        drop = script.argument(call, "drop_last", 8)
+        if script.has_stars(call) or script.argument(call, "batch_sampler", 4) is not None:
+            continue
+        if _one_by_one(script, call) or _samples_without_end(script, call) or _divides(script, call):
             continue
         if drop is None or literal(drop) is False:
             yield Hit(
@@ -100,6 +140,42 @@ def _one_by_one(script: Script, call: cst.Call) -> bool:
     """No batch_size is 1, and None is no batching."""
     size = script.argument(call, "batch_size", 1)
     return size is None or literal(size) in (1, None)
+
+
+def _samples_without_end(script: Script, call: cst.Call) -> bool:
+    """Whether its sampler may draw for ever: one with a number of its own, or one that is not torch's."""
+    given = script.argument(call, "sampler", 3)
+    made = _choices(script, given) if given is not None else []
+    return any(literal(one) is not None and not _draws_each_once(script, one) for one in made)
+
+
+def _choices(script: Script, node: cst.CSTNode | None) -> list[cst.CSTNode | None]:
+    """What an expression may be: both sides of an `if`, and all that a name is bound to."""
+    values = script.values(node) if isinstance(node, cst.Name) and node.value != "None" else [node]
+    sides = [(one.body, one.orelse) if isinstance(one, cst.IfExp) else (one,) for one in values]
+    return [side for both in sides for side in both]
+
+
+def _draws_each_once(script: Script, sampler: cst.CSTNode | None) -> bool:
+    return (
+        isinstance(sampler, cst.Call)
+        and script.name(sampler.func).startswith("torch.utils.data.")
+        and script.argument(sampler, "num_samples") is None
+    )
+
+
+def _divides(script: Script, call: cst.Call) -> bool:
+    """Whether the data set has a whole number of batches, for all of its examples in one process."""
+    data = script.value(script.argument(call, "dataset", 0))
+    size = literal(script.value(script.argument(call, "batch_size", 1)))
+    if not isinstance(data, cst.Call) or script.argument(call, "sampler", 3) is not None or not isinstance(size, int):
+        return False
+    name = script.name(data.func)
+    known = EXAMPLES.get(name.rpartition(".")[2]) if name.startswith("torchvision.datasets.") else None
+    if known is None or size < 1:
+        return False
+    trains = literal(script.argument(data, "train", 1)) is not False
+    return known[0 if trains else 1] % size == 0
 
 
 def value_dependent_shape(script: Script) -> Iterator[Hit]:

@@ -50,7 +50,7 @@ def plain_save(script: Script) -> Iterator[Hit]:
         return
     for call in script.calls("torch.save"):
         saved = script.argument(call, "obj", 0)
-        if saved is None or not _of_model(script, saved):
+        if saved is None or not _of_model(script, saved) or _beside_its_own(script, call):
             continue
         module = _module_name(script)
         safe = (
@@ -66,6 +66,12 @@ def plain_save(script: Script) -> Iterator[Hit]:
             "and writes once for all processes",
             edits,
         )
+
+
+def _beside_its_own(script: Script, call: cst.Call) -> bool:
+    """`if on_xla: xm.save(...)`, `else: torch.save(...)`."""
+    choices = [one for one in script.ancestors(call) if isinstance(one, cst.If)]
+    return any(script.code(one.func) == "xm.save" for choice in choices for one in script.inside(choice, cst.Call))
 
 
 def _of_model(script: Script, saved: cst.BaseExpression) -> bool:

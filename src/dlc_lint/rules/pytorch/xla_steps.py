@@ -8,6 +8,7 @@ import libcst as cst
 
 from dlc_lint.base.finding import Hit
 from dlc_lint.rules.rule import Rule
+from dlc_lint.script.guards import guarded
 from dlc_lint.script.loaders import parallel_loader, runs_over_parallel_loader
 from dlc_lint.script.modules import uses_xla
 from dlc_lint.script.script import attribute, literal
@@ -111,7 +112,8 @@ def sync_within_step(script: Script) -> Iterator[Hit]:
     for block in script.all(cst.IndentedBlock):
         calls = [(index, call) for index, part in enumerate(block.body) for call in script.inside(part, cst.Call)]
         backward = [index for index, call in calls if attribute(call.func) in BACKWARD]
-        ends = [index for index, call in calls if is_optimizer_step(call)]
+        optimizer = [(index, call) for index, call in calls if is_optimizer_step(call)]
+        ends = [index for index, call in optimizer if not guarded(script, call, block)]  # not each some batches
         if len(backward) != 1 or len(ends) != 1:
             continue
         loss = _bound_before(script, block, backward[0])

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dlc_lint.rules.tensorflow import inputs, jit, steps
+from dlc_lint.rules.tensorflow import inputs, jit, predicting, steps
 
-RULES = (*steps.RULES, *inputs.RULES, *jit.RULES)
+RULES = (*steps.RULES, *predicting.RULES, *inputs.RULES, *jit.RULES)

@@ -8,6 +8,7 @@ import libcst as cst
 
 from dlc_lint.base.finding import Hit
 from dlc_lint.rules.rule import Rule
+from dlc_lint.script.datasets import for_evaluation, pipeline, trained_from
 from dlc_lint.script.graph_functions import uses_jit
 from dlc_lint.script.script import attribute, literal
 
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 
     from dlc_lint.script.script import Script
 
-SAMPLES = ("unbatch", "take")  # for looking at some examples
-FITS = ("fit", "experimental_distribute_dataset", "fit_generator")
-EVALUATION = ("eval", "valid", "test", "predict", "held", "val_", "dev")
+# Examples to train from, of Keras' data sets.
+EXAMPLES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000, "imdb": 25_000}
 
 
 def last_batch(script: Script) -> Iterator[Hit]:
@@ -29,11 +29,7 @@ def last_batch(script: Script) -> Iterator[Hit]:
         if attribute(call.func) not in ("batch", "padded_batch") or script.has_stars(call):
             continue
         drop = script.argument(call, "drop_remainder", 1 if attribute(call.func) == "batch" else None)
-        if (
-            (drop is None or literal(drop) is False)
-            and _of_training_data(script, call)
-            and literal(script.argument(call, "batch_size", 0)) != 1
-        ):
+        if (drop is None or literal(drop) is False) and trained_from(script, call) and not _divides(script, call):
             yield Hit(
                 call,
                 "the last batch may be smaller, which XLA compiles once more; set drop_remainder=True "
@@ -41,68 +37,17 @@ def last_batch(script: Script) -> Iterator[Hit]:
             )
 
 
-def _of_training_data(script: Script, call: cst.Call) -> bool:
-    names, is_dataset = _chain(script, call)
-    if not is_dataset or "repeat" in names:
+def _divides(script: Script, call: cst.Call) -> bool:
+    """Whether there is a whole number of batches: the data set is a known one, or cut by `take`."""
+    size = literal(script.value(script.argument(call, "batch_size", 0)))
+    if not isinstance(size, int) or size < 1:
         return False
-    words = _where(script, call)
-    return not any(word in words for word in (*EVALUATION, *SAMPLES)) and (
-        "train" in words or _trained_from(script, call)
-    )
-
-
-def _trained_from(script: Script, call: cst.Call) -> bool:
-    """Whether it is returned, given to `fit`, or what a loop runs over; else somebody only looks at it."""
-    statement = script.around(call, cst.Assign, cst.Return, cst.For)
-    if isinstance(statement, cst.Assign):
-        names = {one.target.value for one in statement.targets if isinstance(one.target, cst.Name)}
-        given = [one for one in script.all(cst.Call) if attribute(one.func) in FITS]
-        looped = [one.iter for one in script.all(cst.For)]
-        return any(_is_named(one, names) for one in (*looped, *(arg.value for fit in given for arg in fit.args)))
-    return isinstance(statement, cst.Return) or (
-        isinstance(statement, cst.For) and script.around(call, cst.For) is statement
-    )
-
-
-def _is_named(node: cst.CSTNode, names: set[str]) -> bool:
-    """The name itself, or in `enumerate(name)`."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.args:
-        node = node.args[0].value
-    return isinstance(node, cst.Name) and node.value in names
-
-
-def _chain(script: Script, call: cst.Call) -> tuple[list[str], bool]:
-    """The methods before this one, and whether they begin with a tf.data.Dataset."""
-    names: list[str] = []
-    node: cst.CSTNode | None = call
-    for _ in range(30):
-        if isinstance(node, cst.Name):
-            name = node  # bound again and again: `dataset = dataset.map(...)`
-            earlier = [
-                one for one in script.values(name) if one is not None and script.place(one)[2:] < script.place(name)[:2]
-            ]
-            node = earlier[-1] if earlier else None
-        if not isinstance(node, cst.Call):
-            return names, False
-        if script.name(node.func).startswith("tensorflow.data."):
-            return names, True
-        names.append(attribute(node.func))
-        node = node.func.value if isinstance(node.func, cst.Attribute) else None
-    return names, False
-
-
-def _where(script: Script, call: cst.Call) -> str:
-    """Words around it: the name that it gets, and the function it is in."""
-    words = []
-    for one in script.ancestors(call):
-        if isinstance(one, cst.Assign):
-            words += [script.code(target.target) for target in one.targets]
-        if isinstance(one, cst.Call) and isinstance(one.func, cst.Attribute):
-            words.append(one.func.attr.value)
-        if isinstance(one, cst.FunctionDef):
-            words.append(one.name.value)
-            break
-    return " ".join(words).lower()
+    cuts = [
+        literal(script.argument(one, "count", 0)) for one in pipeline(script, call) if attribute(one.func) == "take"
+    ]
+    names = {script.name(one.func) for one in script.calls("keras.datasets.")}
+    known = [EXAMPLES.get(name.split(".")[2], 1) for name in names] if len(names) == 1 and not cuts else cuts
+    return size == 1 or (bool(known) and all(isinstance(one, int) and one % size == 0 for one in known))
 
 
 def dynamic_padding(script: Script) -> Iterator[Hit]:
@@ -113,7 +58,7 @@ def dynamic_padding(script: Script) -> Iterator[Hit]:
         if (
             attribute(call.func) == "padded_batch"
             and _unknown_shapes(script, call)
-            and not any(word in _where(script, call) for word in EVALUATION)
+            and not for_evaluation(script, call)
         ):
             yield Hit(
                 call,

@@ -8,6 +8,7 @@ import libcst as cst
 
 from dlc_lint.base.finding import Hit
 from dlc_lint.rules.rule import Rule
+from dlc_lint.script.datasets import is_dataset
 from dlc_lint.script.graph_functions import TF_FUNCTION, enclosing, functions_named, graph_functions, keras_compiles
 from dlc_lint.script.guards import guarded
 from dlc_lint.script.script import attribute, literal
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
     from dlc_lint.script.script import Loop, Script
 
+EAGER_SWITCHES = (
+    "tensorflow.config.run_functions_eagerly", "tensorflow.config.experimental_run_functions_eagerly",
+)  # fmt: skip
 KERAS_METHODS = {"train_step", "test_step", "call", "compute_loss"}
 CHANGES_WEIGHTS = {"apply_gradients", "apply", "minimize", "assign_sub", "assign_add"}
-LONG_LOOPS = {"range", "enumerate", "tqdm.tqdm", "tqdm.trange"}
+WRAPPERS = {"enumerate", "tqdm.tqdm", "tqdm"}
+LONG_LOOPS = {"range", "tqdm.trange", *WRAPPERS}
 FEWEST_STEPS = 10
 
 
@@ -30,7 +35,7 @@ def eager_step(script: Script) -> Iterator[Hit]:
     for block in script.all(cst.With):
         tape = next((one.item for one in block.items if _is_tape(script, one.item)), None)
         function = script.function(block)
-        if tape is None or enclosing(script, block, graph) is not None:
+        if tape is None or enclosing(script, block, graph) is not None or _wanted_eager(script, block):
             continue
         if function is not None and function.name.value in KERAS_METHODS and script.around(function, cst.ClassDef):
             continue
@@ -40,6 +45,12 @@ def eager_step(script: Script) -> Iterator[Hit]:
                 "this training step runs operation by operation; put it in a function with "
                 "@tf.function(jit_compile=True)",
             )
+
+
+def _wanted_eager(script: Script, block: cst.CSTNode) -> bool:
+    """`if mode == "eager":` around it."""
+    tests = [script.code(one.test).lower() for one in script.ancestors(block) if isinstance(one, cst.If)]
+    return any(word in test for test in tests for word in ("eager", "debug"))
 
 
 def _trains(script: Script, block: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
@@ -64,14 +75,31 @@ def _eager_by_choice(script: Script) -> bool:
 
 
 def _run_eagerly(script: Script) -> Iterator[cst.CSTNode]:
-    for call in script.calls(
-        "tensorflow.config.run_functions_eagerly", "tensorflow.config.experimental_run_functions_eagerly"
-    ):
-        if literal(script.argument(call, "run_eagerly", 0)) is True:
+    """What turns tf.function off for the whole training: nothing decides about it, or turns it on again."""
+    for call in script.calls(*EAGER_SWITCHES):
+        switched = literal(script.argument(call, "run_eagerly", 0))
+        if switched is True and not _by_choice(script, call) and not _switched_back(script, call):
             yield call
     for call in keras_compiles(script):
-        if literal(script.argument(call, "run_eagerly")) is True:
+        if literal(script.argument(call, "run_eagerly")) is True and not _by_choice(script, call):
             yield script.arg(call, "run_eagerly")
+
+
+def _switched_back(script: Script, call: cst.Call) -> bool:
+    later = [one for one in script.calls(*EAGER_SWITCHES) if script.before(call, one)]
+    return any(literal(script.argument(one, "run_eagerly", 0)) is not True for one in later)
+
+
+def _by_choice(script: Script, node: cst.CSTNode) -> bool:
+    """Below `if debug:`; `if __name__ == "__main__":` is no choice."""
+    below = node
+    for one in script.ancestors(node):
+        if isinstance(one, (cst.If, cst.IfExp)) and below is not one.test and "__name__" not in script.code(one.test):
+            return True
+        if isinstance(one, cst.FunctionDef) and "debug" in one.name.value.lower():
+            return True
+        below = one
+    return False
 
 
 def run_eagerly(script: Script) -> Iterator[Hit]:
@@ -221,10 +249,19 @@ def function_in_loop(script: Script) -> Iterator[Hit]:
 
 def _in_long_loop(script: Script, node: cst.CSTNode) -> bool:
     loop = nearest_loop(script, node)
-    if loop is None or isinstance(loop, cst.While):
-        return loop is not None
-    long = isinstance(loop.iter, cst.Call) and script.is_one_of(loop.iter.func, LONG_LOOPS) and not _few(script, loop)
-    return long and not guarded(script, node, loop.body)
+    if loop is None or guarded(script, node, loop.body):
+        return False
+    return isinstance(loop, cst.While) or _has_many_turns(script, loop.iter)
+
+
+def _has_many_turns(script: Script, iterated: cst.BaseExpression) -> bool:
+    """A long `range`, or batches of a data set; not `for model in models`."""
+    if not isinstance(iterated, cst.Call) or not script.is_one_of(iterated.func, LONG_LOOPS):
+        return is_dataset(script, iterated)
+    if script.is_one_of(iterated.func, WRAPPERS):
+        return bool(iterated.args) and _has_many_turns(script, iterated.args[0].value)
+    number = literal(iterated.args[-1].value) if iterated.args else ...
+    return not isinstance(number, int) or number > FEWEST_STEPS
 
 
 def saves_every_step(script: Script) -> Iterator[Hit]:

@@ -22,6 +22,25 @@ model.fit(
     callbacks=[ModelCheckpoint("last.keras", save_freq=1)],  # mistake: DLC206
 )
 
+held = tf.data.Dataset.range(100).batch(32)
+ds_val = tf.data.Dataset.range(100).batch(32)
+shown = tf.data.Dataset.range(100).batch(32)
+model.fit(train, validation_data=held)
+for x, y in shown:
+    print(model(x), y)
+
+
+def make(count):
+    return tf.data.Dataset.range(count).batch(32)
+
+
+model.fit(train, validation_data=make(100))
+model.evaluate(make(100))
+ds_dev = make(100)
+if "debug" in keras.__version__:
+    tf.config.run_functions_eagerly(True)
+    model.compile(optimizer="adam", loss="mse", run_eagerly=True)
+
 slow = keras.Sequential([keras.layers.Dense(1)])
 slow.compile(optimizer="adam", loss="mse", run_eagerly=True)  # mistake: DLC202
 slow.fit(train.repeat(2), epochs=1)

@@ -29,3 +29,21 @@ for step in range(1000):
     evaluate = tf.function(lambda batch: model(batch, training=False))  # mistake: DLC205
     if step % 100 == 0:
         print(step, loss.numpy(), evaluate(x), history)
+
+dataset = tf.data.Dataset.range(1000).batch(10)
+for x in dataset:
+    late = tf.function(lambda batch: model(batch, training=False))  # mistake: DLC205
+    late(x)
+for index, x in enumerate(dataset.prefetch(1)):
+
+    @tf.function  # mistake: DLC205
+    def shown(batch):
+        return model(batch, training=False)
+
+    shown(x)
+for one in [model, build_model()]:
+    fast = tf.function(one)
+    fast(x)
+for name, one in enumerate([model, build_model()]):
+    fast = tf.function(one)
+    fast(x)

@@ -6,21 +6,18 @@ import errno
 import io
 import os
 import select
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from types import FrameType
 from typing import TextIO
 
+from dlc.core import interrupts
 from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
-            signal.signal(number, _stop)  # they clean up as Ctrl-C does
+    interrupts.arm()
     try:
         from dlc.cli import run  # here, so that Ctrl-C while it loads is caught too
 
@@ -39,13 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(_of_system(error))
     except Exception as error:
         return _report(_internal(error))
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Stop as Ctrl-C does, once: `timeout` and a closing terminal send two signals at a time to say one thing."""
-    for same in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(same, lambda *_: None)  # not SIG_IGN, which the programs that it starts would inherit
-    signal.default_int_handler(number, frame)
 
 
 def _report(error: DlcError) -> int:

@@ -42,11 +42,14 @@ def need(variants: Sequence[Variant], existing: Collection[str], *, containerd_s
 
 
 def data_folder(engine: Engine) -> Path | None:
-    """Where an engine of this host keeps its data; None for one whose disk cannot be seen from here."""
+    """Where an engine of this host keeps its data; None where its disk cannot be seen from here, or by this user."""
     if engine.address and not engine.address.startswith("unix://"):
         return None
     folder = Path(engine.data_root or "/nonexistent")
-    return folder if folder.is_dir() else None
+    try:
+        return folder if folder.is_dir() else None
+    except PermissionError:  # of a folder above it
+        return None
 
 
 def require_room(needed: Need, folder: Path, free: int | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,23 +36,42 @@ class Finding:
 def examine() -> list[Finding]:
     """All findings, in the order in which a build needs what they are about."""
     tree, plan = _all_images()
+    engine, found = _engine()
+    existing: Mapping[str, str] = {}
+    try:
+        existing = _existing(engine, plan) if engine and plan else {}
+    except DlcError as error:
+        engine, found = None, Finding("engine", "bad", error.message, error.remedy)
+    missing = plan.without([name for name in plan.selected if plan.target(name).tags[0] in existing]) if plan else None
+    checks: dict[str, Callable[[], Finding]] = {"platform": lambda: _platform(engine)}
+    if engine:
+        checks |= {"image store": lambda: _store(engine), "buildx": lambda: _buildx(engine)}
+    checks |= {
+        "base image": _base,
+        "disk": lambda: _disk(engine, missing, tree),
+        "memory": lambda: _memory(missing),
+        "CA bundle": _certificates,
+        "local wheels": _wheels,
+    }
+    return [found, *(_checked(name, check) for name, check in checks.items())]
+
+
+def _engine() -> tuple[Engine | None, Finding]:
     try:
         engine = find()
-        if engine:
-            return [*_of_engine(engine), *_host(engine, tree, plan, _existing(engine, plan) if plan else {})]
     except EngineError as error:
-        return [Finding("engine", "bad", error.message, error.remedy), _platform(None), *_host(None, tree, plan, {})]
-    return [_startable(), _platform(None), *_host(None, tree, plan, {})]
+        return None, Finding("engine", "bad", error.message, error.remedy)
+    return engine, Finding("engine", "ok", f"{engine.version} ({engine.origin})") if engine else _startable()
 
 
-def _of_engine(engine: Engine) -> list[Finding]:
-    found = Finding("engine", "ok", f"{engine.version} ({engine.origin})")
-    return [found, _platform(engine), _store(engine), _buildx(engine)]
-
-
-def _host(engine: Engine | None, tree: Tree, plan: Plan | None, existing: Mapping[str, str]) -> list[Finding]:
-    missing = plan.without([name for name in plan.selected if plan.target(name).tags[0] in existing]) if plan else None
-    return [_base(), _disk(engine, missing, tree), _memory(missing), _certificates(), _wheels()]
+def _checked(name: str, check: Callable[[], Finding]) -> Finding:
+    """What a check found. One that this host does not let us make is a finding like others."""
+    try:
+        return check()
+    except DlcError as error:
+        return Finding(name, "bad", error.message, error.remedy)
+    except (OSError, KeyError, ValueError) as error:
+        return Finding(name, "note", f"could not be checked: {error}")
 
 
 def _existing(engine: Engine, plan: Plan) -> dict[str, str]:
@@ -107,7 +126,10 @@ def _base() -> Finding:
 
 
 def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
-    folder = (data_folder(engine) if engine else None) or engine_folder()
+    folder = data_folder(engine) if engine else engine_folder()
+    if folder is None:
+        place = engine.data_root if engine else ""
+        return Finding("disk", "note", f"{place or 'the disk of the engine'}: this user cannot see it from here")
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import ssl
 import urllib.error
@@ -10,6 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from dlc.core.digests import FOLDER_MODE, MODE, say_damaged, sha256
 from dlc.core.drafts import writing
 from dlc.core.environment import CA_VARIABLES
 from dlc.core.errors import LockError, UsageError
@@ -20,6 +20,8 @@ SECONDS = 60.0  # without a byte
 OTHER_SECONDS = 3600.0  # while another process fetches
 BUSY = (http.client.REQUEST_TIMEOUT, http.client.TOO_EARLY, http.client.TOO_MANY_REQUESTS)
 LATER = "run again when it can be reached: the bytes received so far are kept"
+PROXY_REFUSES = "Tunnel connection failed: 4"  # http.client's words
+PROXY_REMEDY = "correct HTTPS_PROXY, or name the host in NO_PROXY"
 CHUNK = 1 << 16  # bytes; a kill loses no more
 FILE = "file"  # name of every downloaded file in its folder
 
@@ -28,27 +30,28 @@ def folder(context: Pinned, cache: Path, ca: Path | None) -> Path:
     """A folder in the cache that holds only the file, under the name FILE.
 
     Raises LockError if the file cannot be downloaded or has another hash; such a file is deleted. A cached file is not
-    downloaded again, and an interrupted download is continued.
+    downloaded again while it has its hash, and an interrupted download is continued.
     """
     target = cache / "pinned" / context.sha256
     target.parent.mkdir(parents=True, exist_ok=True)
     with exclusive(target.parent, OTHER_SECONDS):  # one process at a time
-        if not (target / FILE).is_file():
+        if not ((target / FILE).is_file() and sha256(target / FILE) == context.sha256):
+            say_damaged(target / FILE)
             part = target.with_suffix(".part")
             _fetch(context.address, part, ca)
             _require_hash(context.sha256, context.address, part)
             target.mkdir(exist_ok=True)
             part.replace(target / FILE)
+        (target / FILE).chmod(MODE)
+        target.chmod(FOLDER_MODE)
     return target
 
 
-def _require_hash(sha256: str, url: str, part: Path) -> None:
-    with part.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+def _require_hash(expected: str, url: str, part: Path) -> None:
+    if (found := sha256(part)) != expected:
         part.unlink()
         raise LockError(
-            f"{url}: expected sha256 {sha256}, found {found}; it was not unpacked",
+            f"{url}: expected sha256 {expected}, found {found}; it was not unpacked",
             "compare with the hash that its publisher states: the address or the hash in the buildspec is wrong",
         )
 
@@ -71,8 +74,8 @@ def _fetch(url: str, part: Path, ca: Path | None) -> None:
     except http.client.InvalidURL as error:
         raise _no_address(url, error) from None
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise LockError(f"{url}: {reason}", LATER) from None
+        reason = str(getattr(error, "reason", error))
+        raise LockError(f"{url}: {reason}", PROXY_REMEDY if PROXY_REFUSES in reason else LATER) from None
     except ValueError as error:
         raise _no_address(url, error) from None
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -15,8 +13,7 @@ from dlc.build import fetch, wheels
 from dlc.build.inputs import HostInputs
 from dlc.build.snapshot import snapshot
 from dlc.buildspec.locked import without_headers
-from dlc.core.checkout import Tree, below, text
-from dlc.core.drafts import draft_folder
+from dlc.core.checkout import SourceFile, Tree, below, text
 from dlc.core.environment import ca_bundle, proxies, secrets
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
@@ -74,39 +71,19 @@ def without_secrets(dockerfile: str, known: Collection[str]) -> str:
 
 
 def _dockerfile(dockerfile: str, known: Collection[str], cache: Path) -> Path:
-    return _kept(cache / "recipes", without_secrets(dockerfile, known).encode(), "Dockerfile")
+    return snapshot({"Dockerfile": SourceFile(without_secrets(dockerfile, known).encode())}, cache) / "Dockerfile"
 
 
 def _authorities(cache: Path) -> Path:
     """A folder with the certificate authorities that this host trusts as ca.pem, or with nothing."""
     bundle = ca_bundle(os.environ)
-    return _kept(cache / "ca", bundle.read_bytes(), "ca.pem").parent if bundle else _nothing(cache)
+    return snapshot({"ca.pem": SourceFile(bundle.read_bytes())} if bundle else {}, cache)
 
 
 def _nothing(cache: Path) -> Path:
-    folder = cache / "nothing"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _kept(folder: Path, content: bytes, name: str) -> Path:
-    """A file of this name and content, in a folder of its own below `folder`."""
-    path = folder / hashlib.sha256(content).hexdigest()[:12] / name
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft_folder(folder.parent) as drafts:
-            (drafts / name).write_bytes(content)
-            (drafts / name).replace(path)
-    return path
+    return snapshot({}, cache)
 
 
 def _uv(cache: Path) -> Path:
     """A folder that holds the uv binary and nothing else."""
-    source = Path(find_uv_bin())
-    folder = cache / "tools" / wheels.sha256(source)[:12]
-    if not (folder / "uv").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with draft_folder(cache) as drafts:
-            shutil.copy2(source, drafts / "uv")
-            (drafts / "uv").replace(folder / "uv")
-    return folder
+    return snapshot({"uv": SourceFile(Path(find_uv_bin()).read_bytes(), executable=True)}, cache)

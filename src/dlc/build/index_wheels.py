@@ -10,8 +10,10 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,10 +21,11 @@ from packaging.tags import compatible_tags, cpython_tags
 
 from dlc.buildspec.locked import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
+from dlc.core.digests import MODE, say_damaged, sha256
 from dlc.core.drafts import draft_folder
-from dlc.core.environment import ca_bundle, local_wheel_folders
+from dlc.core.environment import ca_bundle, local_wheel_folders, shown
 from dlc.core.errors import DlcError, LockError, PackageIndexError
-from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, shown, wheel_folder
+from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, wheel_folder
 from dlc.core.process import run
 
 FETCH_SECONDS = 3600.0
@@ -32,6 +35,7 @@ UNREAD = re.compile(r"Could not fetch URL \S+ (.*?)(?: for url: \S+)? - skipping
 BUSY = re.compile(r"^(429|5\d\d) (Client|Server) Error")
 EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
 WORDS = (5, 6)  # of a wheel's name: package, version, perhaps a build number, Python, binary interface, platform
+HASH = re.compile(r"sha256:([0-9a-f]{64})")  # in a lock
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
@@ -97,24 +101,40 @@ def _is_for(wheel: Path, python: str) -> bool:
 
 
 def link(source: Path, target: Path, cache: Path) -> None:
-    """Hard link, else a copy. Two builds may do this at the same time."""
+    """Hard link, else a copy; a copy too of a file with another mode. Two builds may do this at the same time."""
     with draft_folder(cache) as drafts:
         draft = drafts / target.name
         try:
             os.link(source, draft)
+            if stat.S_IMODE(draft.stat().st_mode) != MODE:
+                draft.unlink()
         except OSError:
+            draft.unlink(missing_ok=True)
+        if not draft.exists():
             shutil.copy2(source, draft)
+            draft.chmod(MODE)
         draft.replace(target)
+
+
+def remove_other(folder: Path, hashes: Collection[str]) -> None:
+    """Remove the files of a folder of the cache that have none of these hashes: damaged ones are made anew."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        with suppress(FileNotFoundError):  # another build was faster
+            if path.is_file() and sha256(path) not in hashes:
+                say_damaged(path)
+                path.unlink()
 
 
 def _kept(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
     """The wheel of an entry, in the cache; fetched where it is not there."""
     fits = f"{entry}\n{index.python} {index.glibc}"
     kept = cache / "index-wheels" / hashlib.sha256(fits.encode()).hexdigest()[:16]
+    remove_other(kept, HASH.findall(entry))
     if not any(kept.glob("*.whl")):
         kept.mkdir(parents=True, exist_ok=True)
         with draft_folder(cache) as draft:
             wheel = _fetched(pin, entry, index, draft)
+            wheel.chmod(MODE)
             wheel.replace(kept / wheel.name)
     return next(iter(sorted(kept.glob("*.whl"))))
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from dlc.build import index_wheels
-from dlc.build.index_wheels import link, wheels_in
+from dlc.build.index_wheels import HASH, link, remove_other, wheels_in
 from dlc.buildspec.locked import entries
 from dlc.core.checkout import Tree, below
+from dlc.core.digests import FOLDER_MODE, sha256
 from dlc.core.environment import local_wheel_folders, other_find_links
 from dlc.core.errors import LockError
 from dlc.plan.contexts import Repo
@@ -27,9 +28,12 @@ def folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     text = "".join(locks.values())
     wheels = cache / "wheels" / hashlib.sha256(text.encode()).hexdigest()[:12]
     wheels.mkdir(parents=True, exist_ok=True)
+    wheels.chmod(FOLDER_MODE)
+    known = frozenset(HASH.findall(text))
+    remove_other(wheels, known)
     for warning in other_find_links():
         print(f"dlc: warning: {warning}", file=sys.stderr)
-    _add_own(text, wheels, cache)
+    _add_own(text, known, wheels, cache)
     for image in plan.targets:
         if image.indexed and isinstance(image.context, Repo):
             index_wheels.add(_lock_text(tree, image.context.folder), image.indexed, wheels, cache)
@@ -37,15 +41,11 @@ def folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     return wheels
 
 
-def sha256(path: Path) -> str:
-    """Of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> None:
+    """Add the wheels of the user's own folders that these locks name; of a version there is one for each Python.
 
-
-def _add_own(locks: str, wheels: Path, cache: Path) -> None:
-    """Add the wheels of the user's own folders that these locks name; of a version there is one for each Python."""
-    known = set(re.findall(r"sha256:([0-9a-f]{64})", locks))
+    `known` are the locks' hashes.
+    """
     have: dict[tuple[str, str], list[Path]] = {}
     for own in local_wheel_folders():
         for wheel, pin in wheels_in(own):

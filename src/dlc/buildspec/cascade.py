@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dlc.buildspec.problems import Mark, Problem
 from dlc.buildspec.yaml_marks import Node, parse
+from dlc.core.environment import without_passwords
 from dlc.core.errors import UsageError
 
 
@@ -35,12 +36,18 @@ def override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
     path, equals, value = argument.partition("=")
     if not equals or not path:
         raise UsageError(f"--set {argument}: expected PATH=VALUE", "for example --set base.image=debian:12")
-    mark = Mark(f"--set {argument}")
+    mark = mark_of(argument)
     parsed, problems = parse(value, mark.file)
     node = _marked(parsed, mark) if value.strip() and parsed else Node("", mark, mark)
     for key in reversed(split(path, legal)):
         node = Node({key: node}, mark, mark)
     return node, [Problem(mark, path, problem.expected, problem.found) for problem in problems]
+
+
+def mark_of(argument: str) -> Mark:
+    """The place of what one --set says; an address in it without its password."""
+    path, _, value = argument.partition("=")
+    return Mark(f"--set {path}={without_passwords(value)}")
 
 
 def split(path: str, legal: Node) -> list[str]:

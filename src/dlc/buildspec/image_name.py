@@ -20,7 +20,7 @@ def find(word: str, variants: Sequence[Variant]) -> tuple[str, Variant | None]:
     if not set(word) & set(":/@"):
         known = [variant.id for variant in variants]
         inside = [name for name in known if name.startswith(f"{word}-")]
-        near = did_you_mean(word, known) or f"known: {', '.join(inside or known)}"
+        near = did_you_mean(word, known) or "\n    ".join(["known:", *(inside or known)])
         raise SelectorError(
             f"{word}: no such image; {near}", "`dlc list`, or a Docker reference such as dlc/pytorch:TAG"
         )

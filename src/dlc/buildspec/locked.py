@@ -19,6 +19,7 @@ FILES = ("cuda.txt", FRAMEWORK, "training.txt", "source.txt", "compiled.txt")
 # The first lines of every lock file: Variant.lock_digest(), the platform, and a digest of what all files pin.
 INPUT, FOR, CONTENT = "# dlc-lock-input: ", "# dlc-lock-platform: ", "# dlc-lock-content: "
 HEADER_LINES = 3
+MOST_NAMED = 5
 # A requirement line and the indented lines (hashes) that continue it.
 ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+).*(?:\n +.*)*", re.MULTILINE)
 
@@ -99,15 +100,41 @@ def staleness(tree: Tree, variant: Variant) -> str:
         if name not in present:
             return f"{folder}/{name}: expected this file, found none"
         first, platform, recorded[name], texts[name] = [*_text(tree, f"{folder}/{name}").split("\n", 3), "", "", ""][:4]
-        for number, expected, found in ((1, INPUT + variant.lock_digest(), first), (2, FOR + PLATFORM, platform)):
-            if found != expected:
-                return f"{folder}/{name}:{number}: stale: expected {expected!r}, found {found[:100]!r}"
+        if first != INPUT + variant.lock_digest():
+            return f"{folder}/{name}:1: stale: {_asked_otherwise(tree, variant, first)}"
+        if platform != FOR + PLATFORM:
+            return f"{folder}/{name}:2: stale: expected {FOR + PLATFORM!r}, found {platform[:100]!r}"
+    return _mixed(folder, texts, recorded) or _outside(variant, texts)
+
+
+def _asked_otherwise(tree: Tree, variant: Variant, first: str) -> str:
+    """What the buildspec asks for and the lock does not have. `first` is the first line of one of its files."""
+    if not first.startswith(INPUT):
+        return f"expected {INPUT + 'sha256:...'!r}, found {first[:100]!r}"
+    locked = locked_versions(tree, variant)
+    lacking = []
+    for requirement in (*variant.framework_requirements, *variant.training_requirements):
+        found = locked.get(normal_name(requirement))
+        version = requirement.partition("==")[2]
+        if found is None or version not in ("", found):
+            lacking.append(f"{requirement}, found {found or 'none'}")
+    more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+    if not lacking:
+        return "made when the buildspec asked for more packages, or for another Python, suite or index"
+    return f"the buildspec asks for {'; '.join(lacking[:MOST_NAMED])}{more}"
+
+
+def _mixed(folder: str, texts: Mapping[str, str], recorded: Mapping[str, str]) -> str:
+    """The reason why these files are no lock of one run, or an empty text. `recorded`: file -> what it says of all."""
     expected = CONTENT + _content(texts)
+    if set(recorded.values()) == {expected}:
+        return ""
+    runs: dict[str, list[str]] = {}
     for name, found in recorded.items():
-        if found != expected:
-            what = f"{folder}/{name}:3: changed by hand, or written by two runs of dlc lock"
-            return f"{what}: expected {expected!r}, found {found[:100]!r}"
-    return _outside(variant, texts)
+        runs.setdefault(found, []).append(name)
+    if len(runs) > 1:
+        return f"{folder}: written by two runs of dlc lock: {' but '.join(', '.join(names) for names in runs.values())}"
+    return f"{folder}: an entry was changed by hand: git diff {folder} shows it where the lock is committed"
 
 
 def _outside(variant: Variant, texts: Mapping[str, str]) -> str:

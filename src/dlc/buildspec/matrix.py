@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dlc.buildspec import cuda, efa, requirements
-from dlc.buildspec.cascade import merge_all, override
+from dlc.buildspec.cascade import mark_of, merge_all, override
 from dlc.buildspec.compat import broken_rules, constraints
 from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
 from dlc.buildspec.models import Settings
@@ -53,7 +53,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
         overrides = [override(text, candidate.node) for text in sets]
         problems += [problem for _, found in overrides for problem in found]
         node = merge_all([candidate.node, *(layer for layer, _ in overrides)])
-        changed.append(Candidate(candidate.image, node, Mark(f"--set {sets[-1]}"), plain))
+        changed.append(Candidate(candidate.image, node, mark_of(sets[-1]), plain))
     return _checked(changed, buildspec, tree, problems)
 
 
@@ -97,7 +97,7 @@ def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Var
     ]  # fmt: skip
     framework = requirements.versioned(requirements.framework(settings, node), buildspec.pins, problems)
     training = requirements.versioned(requirements.training(settings, node, problems), buildspec.pins, problems)
-    if problems or image.header is None:
+    if problems or image.header is None or buildspec.pins is None:  # a problem of their own
         return None, problems
     variant = Variant(image.header, settings, node, framework, training, candidate.plain)
     if buildspec.compat:

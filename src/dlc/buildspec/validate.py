@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from dlc.buildspec.models import MEANINGS
 from dlc.buildspec.problems import Problem, did_you_mean
 from dlc.buildspec.yaml_marks import Node
+from dlc.core.environment import shown, without_passwords
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -37,7 +38,9 @@ def _problem(details: ErrorDetails, model: type[BaseModel], root: Node) -> Probl
         known = sorted(_model_at(model, steps[:-1]).model_fields)
         name = str(steps[-1])
         return Problem(mark, path, f"one of {', '.join(known)}", f"unknown key {name!r}", did_you_mean(name, known))
-    return Problem(mark if "[key]" in details["loc"] else node.mark, path, _expected(details), describe(node))
+    expected = _expected(details)
+    found = describe(node, is_address="address" in expected)
+    return Problem(mark if "[key]" in details["loc"] else node.mark, path, expected, found)
 
 
 def _expected(details: ErrorDetails) -> str:
@@ -55,13 +58,14 @@ def _expected(details: ErrorDetails) -> str:
     return details["msg"].replace("Input should be ", "")
 
 
-def describe(node: Node) -> str:
-    """What stands at a node, in words short enough for one line."""
+def describe(node: Node, *, is_address: bool = False) -> str:
+    """What stands at a node, in words short enough for one line. No address is shown with its password."""
     if isinstance(node.value, tuple):
         return f"a list of {len(node.value)}"
     if not isinstance(node.value, str):
         return "a mapping"
-    return repr(node.value[:80]) if node.value else "nothing"
+    text = shown(node.value) if is_address else without_passwords(node.value)
+    return repr(text[:80]) if node.value else "nothing"
 
 
 def _dotted(steps: tuple[str | int, ...]) -> str:

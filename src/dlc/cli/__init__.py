@@ -40,6 +40,9 @@ VERBS = {
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 
 
+UNRECOGNIZED = "unrecognized arguments: "  # argparse's words
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with errors of ours, and without abbreviated options."""
 
@@ -47,8 +50,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError."""
-        raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
+        """Raise UsageError; an option that is none comes with the one that is meant."""
+        unknown = message.removeprefix(UNRECOGNIZED).split() if message.startswith(UNRECOGNIZED) else []
+        options = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+        near = [hint for option in options if (hint := did_you_mean(option, self._option_string_actions))]
+        raise UsageError("; ".join([f"{self.prog}: {message}", *near]), f"{self.prog} --help")
 
 
 def run(argv: Sequence[str]) -> int:

@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
-from dlc.cli.arguments import add_json, number, print_json
+from dlc.cli.arguments import add_json, columns, number, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import UsageError
 from dlc.jobs.advice import output, picture, table
 from dlc.jobs.advice.decide import COST, SPEED, Advice, advise
-from dlc.jobs.advice.machines import Catalogue, Machine, catalogue, find, parse_cluster
+from dlc.jobs.advice.machines import Catalogue, Cluster, Machine, catalogue, find, parse_cluster
 from dlc.jobs.advice.profiles import Profile, read_profile, summary
 from dlc.jobs.advice.speed import DATA_HOSTS, EVERYWHERE, MEASURED, Estimate, Workload
 
@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser)
     measured = parser.add_argument_group("what was measured, where no report says it")
     add = measured.add_argument
-    add("--step-ms", type=positive, metavar="MS", help="time of a step with the data ready")
     add("--cpu-seconds", type=positive, metavar="S", help="CPU seconds that prepare one batch for one GPU")
     add("--batch-mb", type=positive, metavar="MB", help="size of that batch, for the network between hosts")
     add(
@@ -47,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """The machines, and what is known of others."""
     add = parser.add_argument
+    add("--step-ms", type=positive, metavar="MS", help="time of a step with the data ready, where no report says it")
     add("--on", metavar="CLUSTER", help="the training hosts as they are, such as p4d.24xlarge or '2*p4d.24xlarge'")
     add(
         "--data-host", action="append", default=[], metavar="GLOB",
@@ -119,12 +119,28 @@ def advised(
         raise UsageError(
             f"--on: expected training hosts alone, found data hosts too: {args.on!r}", "--data-host names those"
         )
+    _require_measured_there(args, now, profile)
     default = DATA_HOSTS if profile and profile.framework == "torch" else EVERYWHERE
     job = Workload(
         step, cpu, args.data_cpu_seconds or cpu, size, args.preprocess_on or default, max(args.data_workers, 0)
     )
     extra = args.gpu_preprocess_ms / 1000 if args.gpu_preprocess_ms else None
     return advise(now, job, machines, data_types(machines, args.data_host), args.goal, extra)
+
+
+def _require_measured_there(args: argparse.Namespace, now: Cluster, profile: Profile | None) -> None:
+    """Raise UsageError for a step that no accelerator made, and for a machine without one that is to preprocess."""
+    gpu = now.training.gpu
+    if now.training.gpus and profile and profile.gpu_use is None and not args.step_ms:
+        raise UsageError(
+            f"--on {args.on}: expected a step measured on an accelerator, found a report of hosts without one: "
+            f"its {profile.step * 1000:.1f} ms say nothing of the step on the {gpu} of {now.training.name}",
+            "give the time of a step there, with the data ready, as --step-ms MS",
+        )
+    if args.gpu_preprocess_ms and not now.training.gpus:
+        raise UsageError(
+            f"--gpu-preprocess-ms: expected training hosts with GPUs, found {now.training.name}", "leave it out"
+        )
 
 
 def data_types(machines: Catalogue, globs: Sequence[str]) -> list[Machine]:
@@ -166,10 +182,12 @@ def show(args: argparse.Namespace, found: Found) -> None:
     if args.json:
         print_json(output.as_json(found.profile, found.advice, found.measured))
         return
+    width = columns()
     parts = [summary(found.profile)] if found.profile else []
     if found.advice:
-        parts += [table.verdict(found.advice), table.choices_table(found.advice), table.chart(rows)]
+        parts += [table.verdict(found.advice), table.choices_table(found.advice, width), table.chart(rows, width)]
+        parts.append(table.assumptions(found.advice))
     if found.measured:
-        parts += [table.measured_table(found.measured), table.chart(found.measured)]
+        parts += [table.measured_table(found.measured, width), table.chart(found.measured, width)]
     parts.append(output.origins([*rows, *found.measured]))
     print("\n\n".join(parts))

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -64,6 +65,16 @@ def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     for warning in found:
         print(f"dlc: warning: {warning}", file=sys.stderr)
     return found
+
+
+def columns() -> int | None:
+    """Characters to a line of the terminal that stdout is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def progress(line: str) -> None:
+    """Say on stderr what is done, where it takes long."""
+    print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:

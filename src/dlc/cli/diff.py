@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, count, print_json
+from dlc.cli.arguments import add_json, count, print_json, progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import diff as image_diff
@@ -34,8 +34,9 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(read_tree(find_root()))
     refs = [image_name.find(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
+    progress("packages of both images")
     before, after = (facts.capture(engine, ref) for ref in refs)
-    old, new = (export.archive(engine, ref) for ref in refs)
+    old, new = (export.archive(engine, ref, progress) for ref in refs)
     found = image_diff.compare(before, after, old, new)
     if args.json:
         print_json(asdict(found))

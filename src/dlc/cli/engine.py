@@ -10,7 +10,7 @@ from dlc.cli.arguments import add_json, print_json
 from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
-from dlc.engine.connection import Engine, absence, connect, find
+from dlc.engine.connection import Engine, absence, connect, find, start_remedy
 from dlc.engine.private import PrivateEngine
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
@@ -54,7 +54,7 @@ def _status(args: argparse.Namespace) -> int:
     elif engine:
         _show(engine)
     else:
-        print(f"{problem}; `dlc engine start` starts a private one")
+        print(f"{problem}; {start_remedy()}")
     return error.exit_code if error else 0
 
 
@@ -81,7 +81,7 @@ def _env(args: argparse.Namespace) -> int:
     """Nothing is printed where plain docker commands reach the engine already."""
     engine = find()
     if engine is None:
-        raise EngineError(absence(), "dlc engine start")
+        raise EngineError(absence(), start_remedy())
     if args.json:
         print_json(engine.environment)
     else:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, print_json
+from dlc.cli.arguments import add_globs, add_json, add_set, columns, print_json
+from dlc.core.text import table
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.gpu:
         rows = gpu_rows(variants)
-        print_json(rows) if args.json else print(table(rows))
+        print_json(rows) if args.json else print(as_text(rows))
         return 0
     built = _built([variant.ref for variant in variants])
     if args.json:
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     rows = [planned(variant, tree) for variant in variants]
     if built is not None:
         rows = [{**row, **cells(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
-    print("\n".join([table(rows), *unavailable(variants), *missing(variants), *unsupported(variants)]))
+    print("\n".join([as_text(rows), *unavailable(variants), *missing(variants), *unsupported(variants)]))
     return 0
 
 
@@ -135,10 +136,7 @@ def unsupported(variants: Sequence[Variant]) -> list[str]:
     return [f"{name} is unsupported: {why}" for name, why in headers.items() if why]
 
 
-def table(rows: list[dict[str, str]]) -> str:
-    """Rows as aligned columns under their names."""
+def as_text(rows: list[dict[str, str]]) -> str:
+    """Rows under their names."""
     names = list(rows[0])
-    widths = [max(len(name), *(len(row[name]) for row in rows)) for name in names]
-    lines = [[name.upper() for name in names], *([row[name] for name in names] for row in rows)]
-    return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-                     for line in lines)  # fmt: skip
+    return table([name.upper() for name in names], [[row[name] for name in names] for row in rows], columns())

@@ -7,7 +7,7 @@ import sys
 
 from dlc.buildspec.locked import all_entries, entries
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_globs, add_set
+from dlc.cli.arguments import add_globs, add_set, progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import other_find_links
 from dlc.locks import python as lock
@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     for variant in load_variants(tree, args.globs, args.sets):
         # With --set only what it asks for is to differ, not what indexes have newer since.
         plain = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else None
+        progress(f"{variant.id}: lock")
         texts = lock.make(lock.request_of(variant, all_entries(tree, plain) if plain else ""))
         lock.store(texts, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {sum(len(entries(text)) for text in texts.values())} packages")

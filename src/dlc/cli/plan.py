@@ -15,15 +15,20 @@ if TYPE_CHECKING:
     from dlc.plan.plan import Decision, Plan
     from dlc.plan.targets import Target
 
-HELP = "show the targets of a build: parents, arguments, tags, labels, content keys"
+HELP = "show what a build would do: images and why each is built; or every target with all that goes into it"
 EXAMPLE = "dlc plan 'pytorch-*-cpu-*' --engine"
+KEY_LENGTH = 12  # characters of a content key, as messages show it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --engine, --json."""
+    """GLOB, --set, --engine, --targets, --json."""
     add_globs(parser)
     add_set(parser)
     parser.add_argument("--engine", action="store_true", help="ask the Docker engine which images are up to date")
+    parser.add_argument(
+        "--targets", action="store_true",
+        help="show each target: parents, arguments, tags, labels, content key",
+    )  # fmt: skip
     add_json(parser)
 
 
@@ -43,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": warnings})
     else:
-        print(as_text(plan, decisions))
+        print(targets_as_text(plan, decisions) if args.targets else as_text(plan, decisions))
     return 0
 
 
@@ -59,6 +64,19 @@ def _compared(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Deci
 
 
 def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
+    """One line for each image; with decisions what would be done with it, and why."""
+    width = max(map(len, plan.selected), default=0)
+    count = f"{len(plan.targets)} targets for {len(plan.selected)} images; --targets shows each"
+    if not decisions:
+        keys = [f"{name:<{width}}  {plan.target(name).key[:KEY_LENGTH]}" for name in plan.selected]
+        return "\n".join([*keys, f"{count}, --engine which images would be built"])
+    of_images = [decision for decision in decisions if decision.id in plan.selected]
+    lines = [f"{'build' if each.build else 'skip':<5}  {each.id:<{width}}  {each.why}" for each in of_images]
+    built = sum(decision.build for decision in of_images)
+    return "\n".join([*lines, f"{built} of {len(of_images)} images would be built: {count}"])
+
+
+def targets_as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
     """One paragraph per target, in the order of the build."""
     by_id = {decision.id: decision for decision in decisions}
     blocks = [_paragraph(target, by_id.get(target.id)) for target in plan.targets]

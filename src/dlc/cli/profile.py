@@ -74,7 +74,8 @@ def say(args: argparse.Namespace, profile: Profile) -> int:
         )
     if args.on and profile.cpu:
         machines = catalogue(read_instances(read_tree(find_root())), advise.prices(args.price))
-        advice = advise.advised(args, machines, profile.step, profile.cpu, profile.batch_bytes, profile)
+        step = args.step_ms / 1000 if args.step_ms else profile.step
+        advice = advise.advised(args, machines, step, profile.cpu, profile.batch_bytes, profile)
         advise.show(args, advise.Found(profile, advice, ()))
     elif args.json:
         print_json({"profile": profile_json(profile)})

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import secrets
+import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -21,11 +22,11 @@ from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
 from dlc.jobs.run import claims, explain
 from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, Job
 from dlc.jobs.run.layout import RESULTS
-from dlc.jobs.run.options import Options, job_of
+from dlc.jobs.run.options import STRATEGIES, Options, job_of
 from dlc.jobs.run.run import run as run_job
 
 HELP = "run a training job on this machine, a container for each host"
-EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --hp epochs=3 --channel training=./data"
+EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
 INTERMIXED = True  # IMAGE and SCRIPT may have options between them
 
 CLAIMS = "jobs"  # in the cache
@@ -50,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_job(parser: argparse.ArgumentParser) -> None:
     """What the job is."""
     parser.add_argument("--hosts", type=count, default=1, metavar="N", help="hosts of the job, or of each group")
+    parser.add_argument(
+        "--distributed", default="", metavar="STRATEGY",
+        help=f"train one model together: {', '.join(STRATEGIES)}; without it each host runs SCRIPT for itself",
+    )  # fmt: skip
     _add_each(parser, "--group", "NAME=N", "an instance group of N hosts")
     _add_each(parser, "--program", "GROUP=FILE", "the entry point of one group")
     parser.add_argument("--source", default="", metavar="DIR", help="a folder of code; SCRIPT and FILE are paths in it")
@@ -101,6 +106,11 @@ def run(args: argparse.Namespace) -> int:
 
 def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
     """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
+    if Path(args.image).is_file() and not Path(args.script).is_file():
+        raise UsageError(
+            f"dlc {verb}: expected ID SCRIPT, found a file first: {args.image}",
+            f"dlc {verb} {shlex.join([args.script, args.image])} ...",
+        )
     ref, _ = image_name.find(args.image, load_variants(read_tree(find_root_or_own())))
     identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
@@ -127,6 +137,7 @@ def options(args: argparse.Namespace) -> Options:
         hosts=args.hosts,
         groups=args.group,
         programs=args.program,
+        distributed=args.distributed,
         source=args.source,
         hyperparameters=args.hp,
         channels=args.channel,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import image_name
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, count, print_json
+from dlc.cli.arguments import add_json, columns, count, print_json, progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import export, facts, size
@@ -16,6 +16,7 @@ HELP = "show what takes space in a built image; fail if it is over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"
 
 TOP = 15
+COMMAND_COLUMN, LONGEST_COMMAND = 15, 100  # of a layer: where it stands, and its characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(read_tree(find_root()))
     ref, variant = image_name.find(args.image, variants)
     engine = connect()
+    progress(f"{ref}: packages")
     found = facts.capture(engine, ref)
-    report = size.report(found, *export.measured(engine, ref))
+    report = size.report(found, *export.measured(engine, ref, progress))
     changes = _changes(engine, image_name.find(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))
@@ -74,7 +76,8 @@ def as_text(report: size.SizeReport, top: int) -> str:
     """For people, in megabytes (10^6 bytes)."""
     sizes = f"{report.bytes / 1e9:.3f} GB unpacked, {report.compressed / 1e9:.3f} GB compressed"
     lines = [f"{report.ref}  {sizes}", "", "layers"]
-    lines += [f"  {_mb(step.bytes)}  {step.command[:100]}" for step in report.layers]
+    room = max((columns() or COMMAND_COLUMN + LONGEST_COMMAND) - COMMAND_COLUMN, 1)
+    lines += [f"  {_mb(step.bytes)}  {step.command[: min(room, LONGEST_COMMAND)]}" for step in report.layers]
     lines += ["", f"packages  ({len(report.packages)})"]
     lines += [f"  {_mb(share.bytes)}  {share.name}" for share in report.packages[:top]]
     lines += ["", "largest files", *(f"  {_mb(share.bytes)}  {share.name}" for share in report.files[:top])]

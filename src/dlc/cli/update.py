@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dlc.buildspec.locked import staleness
 from dlc.buildspec.matrix import load_variants
+from dlc.cli.arguments import progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.drafts import replace_text
 from dlc.core.environment import cache_folder
@@ -38,14 +39,17 @@ def run(args: argparse.Namespace) -> int:
 def _packages(root: Path, only: list[str], write: bool) -> int:
     """Nothing is written unless every changed image has a lock without conflicts."""
     tree = read_tree(root)
-    found = update.proposals(tree, load_variants(tree), only)
+    found = update.proposals(tree, load_variants(tree), only, progress)
     print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
     texts = update.applied(tree, found)
     if not write or not texts:
         return 0
     changed = update.with_texts(tree, texts)
     touched = [variant for variant in load_variants(changed) if staleness(changed, variant)]
-    locks = {variant.lock_folder: lock.make(lock.request_of(variant)) for variant in touched}
+    locks = {}
+    for number, variant in enumerate(touched, 1):
+        progress(f"{variant.id}: lock (image {number} of {len(touched)})")
+        locks[variant.lock_folder] = lock.make(lock.request_of(variant))
     for path, content in texts.items():
         replace_text(root / path, content)
     for folder, files in locks.items():
@@ -63,6 +67,7 @@ def as_line(proposal: update.Proposal) -> str:
 def _debian(root: Path, write: bool) -> int:
     for suite, names in debian_resolver.wanted(load_variants(read_tree(root))).items():
         file = root / debian.path(suite)
+        progress(f"{suite}: versions of {len(names)} packages and what they need")
         found = debian_resolver.resolve(suite, names, cache_folder() / "apt")
         print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
         if write:

@@ -10,6 +10,8 @@ import gzip
 import hashlib
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from threading import Thread
 from typing import IO, Protocol, cast
 
 import zstandard
@@ -69,6 +71,15 @@ class Source(Protocol):
 
 def compress(content: Source, sink: Sink) -> None:
     """Read all of `content` and write it as gzip."""
+    _aside(_gzip, content, sink)
+
+
+def compress_zstd(content: Source, sink: Sink) -> None:
+    """Read all of `content` and write it as zstd."""
+    _aside(_zstd, content, sink)
+
+
+def _gzip(content: Source, sink: Sink) -> None:
     with igzip_threaded.open(  # type: ignore[no-untyped-call]
         sink, "wb", LEVEL, threads=_cores(), block_size=BLOCK
     ) as compressor:
@@ -76,10 +87,47 @@ def compress(content: Source, sink: Sink) -> None:
             compressor.write(block)
 
 
-def compress_zstd(content: Source, sink: Sink) -> None:
-    """Read all of `content` and write it as zstd."""
+def _zstd(content: Source, sink: Sink) -> None:
     packing = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_cores())  # one thread too cuts it into jobs
     packing.copy_stream(cast("IO[bytes]", content), cast("IO[bytes]", sink), read_size=BLOCK)
+
+
+class _Endable:
+    """Content that ends where its reader no longer wants it."""
+
+    def __init__(self, content: Source) -> None:
+        self.is_wanted = True
+        self._content = content
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        return self._content.read(size) if self.is_wanted else b""
+
+
+def _aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) -> None:
+    """Compress in a thread of its own: a signal raises its exception in the main thread and nowhere else.
+
+    isal's threads wait without end for the block of a write that an exception has cut off. Here an exception ends the
+    content, and the compressor is closed as always.
+    """
+    given = _Endable(content)
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work(given, sink)
+            done.set_result(None)
+        except BaseException as error:  # raised where the result is asked for
+            done.set_exception(error)
+
+    thread = Thread(target=run, daemon=True)
+    try:
+        thread.start()
+        done.result()
+    finally:
+        given.is_wanted = False
+        if thread.is_alive():
+            thread.join()
 
 
 COMPRESSIONS: Mapping[str, Callable[[Source, Sink], None]] = {"gzip": compress, "zstd": compress_zstd}

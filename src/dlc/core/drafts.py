@@ -7,12 +7,14 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from dlc.core.errors import DiskError, UsageError
 from dlc.core.file_lock import exclusive, try_lock
+from dlc.core.interrupts import held
 
 SWEEP_SECONDS = 60.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of linux/fcntl.h and linux/fs.h
@@ -27,15 +29,37 @@ def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
     home = place / name
     home.mkdir(parents=True, exist_ok=True)
     with exclusive(home, SWEEP_SECONDS):
-        _sweep(home)
-        mine = Path(tempfile.mkdtemp(dir=home))
-        descriptor = os.open(mine, os.O_RDONLY)
-        try_lock(descriptor)  # shows other processes that this one is alive
-    try:
+        _sweep(home.iterdir())
+    with _own_folder(home, "") as mine:
         yield mine
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A new folder in TMPDIR, whose name begins so: removed after the block; of a killed dlc by the next call."""
+    home = Path(tempfile.gettempdir())
+    _sweep(home.glob(f"{prefix}*"))
+    with _own_folder(home, prefix) as mine:
+        yield mine
+
+
+@contextmanager
+def _own_folder(home: Path, prefix: str) -> Iterator[Path]:
+    """A new folder with a lock, which shows other processes that its owner is alive."""
+    mine: Path | None = None
+    descriptor = -1
+    try:
+        with held:
+            while descriptor < 0:
+                mine = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
+                descriptor = _locked(mine)
+        yield cast("Path", mine)
     finally:
-        shutil.rmtree(mine, ignore_errors=True)
-        os.close(descriptor)
+        with held:
+            if mine:
+                shutil.rmtree(mine, ignore_errors=True)
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def replace_folder(new: Path, old: Path) -> None:
@@ -90,15 +114,21 @@ def writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _sweep(home: Path) -> None:
-    """Remove the folders of processes that were killed."""
-    for left in home.iterdir():
-        try:
-            descriptor = os.open(left, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # its owner removed it just now
-        try:
-            if try_lock(descriptor):
-                shutil.rmtree(left, ignore_errors=True)
-        finally:
+def _sweep(folders: Iterable[Path]) -> None:
+    """Remove those of processes that were killed."""
+    for left in folders:
+        if (descriptor := _locked(left)) >= 0:
+            shutil.rmtree(left, ignore_errors=True)
             os.close(descriptor)
+
+
+def _locked(folder: Path) -> int:
+    """The folder's descriptor, with its lock; -1 where another process has it, has removed it, or lets nobody in."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return -1
+    if try_lock(descriptor) and folder.exists():
+        return descriptor
+    os.close(descriptor)
+    return -1

@@ -48,7 +48,7 @@ def local_wheel_folders() -> list[Path]:
 def other_find_links() -> list[str]:
     """A warning for each place that those variables name and that is no folder here: dlc does not look there."""
     lost = dict.fromkeys(pair for pair in _find_links() if not _folder(pair[1]).is_dir())
-    return [f"{variable}: expected folders, found {_public(word)}, which is passed over" for variable, word in lost]
+    return [f"{variable}: expected folders, found {shown(word)}, which is passed over" for variable, word in lost]
 
 
 def _find_links() -> list[tuple[str, str]]:
@@ -72,9 +72,16 @@ def user_path(word: str) -> Path:
     return Path(word)
 
 
-def _public(word: str) -> str:
-    """Without user name and password."""
-    return re.sub(r"://[^/]*@", "://", word)
+def shown(address: str) -> str:
+    """An address as messages show it: without the user name and password that it may have, right or wrong."""
+    scheme = re.match(r"[A-Za-z+]+://|", address)
+    start = scheme.end() if scheme else 0
+    return address[:start] + re.sub(r"^(?:[^/@]*:.*|[^/]*)@", "", address[start:])
+
+
+def without_passwords(text: str) -> str:
+    """Any text, cut where an address with a password may stand in it; a digest behind an @ is none."""
+    return shown(text) if re.search(r":.*@(?!sha256:)", text) else text
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:

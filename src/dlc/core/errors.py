@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlc.core.text import printable
+
 
 class DlcError(Exception):
     """A check found something, or a file of this host cannot be read or written."""
@@ -17,9 +19,9 @@ class DlcError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        self.message = printable(message)
+        self.remedy = printable(remedy)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\n  remedy: {self.remedy}" if self.remedy else self.message

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from dlc.core.environment import INDEX_VARIABLES, user_path
+from dlc.core.environment import INDEX_VARIABLES, shown, user_path
 from dlc.core.errors import UsageError
 
 MIRROR = "DLC_INDEX_"  # and the index's name: DLC_INDEX_PYTORCH_CPU
@@ -76,11 +75,6 @@ def _is_place(address: str) -> bool:
 def _is_http(parts: SplitResult) -> bool:
     """Raises ValueError for a port that is none."""
     return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-
-
-def shown(address: str) -> str:
-    """An address without the user name and password that it may have."""
-    return re.sub(r"://[^/]*@", "://", address)
 
 
 def wheel_folder(address: str) -> Path | None:

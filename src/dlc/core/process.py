@@ -19,6 +19,7 @@ from threading import Event, Thread, Timer
 from typing import IO, TypeVar
 
 from dlc.core.errors import ProcessError, ProcessTimeoutError
+from dlc.core.interrupts import held
 
 TAIL_LINES = 25
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
@@ -188,25 +189,33 @@ def _group(
     grace: float,
 ) -> Iterator[subprocess.Popen[str]]:
     """A program in a process group of its own. If the block ends early (an error, Ctrl-C), the whole group is ended."""
-    with _input(stdin) as given:
-        try:
-            child = subprocess.Popen(
-                list(argv), env={**os.environ, **(env or {})}, cwd=cwd, stdin=given, stdout=subprocess.PIPE,
-                stderr=stderr, encoding="utf-8", errors="replace", start_new_session=True,
-            )  # fmt: skip
-        except FileNotFoundError:
-            raise ProcessError(f"{argv[0]}: no such program", f"install {argv[0]} or put it on PATH") from None
-        except OSError as error:
-            raise ProcessError(f"{argv[0]}: cannot be run: {error.strerror}", f"look at {argv[0]} on PATH") from None
-    _running.append(child)
+    child: subprocess.Popen[str] | None = None
     try:
+        with _input(stdin) as given, held:  # no program runs that nobody ends
+            child = _started(argv, env, given, cwd, stderr)
+            _running.append(child)
         yield child
     finally:
-        end_group(child, grace)
-        _running.remove(child)
-        for pipe in (child.stdout, child.stderr):
-            if pipe:
-                pipe.close()
+        if child:
+            end_group(child, grace)
+            _running.remove(child)
+            for pipe in (child.stdout, child.stderr):
+                if pipe:
+                    pipe.close()
+
+
+def _started(
+    argv: Sequence[str], env: Mapping[str, str] | None, given: IO[bytes], cwd: Path | None, stderr: int
+) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(
+            list(argv), env={**os.environ, **(env or {})}, cwd=cwd, stdin=given, stdout=subprocess.PIPE,
+            stderr=stderr, encoding="utf-8", errors="replace", start_new_session=True,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise ProcessError(f"{argv[0]}: no such program", f"install {argv[0]} or put it on PATH") from None
+    except OSError as error:
+        raise ProcessError(f"{argv[0]}: cannot be run: {error.strerror}", f"look at {argv[0]} on PATH") from None
 
 
 def _input(text: str | None) -> IO[bytes]:

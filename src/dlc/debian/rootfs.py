@@ -11,18 +11,25 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dlc.core.drafts import draft_folder
+from dlc.core.digests import FOLDER_MODE, is_sealed, say_damaged, seal
+from dlc.core.drafts import draft_folder, scratch_folder
 from dlc.core.errors import BaseImageError, DiskError
 from dlc.core.file_lock import exclusive
-from dlc.core.process import stream, tail
+from dlc.core.process import run, stream, tail
 from dlc.debian import apt
 from dlc.debian.mmdebstrap import EPOCH, arguments, holding, recipe
 from dlc.debian.recorded import preferences
 
 BUILD_SECONDS = 900.0
+SCRATCH = "dlc-base-"
+ROOM = 600 * 10**6  # bytes: the system unpacked with its packages, and its tar
+# mmdebstrap mounts /proc, /sys and /dev of this host into what it makes: here in a mount namespace that ends with its
+# last process, and all of these end with dlc, however it ends.
+ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
 # What mmdebstrap says at the start of a step that takes long.
 STEP = re.compile(r"I: ((?:download|extract|install|creat)ing .*?)(?: in the chroot| inside the chroot)?\.\.\.")
 
@@ -34,21 +41,24 @@ def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 
 
 def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
-    """The folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing.
+    """The folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing, or not as it was made.
 
     `recorded`: package -> version that is preferred. Raises BaseImageError if the Debian packages are not
     available, DiskError if the disk is full.
     """
     target = folder(suite, recorded, cache)
-    if (target / "rootfs.tar").exists():
+    if is_sealed(target / "rootfs.tar"):
         return target
-    require_program(cache)
     target.mkdir(parents=True, exist_ok=True)
+    _require_room(cache)
+    require_program(cache)
     with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
-        if not (target / "rootfs.tar").exists():  # another build may have made it meanwhile
+        if not is_sealed(target / "rootfs.tar"):  # another build may have made it meanwhile
+            say_damaged(target / "rootfs.tar")
             _say(suite, "made from Debian packages")
             _make(suite, recorded, draft)
             (draft / "rootfs.tar").replace(target / "rootfs.tar")
+            seal(target / "rootfs.tar")
     return target
 
 
@@ -65,12 +75,35 @@ def kept(made: Path, suite: str, cache: Path) -> Path:
     """
     digest = hashlib.sha256(" ".join(arguments(suite)).encode()).hexdigest()[:12]
     target = cache / "rootfs" / f"tools-{suite}-{digest}"
-    if not (target / "rootfs.tar").exists():
+    if not is_sealed(target / "rootfs.tar"):
         target.mkdir(parents=True, exist_ok=True)
-        with draft_folder(cache) as draft:
-            os.link(made / "rootfs.tar", draft / "rootfs.tar")
-            (draft / "rootfs.tar").replace(target / "rootfs.tar")
+        with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
+            if not is_sealed(target / "rootfs.tar"):
+                say_damaged(target / "rootfs.tar")
+                os.link(made / "rootfs.tar", draft / "rootfs.tar")
+                (draft / "rootfs.tar").replace(target / "rootfs.tar")
+                seal(target / "rootfs.tar")
     return target
+
+
+def _require_room(cache: Path) -> None:
+    for place, variable in ((cache, "DLC_CACHE_DIR"), (Path(tempfile.gettempdir()), "TMPDIR")):
+        free = shutil.disk_usage(place).free
+        if free < ROOM:
+            raise DiskError(
+                f"{place}: expected {ROOM / 1e9:g} GB of free space to make the base file system, "
+                f"found {free / 1e9:.1f} GB",
+                f"free space there, or name a folder on another disk in {variable}",
+            )
+
+
+def _can_be_alone() -> bool:
+    """Whether this host lets us. Else mmdebstrap unpacks where it likes, and killed it leaves its folder with mounts,
+    in which nobody may remove anything before they are unmounted.
+    """
+    if os.geteuid() or not all(map(shutil.which, ("setpriv", "unshare"))):
+        return False
+    return not run([*ALONE, "true"], check=False).returncode
 
 
 def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
@@ -78,6 +111,16 @@ def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
     held.write_text(preferences(recorded))
     program, *rest = arguments(suite)
     argv = [program, *holding(held), *rest, str(draft / "rootfs.tar")]
+    if not _can_be_alone():
+        _run(suite, argv, {})
+        return
+    with scratch_folder(SCRATCH) as unpacked:
+        unpacked.chmod(FOLDER_MODE)  # for apt, which downloads as a user of its own
+        _run(suite, [*ALONE, *argv], {"TMPDIR": str(unpacked)})
+
+
+def _run(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Raises BaseImageError with mmdebstrap's words, DiskError where the disk is full."""
     lines: list[str] = []
 
     def line(text: str) -> None:
@@ -85,7 +128,7 @@ def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
         if step := STEP.fullmatch(text):
             _say(suite, step[1])
 
-    if stream(argv, line, env={"SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
+    if stream(argv, line, env={**environment, "SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
         said = "\n".join(lines)
         words = "; ".join([line for line in lines if line.startswith("E:")] or tail(said, 5).splitlines())
         if "No space left on device" in said:

@@ -39,6 +39,7 @@ def docker(
     timeout: float = 600.0,
     show: bool = False,
     stdin: str | None = None,
+    grace: float = GRACE_SECONDS,
 ) -> Completed:
     """Run the client to its end. `env` is added to the environment; who has little time to answer has little to end.
 
@@ -47,9 +48,9 @@ def docker(
     """
     if not present():
         raise missing()
-    grace = min(GRACE_SECONDS, timeout / 6)
+    end = min(grace, timeout / 6)
     try:
-        return run([PROGRAM, *words], env=env, check=check, timeout=timeout, grace=grace, show=show, stdin=stdin)
+        return run([PROGRAM, *words], env=env, check=check, timeout=timeout, grace=end, show=show, stdin=stdin)
     except ProcessTimeoutError:
         where = env.get("DOCKER_HOST") or "the Docker engine of the current context"
         raise EngineError(

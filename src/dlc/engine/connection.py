@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,13 +16,15 @@ from typing import Any
 
 from dlc.core.environment import PLATFORM, engine_folder, host_platform, platform
 from dlc.core.errors import EngineError
-from dlc.core.process import Completed
+from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
 from dlc.engine import client, context, packages
 from dlc.engine.private import PrivateEngine, is_installed
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
 PATIENT_SECONDS = 20.0  # for verbs that need an engine: a busy one may be slow
+DENIED = re.compile("(?i)permission denied")
+DENIED_REMEDY = "let this user use it: sudo usermod -aG docker $USER, then log in again; or run dlc with sudo"
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,15 @@ class Engine:
         show: bool = False,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
+        grace: float = GRACE_SECONDS,
     ) -> Completed:
         """Run the docker client on this engine to its end: `engine.docker("image", "inspect", ref)`.
 
-        Raises EngineError for no answer within `timeout` seconds, ProcessError when it fails and `check` is true.
+        What ends dlc leaves it `grace` seconds. Raises EngineError for no answer within `timeout` seconds, ProcessError
+        when it fails and `check` is true.
         """
         merged = {**self.environment, **(env or {})}
-        return client.docker(*words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin)
+        return client.docker(*words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin, grace=grace)
 
     def docker_lines(
         self,
@@ -107,7 +112,7 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
     if engine is None:
         engine = _start_private() if start else None
     if engine is None:
-        raise EngineError(absence(), "dlc engine start")
+        raise EngineError(absence(), start_remedy())
     _require_buildx(engine)
     return engine
 
@@ -134,8 +139,12 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
             return _require(probe(address, variable, deadline), f"{variable}={chosen}", variable)
     if not client.present():
         return None
-    if not context.is_ours(_left(deadline)) and isinstance(own := probe(None, "context", deadline), Engine):
-        return own
+    if not context.is_ours(_left(deadline)):
+        own = probe(None, "context", deadline)
+        if isinstance(own, Engine):
+            return own
+        if DENIED.search(own):
+            raise EngineError(f"the Docker engine of this host: {own}", DENIED_REMEDY)
     found = probe(private.address, "private", deadline) if private.pid() else None
     return found if isinstance(found, Engine) else None
 
@@ -143,6 +152,12 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
 def absence() -> str:
     """The reason why `find` found none."""
     return "no Docker engine answers" if client.present() else client.missing().message
+
+
+def start_remedy() -> str:
+    """What gets this user an engine where none answers."""
+    error = _forbidden()
+    return error.remedy if error else "dlc engine start"
 
 
 def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
@@ -196,7 +211,8 @@ def _left(deadline: float) -> float:
 
 def _require(found: Engine | str, place: str, variable: str) -> Engine:
     if isinstance(found, str):
-        raise EngineError(f"{place}: no engine answers there ({found})", f"start it, or unset {variable}")
+        remedy = DENIED_REMEDY if DENIED.search(found) else f"start it, or unset {variable}"
+        raise EngineError(f"{place}: no engine answers there ({found})", remedy)
     return found
 
 

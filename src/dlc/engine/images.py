@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from threading import Thread
 
 from dlc.core.errors import DlcError, EngineError
 from dlc.core.labels import KEY
+from dlc.core.process import Completed
 from dlc.engine.connection import Engine
 
 SECONDS = 60.0  # for one answer
+REMOVAL_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -109,3 +112,20 @@ def _image(ref: str, entry: dict[str, object], size: int) -> Image:
     config = entry.get("Config")
     labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
     return Image(ref, str(entry["Id"]), labels.get(KEY, ""), str(entry["Created"]), size)
+
+
+def run_container(
+    engine: Engine, *words: str, stdin: str, timeout: float, env: Mapping[str, str] | None = None
+) -> Completed:
+    """Run a container to its end, whatever its exit code, and remove it; what ends dlc removes it while it runs.
+
+    The first process of a container ignores a SIGTERM that it does not handle, and the client waits for it: the client
+    gets no time, and the engine is asked to end the container.
+    """
+    name = f"dlc-{uuid.uuid4().hex}"
+    own = ("--rm", "--name", name, "--sig-proxy=false")
+    try:
+        return engine.docker("run", *own, *words, stdin=stdin, env=env, check=False, timeout=timeout, grace=0.0)
+    except BaseException:
+        engine.docker("rm", "--force", name, check=False, timeout=REMOVAL_SECONDS)
+        raise

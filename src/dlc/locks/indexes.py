@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from dlc.buildspec.variant import IndexedPackages, normal_name
-from dlc.core.environment import local_wheel_folders
-from dlc.core.package_indexes import OwnIndexes, mirror_variable, mirrored, own_indexes, shown, wheel_folder
+from dlc.core.drafts import scratch_folder
+from dlc.core.environment import INDEX_VARIABLES, local_wheel_folders, shown
+from dlc.core.errors import PackageIndexError
+from dlc.core.package_indexes import OwnIndexes, mirror_variable, mirrored, own_indexes, wheel_folder
 from dlc.core.process import run
 
 PROBE_SECONDS = 300.0
+NO_ANSWER = re.compile("error sending request|HTTP status server error|429 Too Many Requests")
+NO_PAGE = "Unsupported `Content-Type`"  # of what no index answers
+NO_SOLUTION = 1  # uv's exit code; 2 is an error
+SAID_CHARACTERS = 500
 # uv looks where it is told: its folders are arguments, those that a build has too.
 ALONE = {"UV_NO_CONFIG": "1", "UV_FIND_LINKS": ""}
 
@@ -23,12 +31,12 @@ def needed(
     """The indexes of the buildspec that a resolution needs, each with the packages that it needs from there.
 
     A package that the user's own folders or indexes have in the wanted version comes from there. `argv` is the
-    resolver's command.
+    resolver's command. Raises PackageIndexError for an index of the user that fails: it may have the package.
     """
     found = []
     for index in indexed:
         asked = [requirement for requirement in requirements if normal_name(requirement) in index.packages]
-        missing = [each for each in asked if not _users_own(each, tuple(argv), own_indexes(os.environ))]
+        missing = [each for each in asked if _lacking(each, tuple(argv), own_indexes(os.environ)) is not None]
         if missing:
             names = tuple(normal_name(requirement) for requirement in missing)
             found.append(IndexedPackages(index.index, index.address, names, index.python, index.glibc))
@@ -68,6 +76,16 @@ def places(indexes: Sequence[IndexedPackages]) -> str:
     return "\n".join(lines)
 
 
+def own_answers(indexes: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """What the user's own folders and indexes answered about what these indexes were needed for, a line for each."""
+    names = {name for index in indexes for name in index.packages}
+    own = own_indexes(os.environ)
+    answers = {each: _lacking(each, tuple(argv), own) for each in requirements if normal_name(each) in names}
+    return [
+        f"{requirement}: your own folders and indexes: {answer}" for requirement, answer in answers.items() if answer
+    ]
+
+
 def redacted(indexes: Sequence[IndexedPackages], text: str) -> str:
     """The text without the credentials of these indexes' mirrors."""
     for index in indexes:
@@ -84,18 +102,29 @@ def remedy(indexes: Sequence[IndexedPackages]) -> str:
 
 
 @lru_cache
-def _users_own(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> bool:
-    """Whether the user's folders or indexes have what is asked for.
+def _lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> str | None:
+    """Why the user's folders and indexes do not have what is asked for, in uv's words; None where they have it.
 
     The default index counts for local versions (`+cpu`) only: others may be another build of the same version there.
     """
     indexes = own.all if "+" in requirement else own.extra
     if not indexes and not local_wheel_folders():
-        return False
+        return ""
     where = {"UV_DEFAULT_INDEX": indexes[0], "UV_INDEX": " ".join(indexes[1:])} if indexes else {}
     alone = [] if indexes else ["--no-index"]  # uv reads no variable for it
-    done = run(
-        [*argv, "-", "--no-deps", *alone], stdin=requirement, env={**ALONE, **where},
-        check=False, timeout=PROBE_SECONDS,
-    )  # fmt: skip
-    return done.returncode == 0
+    with scratch_folder("dlc-lock-") as folder:
+        done = run(
+            [*argv, "-", "--no-deps", *alone], stdin=requirement, env={**ALONE, **where, "TMPDIR": str(folder)},
+            check=False, timeout=PROBE_SECONDS,
+        )  # fmt: skip
+    if done.returncode == 0:
+        return None
+    said = " ".join(done.stderr.split())
+    for address in indexes:
+        said = said.replace(address, shown(address))
+    if done.returncode != NO_SOLUTION or NO_ANSWER.search(said) or NO_PAGE in said:
+        raise PackageIndexError(
+            f"your own package index failed when it was asked for {requirement}: {said[-SAID_CHARACTERS:]}",
+            "check that it answers, or take it out of " + ", ".join(chain(*INDEX_VARIABLES.values())),
+        )
+    return said[:SAID_CHARACTERS]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,14 +12,13 @@ from uv import find_uv_bin
 from dlc.buildspec import cuda, lock_check
 from dlc.buildspec.locked import entries, versions, with_headers
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
-from dlc.core.drafts import draft_folder, replace_folder
+from dlc.core.drafts import draft_folder, replace_folder, scratch_folder
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError, PackageIndexError
 from dlc.core.process import Completed, run
 from dlc.debian.suites import suite
 from dlc.locks import indexes, stand_in
 
-NO_ANSWER = re.compile("error sending request|HTTP status server error|429 Too Many Requests")
 RESOLVE_SECONDS = 900.0
 
 
@@ -137,10 +134,11 @@ def _answer(
     done = _compile([*argv, *options], asked, requirements, limits, request)
     if done.returncode:
         message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
-        error = PackageIndexError if NO_ANSWER.search(done.stderr) else LockError
+        error = PackageIndexError if indexes.NO_ANSWER.search(done.stderr) else LockError
         if not asked:
             raise error(message, "change the versions, or check that the package index answers")
-        raise error(f"{message}\n{indexes.places(asked)}", f"change the versions, or {indexes.remedy(asked)}")
+        said = "\n".join([message, indexes.places(asked), *indexes.own_answers(asked, requirements, argv)])
+        raise error(said, f"change the versions, or {indexes.remedy(asked)}")
     return done.stdout
 
 
@@ -157,14 +155,14 @@ def _compile(
     request: LockRequest,
 ) -> Completed:
     """All travels through files that live as long as the call. uv prefers the versions that its output file has."""
-    with tempfile.TemporaryDirectory() as folder:
-        project, limits, lock = (Path(folder, name) for name in ("pyproject.toml", "constraints.txt", "lock.txt"))
-        stand_ins = stand_in.write(request.provided, Path(folder))
+    with scratch_folder("dlc-lock-") as folder:
+        project, limits, lock = (folder / name for name in ("pyproject.toml", "constraints.txt", "lock.txt"))
+        stand_ins = stand_in.write(request.provided, folder)
         lock.write_text(request.preferred)
         project.write_text(indexes.project(asked, [*requirements, *stand_ins], os.environ))
         limits.write_text("\n".join(constraints))
         done = run(
             [*argv, str(project), "--output-file", str(lock), *(["--constraint", str(limits)] if constraints else [])],
-            env=indexes.environment(), check=False, timeout=RESOLVE_SECONDS,
+            env=indexes.environment() | {"TMPDIR": str(folder)}, check=False, timeout=RESOLVE_SECONDS,
         )  # fmt: skip
         return replace(done, stdout=lock.read_text())

@@ -6,7 +6,7 @@ file writes itself, other than its framework's, was chosen for that image and st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
@@ -44,8 +44,12 @@ class Proposal:
     version: str
 
 
-def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ()) -> list[Proposal]:
+def proposals(
+    tree: Tree, variants: Iterable[Variant], only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
+) -> list[Proposal]:
     """Newer versions, in the order of the files. `only`: the packages that may change; empty: all.
+
+    `say` is told which image is resolved, which takes seconds to minutes.
 
     A pin that several images share gets what the most limited of them can have. Raises LockError where an image has
     no solution, UsageError for a name in `only` that nothing pins.
@@ -55,8 +59,10 @@ def proposals(tree: Tree, variants: Iterable[Variant], only: Sequence[str] = ())
     _require_known(only, {pin.name for variant in variants for pin in pins_of(tree, variant)})
     allowed = {normal_name(name) for name in only}
     found: dict[Pin, list[str]] = {}
-    for variant in variants:
+    for number, variant in enumerate(variants, 1):
         movable = [pin for pin in pins_of(tree, variant) if not allowed or pin.name in allowed]
+        if movable:
+            say(f"{variant.id}: newest versions (image {number} of {len(variants)})")
         newest = newest_versions(variant, [pin.name for pin in movable], compat) if movable else {}
         for pin in movable:
             found.setdefault(pin, []).append(newest[pin.name])

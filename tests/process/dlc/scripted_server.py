@@ -71,7 +71,7 @@ def serving(answer: Callable[[Asked], Reply], tls: ssl.SSLContext | None = None)
             if self.command != "HEAD":
                 self.wfile.write(reply.body)
 
-        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 (http.server's names)
+        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_CONNECT = handle_any  # noqa: N815 (http.server's names)
 
         def log_message(self, *_: object) -> None:
             """Nothing on stderr."""

@@ -86,6 +86,18 @@ def test_builds_at_the_same_time_fetch_a_file_once(server: SlowServer, tmp_path:
     assert not (tmp_path / "pinned" / f"{SHA256}.part").exists()
 
 
+def test_a_file_that_was_damaged_in_the_cache_is_fetched_again(
+    server: SlowServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.pause = 0.0
+    pinned = Pinned(SHA256, f"http://127.0.0.1:{server.server_port}/installer.tar.gz")
+    kept = fetch.folder(pinned, tmp_path, None) / fetch.FILE
+    kept.write_bytes(CONTENT[:-1] + b"\0")
+    assert (fetch.folder(pinned, tmp_path, None) / fetch.FILE).read_bytes() == CONTENT
+    assert server.asked == ["", ""]
+    assert f"{kept}: not as it was written; made anew" in capsys.readouterr().err
+
+
 def test_a_killed_download_is_continued_by_the_one_that_waited_for_it(server: SlowServer, tmp_path: Path) -> None:
     server.pause = 0.3
     first = start(server, tmp_path)
@@ -118,6 +130,26 @@ def test_a_server_that_is_busy_is_not_said_to_have_another_address(status: int, 
     with serving(lambda _: Reply(status)) as server, pytest.raises(LockError) as caught:
         fetch.folder(Pinned(SHA256, f"{server.url}/x"), tmp_path, None)
     assert remedy in caught.value.remedy
+
+
+def test_a_proxy_that_refuses_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(lambda _: Reply(403)) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url)
+        with pytest.raises(LockError, match="403") as caught:
+            fetch.folder(Pinned(SHA256, "https://files.example/x"), tmp_path, None)
+    assert "NO_PROXY" in caught.value.remedy
+
+
+def test_a_download_that_a_proxy_cuts_off_is_continued(tmp_path: Path) -> None:
+    half = Reply(200, {"Content-Length": str(len(CONTENT))}, CONTENT[: len(CONTENT) // 2])
+    with serving(lambda asked: Reply(206, body=CONTENT[len(half.body) :]) if "Range" in asked.headers else half) as cut:
+        pinned = Pinned(SHA256, f"{cut.url}/x")
+        with pytest.raises(LockError, match="IncompleteRead") as caught:
+            fetch.folder(pinned, tmp_path, None)
+        assert "the bytes received so far are kept" in caught.value.remedy
+        assert (fetch.folder(pinned, tmp_path, None) / fetch.FILE).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(

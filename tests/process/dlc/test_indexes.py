@@ -16,8 +16,9 @@ from scripted_server import Reply, serving
 from dlc.build import index_wheels
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import IndexedPackages
+from dlc.core.environment import shown
 from dlc.core.errors import LockError, PackageIndexError, SpecError, UsageError
-from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, shown
+from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes
 from dlc.locks import indexes
 from dlc.locks import python as lock
 from harness.package_index import PackageIndex
@@ -45,7 +46,8 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "127.0.0.1")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-    indexes._users_own.cache_clear()
+    monkeypatch.setenv("UV_NO_CACHE", "1")  # a server of an earlier test may have had the same port
+    indexes._lacking.cache_clear()
 
 
 @pytest.fixture
@@ -179,6 +181,40 @@ def test_an_index_that_fails_is_not_said_to_lack_the_package(status: int, specia
             lock.make(request(address))
         with pytest.raises(PackageIndexError, match=f"does not answer .*{status}"):
             fetched(special.folder / "built", address, special)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Reply(500), Reply(200, {"Content-Type": "text/plain"}, b"maintenance"), Reply(0)],
+    ids=["500", "no page of an index", "closed connection"],
+)
+def test_the_users_own_index_that_fails_is_named_and_no_other_is_asked_instead(
+    answer: Reply, public: PackageIndex, special: PackageIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lambda _: answer) as failing:
+        own = failing.url.replace("://", "://me:secret@")
+        monkeypatch.setenv("UV_INDEX", f"{own}/simple/")
+        with pytest.raises(PackageIndexError) as caught:
+            lock.make(request(special.address))
+    assert f"{failing.url}/simple/" in caught.value.message
+    assert "secret" not in str(caught.value)
+    assert special.asked == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [Reply(403), Reply(200, {"Content-Type": "text/html"}, b"<html><body>Please log in</body></html>")],
+    ids=["403, as some answer for what they do not have", "another page"],
+)
+def test_what_the_users_own_index_answered_is_told_beside_the_failure_of_the_other(
+    page: Reply, public: PackageIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lambda _: page) as own:
+        monkeypatch.setenv("UV_INDEX", f"{own.url}/simple/")
+        with pytest.raises((LockError, PackageIndexError)) as caught:
+            lock.make(request(NOWHERE))
+    assert f"{LOCAL}: your own folders and indexes: " in caught.value.message
+    assert own.url in caught.value.message
 
 
 def fetch_locked(folder: Path, address: str, origin: PackageIndex) -> None:

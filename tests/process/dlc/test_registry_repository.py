@@ -7,6 +7,8 @@ import json
 import socket
 import urllib.parse
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,47 @@ def test_what_may_mend_itself_is_tried_again_after_growing_delays(status: int) -
     assert [line.rpartition("; ")[2] for line in said] == ["again in 1 s", "again in 2 s"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        ("7", 7.0),
+        ("0", DELAYS[0]),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", DELAYS[0]),
+        ("soon", DELAYS[0]),
+    ],
+    ids=["seconds", "none", "a past date", "no number"],
+)
+def test_a_registry_that_says_when_to_ask_again_is_not_asked_earlier(asked: str, seconds: float) -> None:
+    waited: list[float] = []
+    with serving(replies(Reply(429, {"Retry-After": asked}), Reply(404))) as server:
+        assert repository(server.url, ME, waited).size(BLOB) is None
+    assert waited == [seconds]
+
+
+def test_a_registry_may_say_the_time_at_which_to_ask_again() -> None:
+    waited: list[float] = []
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=250), usegmt=True)
+    with serving(replies(Reply(429, {"Retry-After": later}), Reply(404))) as server:
+        assert repository(server.url, ME, waited).size(BLOB) is None
+    assert waited == [pytest.approx(150, abs=100)]
+
+
+def test_a_registry_that_asks_to_wait_for_long_is_left_to_the_user() -> None:
+    waited: list[float] = []
+    busy = Reply(503, {"Retry-After": "3600"})
+    with serving(lambda _: busy) as server, pytest.raises(RegistryError, match="asks to wait 3600 s") as caught:
+        repository(server.url, ME, waited).size(BLOB)
+    assert (waited, caught.value.remedy) == ([], "push again in 3600 s")
+
+
+def test_what_a_registry_says_does_not_command_the_terminal() -> None:
+    body = json.dumps({"errors": [{"code": "DENIED", "message": "\x1b]0;title\x07\x1b[31mno\r"}]}).encode()
+    with serving(lambda _: Reply(400, body=body)) as server, pytest.raises(RegistryError) as caught:
+        repository(server.url, ME).blob(BLOB)
+    assert r"DENIED: \x1b]0;title\x07\x1b[31mno\r" in str(caught.value)
+    assert {each for each in str(caught.value) if not each.isprintable()} == {"\n"}
+
+
 def test_registry_that_stays_away_is_an_error_after_the_last_try() -> None:
     with serving(lambda _: Reply(0)) as server:
         pass
@@ -173,6 +216,29 @@ def test_reason_that_is_not_what_registries_say_is_left_out(body: bytes) -> None
     with serving(lambda _: Reply(400, body=body)) as server, pytest.raises(RegistryError) as caught:
         repository(server.url).blob(BLOB)
     assert caught.value.message.endswith(": status 400")
+
+
+@pytest.mark.parametrize("status", [403, 407])
+def test_a_proxy_that_refuses_is_told_at_once_and_is_not_taken_for_the_registry(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(lambda _: Reply(status)) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url)
+        with pytest.raises(RegistryError, match=f"the proxy refuses: {status}") as caught:
+            repository("https://registry.example", ME, waited).size(BLOB)
+    assert "NO_PROXY" in caught.value.remedy
+    assert waited == []
+
+
+def test_an_answer_that_a_proxy_cuts_off_is_asked_for_again() -> None:
+    waited: list[float] = []
+    cut = Reply(200, {"Content-Length": "100"}, b"blob")
+    with serving(replies(cut, Reply(200, body=b"blob"))) as server:
+        assert repository(server.url, ME, waited).blob(BLOB) == b"blob"
+    assert waited == [DELAYS[0]]
 
 
 def test_host_that_does_not_exist_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,10 +166,22 @@ def test_a_reader_that_leaves_stops_the_job(folder: Path) -> None:
 
 def test_what_the_engine_refuses_is_its_own_words_once_and_leaves_nothing(folder: Path) -> None:
     job = Started(folder, "", "--cpus", "4096")
-    code, said = job.end()
-    assert code == EngineError.exit_code
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    said = (folder / "errors").read_text()
+    assert (job.process.returncode, output) == (EngineError.exit_code, "")
     assert "was not started: Error response from daemon: Range of CPUs is from 0.01 to 2.00.\n" in said
+    assert said.count("Range of CPUs") == 1
+    assert "remedy: ask for fewer --cpus" in said
     assert job.left() == []
+    assert not (folder / "results").exists()
+
+
+def test_a_line_of_a_script_that_begins_as_the_clients_errors_is_a_line_like_others(folder: Path) -> None:
+    job = Started(folder, "print('docker: not found'); print('trained')")
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    assert job.process.returncode == 0
+    own = [line for line in output.splitlines() if line.startswith("[algo-1]")]
+    assert own == ["[algo-1] docker: not found", "[algo-1] trained"]
 
 
 def test_an_image_that_is_not_there_is_an_error_before_anything_is_made(folder: Path) -> None:

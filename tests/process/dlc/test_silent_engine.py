@@ -15,7 +15,7 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine import connection
-from dlc.engine.connection import Engine, find
+from dlc.engine.connection import Engine, connect, find
 from dlc.engine.images import find as find_images
 from dlc.images.inspection import facts
 
@@ -211,7 +211,10 @@ def test_doctor_finds_an_engine_bad_that_hangs_at_its_last_question(home: Path) 
     )
     done = dlc("doctor", "--json")
     assert done.returncode == 1
-    assert "not answering" in json.loads(done.stdout)[0]["found"]
+    levels = {finding["name"]: finding for finding in json.loads(done.stdout)}
+    assert levels["engine"]["level"] == "ok"
+    assert (levels["buildx"]["level"], "not answering" in levels["buildx"]["found"]) == ("bad", True)
+    assert {"disk", "memory", "CA bundle"} <= set(levels)
 
 
 @pytest.mark.parametrize("address", ["rubbish", "http://", "-x", "unix://", "tcp://127.0.0.1:1", "unix:///\n", "ü"])
@@ -228,6 +231,27 @@ def test_a_context_that_the_user_names_and_that_is_not_there_is_an_error(
     monkeypatch.setenv("DOCKER_CONTEXT", "nobody")
     with pytest.raises(EngineError, match="DOCKER_CONTEXT=nobody: no engine answers there"):
         find()
+
+
+@pytest.mark.parametrize("host", ["", "unix:///var/run/docker.sock"], ids=["its own context", "DOCKER_HOST"])
+def test_an_engine_that_this_user_may_not_use_is_told_with_what_lets_him(
+    host: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = "permission denied while trying to connect to the Docker API"
+    fake_docker(home, f"case $1 in info) echo '{denied}' >&2; exit 1 ;; esac")
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(EngineError, match="permission denied") as caught:
+        find()
+    assert "usermod -aG docker" in caught.value.remedy
+    assert "unset" not in caught.value.remedy
+
+
+def test_who_cannot_start_an_engine_is_not_told_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_docker(home, "exit 1")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(EngineError, match="no Docker engine answers") as caught:
+        connect(start=False)
+    assert caught.value.remedy.startswith("install Docker Engine with its buildx plug-in")
 
 
 @pytest.mark.parametrize("host", ["", "unix:///nobody.sock"], ids=["nothing chosen", "DOCKER_HOST"])

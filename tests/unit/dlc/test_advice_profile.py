@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlc.__main__ import main
-from dlc.core.errors import ProfileError
+from dlc.core.errors import ProfileError, UsageError
 
 ROOT = Path(__file__).parents[3]
 # 8 workers on 8 processors, 1193 ms for a step that takes 184 ms with the data ready.
@@ -31,7 +31,7 @@ def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 def written(folder: Path, rank: int = 0, **changes: Any) -> Path:
     value = {
         **REPORT,
-        **{key: {**REPORT[key], **new} if isinstance(new, dict) else new for key, new in changes.items()},
+        **{key: {**REPORT.get(key, {}), **new} if isinstance(new, dict) else new for key, new in changes.items()},
     }
     (folder / f"rank-{rank}.json").write_text(json.dumps(value))
     return folder
@@ -46,8 +46,27 @@ def written(folder: Path, rank: int = 0, **changes: Any) -> Path:
         ({"cpu": {"busy": 0.3}}, "workers", "num_workers=53"),  # 9.6 s for a batch, one each 0.184 s
         ({"cpu": {"busy": 0.3}, "preprocessing": {"cpu_seconds": 12.0}}, "input", "bound by reading"),
         ({"cpu": {"busy": 0.3}, "preprocessing": {"batches": 0}}, "elsewhere", "could not be seen"),
+        ({"cpu": {"busy": 0.3, "host": 8, "others": 5.0}}, "others", "other programs took the processors"),
+        ({"cpu": {"busy": 0.3, "host": 8, "others": 0.5}}, "workers", "too few workers"),
+        ({"cpu": {"busy": 0.3}, "preprocessing": {"queued_seconds": 400.0}}, "processors", "line for a processor 35%"),
+        # Workers that get no processor do not wait for files.
+        (
+            {"cpu": {"busy": 0.3}, "preprocessing": {"cpu_seconds": 480.0, "queued_seconds": 280.0}},
+            "workers",
+            "too few workers",
+        ),
         ({"starting_seconds": 60.0}, "processors", "persistent_workers=True"),
         ({"cpu": {"busy": 0.3}, "framework": "tensorflow"}, "workers", "tf.data.AUTOTUNE"),
+        (
+            {"cpu": {"busy": 0.3}, "framework": "tensorflow", "preprocessing": {"parallel": True}},
+            "workers",
+            "a part of the pipeline is not parallel",
+        ),
+        (
+            {"compiling": {"steps": 2, "seconds": 31.25}},
+            "processors",
+            "2 steps in which something was compiled, 31.2 s",
+        ),
     ],
 )
 def test_what_a_job_waits_for_follows_from_waits_processors_and_workers(
@@ -60,6 +79,27 @@ def test_what_a_job_waits_for_follows_from_waits_processors_and_workers(
     assert json.loads(capsys.readouterr().out)["profile"]["kind"] == kind
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "sure: nothing"),
+        ({"steps": 12}, "not sure: only 12 steps were measured"),
+        ({"cpu": {"host": 8, "others": 2.0}}, "not sure: other programs took 25% of the host's 8 processors"),
+        ({"cpu": {"busy": 0.84}}, "not sure: a figure is close to a bound"),
+        ({"cpu": {"busy": 0.3}}, "not sure: what other programs took could not be seen"),
+        (
+            {"cpu": {"busy": 0.3, "host": 8, "others": 0.1, "pressure": {"container": None, "host": 0.75}}},
+            "not sure: programs stood in a line for a processor 75% of the time",
+        ),
+    ],
+)
+def test_it_says_how_sure_it_is_and_what_speaks_against_it(
+    changes: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", str(written(tmp_path, **changes))]) == 0
+    assert words in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_a_report_alone_feeds_the_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The step, the CPU seconds and the bytes of a batch are the report's; with torch, data hosts prepare all."""
     measured = ["--data-cpu-seconds", "5.888", "--data-workers", "32", "--json"]
@@ -70,6 +110,22 @@ def test_a_report_alone_feeds_the_advice(tmp_path: Path, capsys: pytest.CaptureF
     assert f"{chosen['faster']:.1f}x {chosen['cheaper']:.0%}" == "6.5x 77%"
     assert (value["job"]["where"], value["job"]["batch_bytes"]) == ("data-hosts", 3_211_264)
     assert value["profile"]["kind"] == "processors"
+
+
+@pytest.mark.parametrize("verb", ["profile", "advise"])
+def test_a_step_without_an_accelerator_says_nothing_of_one(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "cpu"
+    folder.mkdir()
+    file = written(folder) / "rank-0.json"
+    file.write_text(json.dumps({**REPORT, "gpu": None}))
+    assert main([verb, str(folder), "--on", "p3.2xlarge"]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "its 184.0 ms say nothing of the step on the V100 of p3.2xlarge" in said
+    assert "--step-ms" in said
+    assert main([verb, str(folder), "--on", "p3.2xlarge", "--step-ms", "20"]) == 0
+    assert main([verb, str(folder), "--on", "c5.9xlarge"]) == 0
 
 
 def test_advise_takes_the_report_and_what_is_given_beside_it(

@@ -10,6 +10,7 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.core.errors import UsageError
+from dlc.jobs.advice import picture
 
 ROOT = Path(__file__).parents[3]
 TENSORFLOW = ["--on", "p4d.24xlarge", "--step-ms", "86", "--cpu-seconds", "2.304"]
@@ -71,6 +72,65 @@ def test_an_unknown_price_stays_unknown_until_the_user_gives_one(capsys: pytest.
     value = json.loads(capsys.readouterr().out)
     assert value["choices"][value["chosen"]]["kind"] == "heterogeneous"  # 8.836 USD for an hour, not 10
     assert value["why"] == "it costs least for each step"
+
+
+@pytest.mark.parametrize("machine", ["g5.12xlarge", "g4dn.xlarge", "p5.48xlarge"])
+def test_where_no_price_is_known_preprocessing_on_the_gpu_is_offered_by_its_time(
+    machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["advise", "--on", machine, "--step-ms", "100", "--cpu-seconds", "60"]
+    assert main([*argv, "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    fastest = min(choice["step_seconds"] for choice in value["choices"])
+    assert value["gpu_preprocessing_pays_below_seconds"] is None
+    assert value["gpu_preprocessing_faster_below_seconds"] == pytest.approx(fastest - 0.1)
+    assert main(argv) == 0
+    assert "preprocessing on the GPU (DALI) is faster than each of these" in capsys.readouterr().out
+
+
+def test_what_the_figures_assume_is_said_until_it_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", *TENSORFLOW]) == 0
+    text = capsys.readouterr().out
+    assert "preprocessing runs on all vCPUs at once" in text
+    assert "a vCPU of c5.18xlarge is as fast as the training host's (--data-cpu-seconds: measured)" in text
+    assert "sending batches takes no time (--batch-mb: the size of a batch)" in text
+    assert main(["advise", *TENSORFLOW, "--data-cpu-seconds", "2", "--batch-mb", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "--data-cpu-seconds" not in text
+    assert "--batch-mb" not in text
+
+
+def test_of_a_machine_without_accelerators_none_are_spoken_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", "--on", "c5.9xlarge", "--step-ms", "100", "--cpu-seconds", "9"]) == 0
+    out = capsys.readouterr().out
+    assert "accelerator" not in out
+    assert "GPU" not in out
+    assert "preprocessing needs 90 vCPUs for each host, c5.9xlarge has 36; it trains 40% of the time" in out
+    assert "training leaves the vCPUs to preprocessing" in out
+    argv = ["advise", "--on", "c5.9xlarge", "--step-ms", "100", "--cpu-seconds", "9", "--gpu-preprocess-ms", "5"]
+    assert main(argv) == UsageError.exit_code
+
+
+def test_each_chart_of_the_picture_has_one_unit_axes_and_letters_for_a_narrow_page(tmp_path: Path) -> None:
+    file = tmp_path / "advice.svg"
+    assert main(["advise", *TENSORFLOW, "--svg", str(file)]) == 0
+    root = ElementTree.fromstring(file.read_text())
+    assert "width" not in root.attrib
+    assert float(root.attrib["viewBox"].split()[2]) <= 480  # 14 units high letters: more than 10 of 360 pixels
+    words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert words.count("data hosts (c5.18xlarge)") == 2
+    assert {"Milliseconds of a step", "USD for 1000 steps"} <= set(words)
+    places = words.index("Milliseconds of a step")
+    assert words[places + 1 : places + 6] == ["0", "50", "100", "150", "200"]
+
+
+@pytest.mark.parametrize("most", [1e-9, 0.3, 1.0, 4.0, 7.3, 10.0, 99.9, 1234.5, 1e9])
+def test_an_axis_has_round_figures_and_ends_little_above_the_largest_value(most: float) -> None:
+    found = picture.axis(most)
+    assert found[0] == 0
+    assert most * (1 - 1e-6) <= found[-1] <= most * 1.6
+    assert 3 <= len(found) <= 6
+    assert f"{found[1]:e}"[0] in "125"
 
 
 def test_the_picture_is_one_svg_file_that_needs_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

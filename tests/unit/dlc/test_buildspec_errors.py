@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import SourceFile, Tree
+from dlc.core.checkout import SourceFile, Tree, find_root, read_tree
 from dlc.core.errors import SpecError, UsageError
 from harness.specimen import COMPAT, DEFAULTS, PINS, PYTORCH, PYTORCH_PATH, changed, unlocked
 
@@ -189,3 +192,22 @@ def test_another_platform_is_refused_by_name() -> None:
         "--set platform=linux/arm64: platform: expected linux/amd64, the one platform that images are made for, "
         "found 'linux/arm64'"
     )
+
+
+@pytest.mark.parametrize("address", ["https://me:hunter2@index.example/cpu", "https://me:hun/ter2@index.example/cpu",
+                                     "me:hunter2@index.example/cpu"])  # fmt: skip
+def test_an_address_with_a_password_is_refused_and_the_password_is_not_shown(address: str) -> None:
+    index = f"{{special: {{address: '{address}', packages: [torch]}}}}"
+    file = changed(unlocked(), "buildspec/defaults.yml", f"{DEFAULTS}indexes: {index}\n")
+    with pytest.raises(SpecError, match="without credentials, found") as in_a_file:
+        load_variants(file)
+    with pytest.raises(UsageError, match="without credentials, found") as on_the_line:
+        load_variants(unlocked(), (), [f"indexes={index}"])
+    for said in (str(in_a_file.value), str(on_the_line.value)):
+        assert "index.example/cpu" in said
+        assert not {"me:", "hunter2", "hun", "ter2"} & set(re.split(r"[/@']", said))
+
+
+def test_without_the_shared_versions_the_file_that_holds_them_is_named() -> None:
+    tree = {path: file for path, file in read_tree(find_root(Path(__file__))).items() if path != "buildspec/pins.yml"}
+    assert report(tree) == ["buildspec/pins.yml:1:1: expected a YAML file, found none"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from dlc.__main__ import main
 from dlc.cli import PLUMBING, VERBS, load, run
 from dlc.cli.list import cells
-from dlc.core.errors import DlcError, LockError, SelectorError, SpecError, UsageError
+from dlc.cli.plan import as_text
+from dlc.core.errors import DlcError, LockError, ScriptError, SelectorError, SpecError, UsageError
 from dlc.engine.images import Image
+from dlc.plan.plan import make_plan
+from harness.specimen import specimen
 
 ROOT = Path(__file__).parents[3]
 TORCH = "pytorch-2.13-training-cpu-py311"
@@ -31,6 +35,21 @@ def test_every_verb_helps_and_shows_an_example_of_itself(verb: str, capsys: pyte
     text = capsys.readouterr().out
     assert f"example: dlc {verb}" in text
     assert load(verb).HELP in text
+
+
+def test_in_a_narrow_terminal_a_row_is_a_paragraph_and_nothing_is_wrapped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dlc.cli.list._built", lambda refs: None)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["list", TORCH]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == f"ID         {TORCH}"
+    assert max(map(len, shown[:7])) <= 60  # the table; the sentences below it are wrapped where the terminal likes
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["list", TORCH]) == 0
+    assert capsys.readouterr().out.startswith("ID ")
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["help"]])
@@ -94,7 +113,7 @@ def test_show_prints_each_value_with_the_place_that_set_it(capsys: pytest.Captur
 
 
 def test_plan_prints_every_target_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", TORCH]) == 0
+    assert main(["plan", TORCH, "--targets"]) == 0
     text = capsys.readouterr().out
     assert text.index("rootfs-bookworm\n") < text.index(f"\n{TORCH}/framework\n") < text.index(f"\n{TORCH}\n")
     assert text.count("  platform  linux/amd64\n") == 9
@@ -104,6 +123,67 @@ def test_plan_prints_every_target_in_order(capsys: pytest.CaptureFixture[str]) -
     assert value["selected"] == [TORCH]
     assert [target["id"] for target in value["targets"]][-1] == TORCH
     assert value["decisions"] == []
+
+
+def test_plan_says_in_one_line_what_would_be_done_with_each_image(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["list", "--ids"]) == 0
+    assert [line.split()[0] for line in lines[:-1]] == capsys.readouterr().out.split()
+    assert "--engine which images would be built" in lines[-1]
+    plan = make_plan(specimen())
+    first, second = plan.selected
+    here = {plan.target(first).tags[0]: plan.target(first).key}
+    text = as_text(plan, plan.decisions(here)).splitlines()
+    assert text[0].split()[:2] == ["skip", first]
+    assert text[1].split()[:2] == ["build", second]
+    assert text[1].endswith(f"no image {plan.target(second).tags[0]}")
+    assert text[2].startswith("1 of 2 images would be built: ")
+
+
+def test_a_folder_of_scripts_is_linted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("train.py", "models/net.py", ".venv/lib/other.py", "site-packages/other.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("print('trained')\n")
+    assert main(["lint", str(tmp_path), "--no-torchfix"]) == 0
+    assert "2 scripts" in capsys.readouterr().out
+    (tmp_path / "none").mkdir()
+    assert main(["lint", str(tmp_path / "none")]) == ScriptError.exit_code
+    assert "none: a folder without Python scripts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["run", "x:1", "train.py", "--chanel", "a=b"], "did you mean '--channel'?"),
+        (["build", "x", "--no-disk-chek"], "did you mean '--no-disk-check'?"),
+        (["plan", "--taget"], "did you mean '--targets'?"),
+        (["list", "--idss"], "did you mean '--ids'?"),
+    ],
+)
+def test_a_misspelt_option_comes_with_the_one_that_is_meant(
+    argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == UsageError.exit_code
+    assert words in capsys.readouterr().err
+
+
+def test_an_image_that_is_none_is_told_with_those_that_there_are_one_in_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "something", "train.py"]) == SelectorError.exit_code
+    assert f"\n    {TORCH}\n" in capsys.readouterr().err
+
+
+def test_a_script_before_the_image_is_told_with_the_right_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "train.py", TORCH]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "expected ID SCRIPT, found a file first: train.py" in said
+    assert f"remedy: dlc run {TORCH} train.py" in said
 
 
 def test_a_stale_schema_is_found_and_then_written(

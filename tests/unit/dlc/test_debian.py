@@ -8,6 +8,7 @@ import pytest
 
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, find_root, read_tree
+from dlc.core.digests import seal
 from dlc.core.errors import LockError
 from dlc.debian import recorded as debian
 from dlc.debian import rootfs
@@ -77,6 +78,7 @@ def test_the_system_of_the_tools_stays_when_recorded_versions_change(tmp_path: P
         made = tmp_path / content
         made.mkdir()
         (made / "rootfs.tar").write_text(content)
+        seal(made / "rootfs.tar")
         kept = rootfs.kept(made, "bookworm", tmp_path)
         assert (kept / "rootfs.tar").read_text() == "old"
     assert rootfs.kept(made, "trixie", tmp_path) != kept

@@ -9,6 +9,7 @@ import pytest
 
 from dlc.build import doctor
 from dlc.core.checkout import Tree
+from dlc.engine.connection import Engine
 from dlc.plan.plan import make_plan
 from harness.specimen import PYTORCH_PATH, changed, specimen
 
@@ -65,3 +66,35 @@ def test_a_bundle_without_certificates_is_bad_and_no_end_of_the_examination(monk
     monkeypatch.setenv("DLC_CA_BUNDLE", "/no/such/file")
     found = doctor._certificates()
     assert (found.level, found.remedy) == ("bad", "correct it, or unset it")
+
+
+def test_an_engine_whose_folder_this_user_cannot_see_leaves_every_other_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    engine = Engine(None, "context", "28", containerd_store=False, data_root="/root/engine/data")
+    monkeypatch.setattr(Path, "is_dir", refused)
+    found = doctor._disk(engine, None, {})
+    assert (found.level, found.found) == ("note", "/root/engine/data: this user cannot see it from here")
+
+
+def test_a_check_that_this_host_does_not_let_us_make_is_a_finding() -> None:
+    def refused() -> doctor.Finding:
+        raise PermissionError(13, "Permission denied", "/proc/meminfo")
+
+    found = doctor._checked("memory", refused)
+    assert (found.name, found.level) == ("memory", "note")
+    assert found.found.startswith("could not be checked: [Errno 13] Permission denied")
+
+
+def test_examining_reports_each_check_though_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> doctor.Finding:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(doctor, "find", lambda: None)
+    monkeypatch.setattr(doctor, "_disk", refused)
+    found = {finding.name: finding.level for finding in doctor.examine()}
+    assert list(found) == ["engine", "platform", "base image", "disk", "memory", "CA bundle", "local wheels"]
+    assert found["disk"] == "note"

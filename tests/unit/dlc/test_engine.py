@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
+from dlc.core.digests import seal
 from dlc.core.errors import EngineError
 from dlc.debian import mmdebstrap, rootfs
 from dlc.engine.connection import connect, find
@@ -72,7 +74,35 @@ def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None
     folder = rootfs.folder("bookworm", {}, tmp_path)
     folder.mkdir(parents=True)
     (folder / "rootfs.tar").write_bytes(b"tar")
+    seal(folder / "rootfs.tar")
     assert rootfs.make("bookworm", {}, tmp_path) == folder
+
+
+@pytest.mark.parametrize("damage", [b"tax", b""], ids=["other bytes", "empty"])
+def test_base_file_system_that_is_not_as_it_was_made_is_made_anew(
+    damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rootfs, "require_program", lambda cache: None)
+    monkeypatch.setattr(rootfs, "_make", lambda suite, recorded, draft: (draft / "rootfs.tar").write_bytes(b"tar"))
+    for _ in range(2):
+        made = rootfs.make("bookworm", {}, tmp_path)
+        tools = rootfs.kept(made, "bookworm", tmp_path)
+        assert {(folder / "rootfs.tar").read_bytes() for folder in (made, tools)} == {b"tar"}
+        (made / "rootfs.tar").write_bytes(damage)  # of both: they are one file
+    assert capsys.readouterr().err.count("not as it was written; made anew") == 2
+
+
+def test_base_file_system_has_the_same_modes_whatever_the_umask_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rootfs, "require_program", lambda cache: None)
+    monkeypatch.setattr(rootfs, "_make", lambda suite, recorded, draft: (draft / "rootfs.tar").write_bytes(b"tar"))
+    before = os.umask(0o077)
+    try:
+        made = rootfs.make("bookworm", {}, tmp_path)
+    finally:
+        os.umask(before)
+    assert [oct(path.stat().st_mode & 0o777) for path in (made, made / "rootfs.tar")] == ["0o755", "0o644"]
 
 
 def test_who_waits_for_the_lock_gives_up_at_a_bound_and_says_who_holds_it(

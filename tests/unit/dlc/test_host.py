@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -84,6 +85,41 @@ def test_locked_wheel_of_a_local_folder_is_handed_over(tmp_path: Path, clean: py
     lock = f"my-pkg==1.0+cpu --hash=sha256:{digest}\n"
     folder = collected(lock, tmp_path).contexts[WHEELS]
     assert [path.name for path in folder.iterdir()] == [wheel.name]
+
+
+def test_a_wheel_that_was_damaged_in_the_cache_is_taken_from_its_folder_again(
+    tmp_path: Path, clean: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tmp_path / "links/my_pkg-1.0+cpu-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"wheel")
+    clean.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    lock = f"my-pkg==1.0+cpu --hash=sha256:{hashlib.sha256(b'wheel').hexdigest()}\n"
+    kept = collected(lock, tmp_path).contexts[WHEELS] / wheel.name
+    kept.unlink()
+    kept.write_bytes(b"whee1")
+    (kept.parent / "planted-1.0-py3-none-any.whl").write_bytes(b"planted")
+    folder = collected(lock, tmp_path).contexts[WHEELS]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {wheel.name: b"wheel"}
+    assert capsys.readouterr().err.count("not as it was written; made anew") == 2
+
+
+def test_what_a_build_takes_has_the_same_modes_whatever_the_umask_is(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ca.pem").write_text("CERTIFICATE")
+    clean.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    before = os.umask(0o077)
+    try:
+        wheel = tmp_path / "links/my_pkg-1.0+cpu-py3-none-any.whl"
+        wheel.parent.mkdir()
+        wheel.write_bytes(b"wheel")
+        clean.setenv("PIP_FIND_LINKS", str(wheel.parent))
+        found = collected(f"my-pkg==1.0+cpu --hash=sha256:{hashlib.sha256(b'wheel').hexdigest()}\n", tmp_path)
+    finally:
+        os.umask(before)
+    for folder in found.contexts.values():
+        modes = {path.name: oct(path.stat().st_mode & 0o777) for path in (folder, *folder.iterdir())}
+        assert modes.pop(folder.name) == "0o755"
+        assert set(modes.values()) <= {"0o644"}, modes
 
 
 def test_wheels_of_one_version_for_two_pythons_are_both_handed_over(tmp_path: Path, clean: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,13 @@ def layer(**sizes: int) -> Layer:
     return Layer("", "", {path: Entry("file", size, 0o644, "0:0", 0, "", "") for path, size in paths.items()})
 
 
+def test_who_waits_for_compressed_sizes_is_told_which_layer_is_begun(tmp_path: Path) -> None:
+    begun: list[tuple[int, int]] = []
+    path = oci_archive(tmp_path / "a.tar", [tar_of({"a": b"a"}), tar_of({"b": b"b"})])
+    compressed_size(path, lambda number, count: begun.append((number, count)))
+    assert begun == [(1, 2), (2, 2)]
+
+
 @pytest.mark.parametrize("zipped", [False, True])
 def test_oci_archive_gives_digest_layers_commands_and_entries(tmp_path: Path, zipped: bool) -> None:
     path = oci_archive(tmp_path / "a.tar", [tar_of({"etc/a": b"abc"}, modified=7), tar_of({"b": b""})], zipped=zipped)

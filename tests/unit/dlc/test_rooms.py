@@ -44,42 +44,41 @@ LAUNCH = {
     "group": ("signals", "base", "discovery", "job", "plan", "supervision"),
     "run": ("signals", "base", "discovery", "job", "plan", "supervision", "group"),
     "main": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run"),
-    "reference": ("signals", "base", "discovery", "job", "plan", "supervision", "group", "run", "main"),
 }
+COMPILER = ("compiler.places", "compiler.settings", "compiler.seen")
+CACHE = ("compiler.cache_intact", "compiler.cache_folder")
 RUNTIME = {
-    "compiler.base": (),
-    "compiler.cache": ("compiler.base",),
-    "compiler.page": (),
-    "compiler.report": ("compiler.base", "compiler.page"),
-    "compiler.pytorch": ("compiler.base", "compiler.cache", "compiler.report"),
-    "compiler.xla": ("compiler.base", "compiler.report"),
-    "compiler.tensorflow_xla": ("compiler.base", "compiler.cache", "compiler.report"),
-    "compiler.arm": ("compiler.base", "compiler.pytorch", "compiler.xla", "compiler.tensorflow_xla"),
+    "compiler.places": (),
+    "compiler.settings": (),
+    "compiler.seen": ("compiler.settings",),
+    "compiler.cache_intact": COMPILER,
+    "compiler.cache_folder": (*COMPILER, "compiler.cache_intact"),
+    "compiler.report": COMPILER,
+    "compiler.pytorch": (*COMPILER, *CACHE, "compiler.report"),
+    "compiler.xla": (*COMPILER, "compiler.report"),
+    "compiler.tensorflow_xla": (*COMPILER, *CACHE, "compiler.report"),
+    "compiler.arm": (*COMPILER, "compiler.pytorch", "compiler.xla", "compiler.tensorflow_xla"),
     "usable_cpus": (),
     "profile": ("usable_cpus",),
     "scaling": ("profile",),
     "cluster_facts": (),
     "dataservice.errors": (),
-    "dataservice.ending": (),
     "dataservice.plan": ("dataservice.errors",),
     "dataservice.wire": ("dataservice.errors", "dataservice.plan"),
     "dataservice.server": (
         "cluster_facts",
         "usable_cpus",
-        "dataservice.ending",
         "dataservice.errors",
         "dataservice.plan",
         "dataservice.wire",
     ),
-    "dataservice.training": ("dataservice.errors",),
     "dataservice.client": (
         "cluster_facts",
         "dataservice.errors",
         "dataservice.plan",
         "dataservice.wire",
-        "dataservice.training",
     ),
-    "dataservice.tensorflow": ("cluster_facts", "dataservice.ending", "dataservice.errors", "dataservice.wire"),
+    "dataservice.tensorflow": ("cluster_facts", "usable_cpus", "dataservice.errors", "dataservice.wire"),
 }
 LINT = {
     "base": (),
@@ -99,7 +98,7 @@ PACKAGES = {
     SOURCES / "dlc_lint": LINT,
 }
 FLOORS = sorted({(p, room.rpartition(".")[0]) for p, rooms in PACKAGES.items() for room in rooms if "." in room})
-FRAMEWORKLESS = ("compiler.base", "compiler.cache", "compiler.page", "compiler.report", "compiler.arm")
+FRAMEWORKLESS = (*COMPILER, *CACHE, "compiler.report", "compiler.arm")
 FRAMEWORKS = ("torch", "torch_xla", "tensorflow", "keras")
 ROOMS = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
 

@@ -10,7 +10,7 @@ import pytest
 
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.options import Options, job_of
+from dlc.jobs.run.options import STRATEGIES, Options, job_of
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +72,15 @@ def test_hyperparameters_are_as_they_were_typed() -> None:
     assert job(hyperparameters=["lr=0.1", "text=a=b", "empty="]).hyperparameters == {
         "lr": "0.1", "text": "a=b", "empty": "",
     }  # fmt: skip
+
+
+def test_a_distribution_is_the_hyperparameter_that_asks_for_it() -> None:
+    found = {name: job(distributed=name, hyperparameters=["lr=1"]).hyperparameters for name in STRATEGIES}
+    assert found["torchrun"] == {"lr": "1", "sagemaker_torch_distributed_enabled": "true"}
+    assert len({str(hyperparameters) for hyperparameters in found.values()}) == len(STRATEGIES)
+    assert job().hyperparameters == {}
+    with pytest.raises(UsageError, match="--distributed: expected one of torchrun, horovod, mpi, tensorflow"):
+        job(distributed="ddp")
 
 
 def test_a_channel_is_a_folder() -> None:

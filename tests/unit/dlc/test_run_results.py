@@ -14,8 +14,33 @@ from dlc.core.errors import DiskError, DlcError
 from dlc.jobs.run.collect import collect
 from dlc.jobs.run.hosts import State, moment
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.layout import lay_out, lay_out_host
+from dlc.jobs.run.layout import lay_out, lay_out_host, remove_folders
+from dlc.jobs.run.run import _summary as summary
+from dlc.jobs.run.run import on_this_machine
 from dlc.jobs.run.session import first_failure
+
+
+def test_paths_in_a_hosts_message_are_those_of_this_machine(tmp_path: Path) -> None:
+    data, checkpoints = tmp_path / "data", tmp_path / "saved"
+    job = replace(two_hosts(tmp_path), channels={"training": data}, checkpoints=checkpoints)
+    inside = "/opt/ml/input/data/training/a.csv, /opt/ml/checkpoints, /opt/ml/output/data/log.txt, /opt/ml/model: "
+    here = f"{data}/a.csv, {checkpoints}, {job.folder}/output/log.txt, {job.folder}/model: "
+    other = "see /opt/ml/output/failure and /opt/ml2"
+    told = on_this_machine(inside + other, job, "algo-2")
+    assert told == f"{here}see {job.opt_ml('algo-2')}/output/failure and /opt/ml2"
+
+
+def test_of_a_job_that_never_started_no_folder_stays_but_one_that_holds_something_else(tmp_path: Path) -> None:
+    for folder, stays in ((tmp_path / "a/dlc-jobs/j", False), (tmp_path / "b", True)):
+        job = replace(two_hosts(tmp_path), folder=folder)
+        if stays:
+            folder.mkdir()
+            (folder / "notes").touch()
+        lay_out(job)
+        remove_folders(job)
+        assert folder.exists() == stays
+        assert not (folder / "hosts").exists()
+    assert not (tmp_path / "a/dlc-jobs").exists()
 
 
 def two_hosts(folder: Path, *code: Path) -> Job:
@@ -157,3 +182,21 @@ def test_the_first_failure_decides_and_a_success_before_it_does_not() -> None:
 )
 def test_times_of_the_engine_sort_whatever_their_number_of_digits(earlier: str, later: str) -> None:
     assert moment(f"2026-11-22T{earlier}") < moment(f"2026-11-22T{later}")
+
+
+def test_a_failed_job_ends_with_the_cause_the_error_and_the_path_of_the_whole_reason(tmp_path: Path) -> None:
+    job = two_hosts(tmp_path)
+    state = State(True, False, 0, 1, moment("2026-11-20T10:00:00Z"), out_of_memory=False)
+    reason = "worker rank 1 on algo-2 exited with code 1\nTraceback ...\nValueError: no data\n"
+    write(job, "algo-2", output__failure=reason + "\n" * 1024 + "all of it\n")
+    said = summary(job, {"algo-2": state}, ended_by_itself=True).splitlines()
+    path = job.opt_ml("algo-2") / "output/failure"
+    assert said[1:4] == [
+        "  worker rank 1 on algo-2 exited with code 1",
+        "  ValueError: no data",
+        f"  the whole reason: {path}",
+    ]
+    write(job, "algo-2", output__failure="a line\n")
+    assert summary(job, {"algo-2": state}, ended_by_itself=True).count("a line") == 1
+    path.unlink()
+    assert "  algo-2 failed first" in summary(job, {"algo-2": state}, ended_by_itself=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dlc.build import host
-from dlc.build.snapshot import TIME, snapshot
+from dlc.build.snapshot import TIME, snapshot, time_of
 from dlc.core.checkout import SourceFile, below
 from dlc.debian import rootfs
 from dlc.plan.plan import make_plan
@@ -26,8 +27,46 @@ def test_a_snapshot_holds_exactly_the_files_with_their_modes_and_fixed_times(tmp
     assert {name: oct(path.stat().st_mode & 0o777) for name, path in found.items()} == {
         "run.sh": "0o755", "launch/main.py": "0o644",
     }  # fmt: skip
-    assert {path.stat().st_mtime for path in (folder, *folder.rglob("*"))} == {TIME}
+    times = {name: path.stat().st_mtime for name, path in found.items()}
+    assert times == {name: time_of(file.data) for name, file in FILES.items()}
+    assert {path.stat().st_mtime for path in (folder, folder / "launch")} == {TIME}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_file_of_the_same_size_and_other_content_has_another_time_which_is_not_after_1980(tmp_path: Path) -> None:
+    """BuildKit would take it for unchanged, and build the old one."""
+    times = [
+        (snapshot({"main.py": SourceFile(text)}, tmp_path) / "main.py").stat().st_mtime for text in (b"ab\n", b"ba\n")
+    ]
+    assert times[0] != times[1]
+    assert max(times) <= TIME
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "launch/main.py").write_bytes(b"print(1)\n"),
+        lambda folder: (folder / "launch/main.py").unlink(),
+        lambda folder: (folder / "run.sh").chmod(0o644),
+        lambda folder: (folder / "launch").chmod(0o700),
+        lambda folder: (folder / "more").touch(),
+        lambda folder: (folder / "more").mkdir(),
+        lambda folder: (folder / "more").symlink_to("/etc/passwd"),
+    ],
+    ids=["line", "missing", "mode", "mode of a folder", "another file", "another folder", "link"],
+)
+def test_a_snapshot_that_somebody_changed_is_made_anew_and_that_is_said(
+    damage: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(snapshot(FILES, tmp_path))
+    folder = snapshot(FILES, tmp_path)
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    assert {name: path.read_bytes() for name, path in found.items()} == {name: f.data for name, f in FILES.items()}
+    assert oct((folder / "launch").stat().st_mode & 0o777) == "0o755"
+    assert oct((folder / "run.sh").stat().st_mode & 0o777) == "0o755"
+    assert "not as it was written; made anew" in capsys.readouterr().err
+    assert snapshot(FILES, tmp_path) == folder
+    assert not capsys.readouterr().err
 
 
 def test_a_name_that_is_no_text_is_kept_as_it_is(tmp_path: Path) -> None:

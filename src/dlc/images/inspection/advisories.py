@@ -6,13 +6,14 @@ import importlib.util
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from dlc.buildspec.variant import normal_name
+from dlc.core.drafts import scratch_folder
 from dlc.core.errors import UsageError
 from dlc.core.process import Completed, run, tail
+from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.images.inspection.facts import Facts
 from dlc.images.inspection.scan import Answer, Finding
@@ -37,8 +38,8 @@ def of_python(facts: Facts, ca: Path | None) -> Answer:
     if importlib.util.find_spec("pip_audit") is None:
         raise UsageError("dlc scan needs pip-audit, which this Python does not have", "make setup")
     packages = {p.name: LOCAL_VERSION.sub("", p.version) for p in facts.of_kind("python")}
-    with tempfile.TemporaryDirectory(prefix="dlc-scan-") as folder:
-        listed = Path(folder, "requirements.txt")
+    with scratch_folder("dlc-scan-") as folder:
+        listed = folder / "requirements.txt"
         listed.write_text("".join(f"{name}=={version}\n" for name, version in packages.items()))
         argv = [sys.executable, "-m", "pip_audit", "--requirement", str(listed), "--no-deps", "--disable-pip",
                 "--format", "json", "--desc", "off", "--progress-spinner", "off"]  # fmt: skip
@@ -69,11 +70,13 @@ def python_answer(done: Completed, asked: int) -> Answer:
 
 def of_debian(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
     """Security updates that the image lacks, by its own Debian sources; apt runs in a container of the image."""
-    words = ["run", "--rm", "--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
+    words = ["--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
         words += ["--env", name]  # the value is in the client's environment and in no argv
-    done = engine.docker(*words, facts.ref, "-c", APT_SCRIPT, env=proxies, check=False,
-                         stdin=ca.read_text(errors="replace") if ca else "", timeout=APT_SECONDS)  # fmt: skip
+    given = ca.read_text(errors="replace") if ca else ""
+    done = images.run_container(
+        engine, *words, facts.ref, "-c", APT_SCRIPT, env=proxies, stdin=given, timeout=APT_SECONDS
+    )
     return debian_answer(done, len(facts.of_kind("debian")))
 
 

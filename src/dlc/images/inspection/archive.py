@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,10 +85,18 @@ def read(path: Path) -> Archive:
         return Archive(found.digest, config, layers)
 
 
-def compressed_size(path: Path) -> int:
-    """Bytes of all layers, compressed as a push compresses them. Raises ImageError as `read` does."""
+def compressed_size(path: Path, on_layer: Callable[[int, int], None] = lambda number, count: None) -> int:
+    """Bytes of all layers, compressed as a push compresses them; `on_layer` is told which of how many is begun.
+
+    Raises ImageError as `read` does.
+    """
+    total = 0
     with opened(path) as tar:
-        return sum(_compressed(tar, name) for name in dict.fromkeys(members(path, tar).layers))
+        layers = tuple(dict.fromkeys(members(path, tar).layers))
+        for number, name in enumerate(layers, 1):
+            on_layer(number, len(layers))
+            total += _compressed(tar, name)
+    return total
 
 
 @contextmanager

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from dlc.build.failure import ENGINE_FULL
+from dlc.core.drafts import scratch_folder
 from dlc.core.errors import DiskError, ProcessError
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, compressed_size, read
 
 SAVE_SECONDS = 1800.0
+Say = Callable[[str], None]
 
 
-def archive(engine: Engine, ref: str) -> Archive:
-    """Layers and files of an image that the engine has. Needs the image's size in TMPDIR."""
-    with _saved(engine, ref) as path:
+def archive(engine: Engine, ref: str, say: Say = lambda _: None) -> Archive:
+    """Layers and files of an image that the engine has; `say` is told what is done. Needs its size in TMPDIR."""
+    with _saved(engine, ref, say) as path:
         return read(path)
 
 
-def measured(engine: Engine, ref: str) -> tuple[Archive, int]:
+def measured(engine: Engine, ref: str, say: Say = lambda _: None) -> tuple[Archive, int]:
     """The same, and the bytes of its layers as a push sends them."""
-    with _saved(engine, ref) as path:
-        return read(path), compressed_size(path)
+    with _saved(engine, ref, say) as path:
+        found = read(path)
+        return found, compressed_size(path, lambda number, count: say(f"{ref}: compresses layer {number} of {count}"))
 
 
 @contextmanager
-def _saved(engine: Engine, ref: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="dlc-image-") as folder:
-        path = Path(folder, "image.tar")
+def _saved(engine: Engine, ref: str, say: Say) -> Iterator[Path]:
+    with scratch_folder("dlc-image-") as folder:
+        path = folder / "image.tar"
+        say(f"{ref}: the engine saves it")
         save(engine, ref, path)
+        say(f"{ref}: reads its files")
         yield path
 
 
 def save(engine: Engine, ref: str, path: Path) -> None:
     """Write the archive of an image. Raises DiskError when the disk is full, ProcessError where the engine fails."""
     try:
-        engine.docker("save", "--output", str(path), ref, timeout=SAVE_SECONDS)
+        engine.docker(
+            "save", "--output", str(path), ref, timeout=SAVE_SECONDS, grace=0.0
+        )  # what it wrote is thrown away
     except ProcessError as error:
         if "no space left on device" not in error.message:
             raise

@@ -134,8 +134,8 @@ def run_probe(engine: Engine, ref: str, probe: Path) -> dict[str, Any]:
     """
     script = probe.read_text()
     for python in INTERPRETERS:
-        words = ("run", "--rm", "--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-")
-        done = engine.docker(*words, stdin=script, check=False, timeout=PROBE_SECONDS)
+        words = ("--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-")
+        done = images.run_container(engine, *words, stdin=script, timeout=PROBE_SECONDS)
         if done.returncode == 0:
             with images.understood(engine, "docker run", done.stdout):
                 probed: dict[str, Any] = {**json.loads(done.stdout)}

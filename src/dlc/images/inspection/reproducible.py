@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -16,6 +15,7 @@ from dlc.build.inputs import HostInputs
 from dlc.build.progress import Step
 from dlc.build.run import output, run_bake
 from dlc.core.checkout import Tree
+from dlc.core.drafts import scratch_folder
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, Entry
 from dlc.images.inspection.export import archive
@@ -45,8 +45,8 @@ def build_from_nothing(
     TMPDIR. Raises as `build` does.
     """
     ref = f"{REPOSITORY}:{uuid.uuid4().hex}"
-    with tempfile.TemporaryDirectory(prefix="dlc-rebuild-") as name:
-        inputs = host.collect(plan, tree, Path(name))
+    with scratch_folder("dlc-rebuild-") as folder:
+        inputs = host.collect(plan, tree, folder)
         text = bake_file(
             plan, inputs, ref, output(engine), epoch=epoch, revision=revision, cached=cached
         )  # fmt: skip

@@ -7,11 +7,10 @@ A registry without the referrers API (docker-registry 2.8, older ones of vendors
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
+from dlc.core.drafts import scratch_folder
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of, fallback_tag
 
 SPDX = "application/spdx+json"
@@ -28,9 +27,9 @@ def attach(repository: Repository, subject: Manifest, document: Callable[[], byt
     if there:
         return str(there[0]["digest"])
     data = document()
-    with tempfile.TemporaryDirectory(prefix="dlc-sbom-") as folder:
+    with scratch_folder("dlc-sbom-") as folder:
         for content in (EMPTY, data):
-            path = Path(folder, "blob")
+            path = folder / "blob"
             path.write_bytes(content)
             if repository.size(digest_of(content)) != len(content):
                 repository.upload(path, digest_of(content))

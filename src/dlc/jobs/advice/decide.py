@@ -37,6 +37,7 @@ class Advice:
     why: str
     curve: tuple[Estimate, ...]  # the chosen (or best) type of data hosts, from none to more than enough
     gpu_limit: float | None  # seconds that preprocessing on the GPU may add to a step and still cost less than the rest
+    gpu_faster_limit: float | None  # the same, and still be faster; None where no accelerator waits for data
 
     @property
     def now(self) -> Estimate:
@@ -57,7 +58,8 @@ def advise(
     best = _simplest(_fastest(mixed) if goal == SPEED else _cheapest(mixed)) if mixed else None
     shown = chosen if chosen.kind == MIXED else best
     kept = sorted((c for c in choices if c.kind != MIXED or c is shown), key=_order)
-    return Advice(job, tuple(kept), chosen, why, _curve(now, job, shown), _limit(kept, job))
+    limits = _limit(kept, job), _faster_limit(kept, job)
+    return Advice(job, tuple(kept), chosen, why, _curve(now, job, shown), *limits)
 
 
 def _bigger(now: Cluster, job: Workload, machines: Catalogue, same: Estimate) -> list[Choice]:
@@ -106,7 +108,7 @@ def decide(choices: Sequence[Choice], goal: str) -> tuple[Choice, str]:
     same = choices[0]
     fastest = _fastest(choices)
     if same.result.bound == COMPUTING:
-        return same, "not CPU-bound: the accelerators never wait for data"
+        return same, "not CPU-bound: training never waits for data"
     if same in fastest:
         return same, f"no choice here is more than {CLOSE - 1:.0%} faster"
     if goal == SPEED:
@@ -152,6 +154,18 @@ def _limit(choices: Sequence[Choice], job: Workload) -> float | None:
     """The hosts stay, and so their price: the step may become as long as the cheapest of the others is dear."""
     same = choices[0].result
     costs = [choice.result.cost for choice in choices if choice.kind != ON_GPU and choice.result.cost is not None]
-    if not costs or not same.cluster.price or same.bound == COMPUTING:
+    if not costs or not same.cluster.price or not _can_help(same):
         return None
     return max(min(costs) / 1000 * 3600 / same.cluster.price - job.step, 0.0)
+
+
+def _faster_limit(choices: Sequence[Choice], job: Workload) -> float | None:
+    """The step may become as long as that of the fastest of the others."""
+    if not _can_help(choices[0].result):
+        return None
+    return max(min(choice.result.seconds for choice in choices if choice.kind != ON_GPU) - job.step, 0.0)
+
+
+def _can_help(same: Estimate) -> bool:
+    """Whether there is an accelerator that waits for data: it could prepare its data itself."""
+    return bool(same.cluster.training.gpus) and same.bound != COMPUTING

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.jobs.advice.decide import SAME, Advice, Choice
 from dlc.jobs.advice.machines import Cluster, Machine
-from dlc.jobs.advice.profiles import Profile
+from dlc.jobs.advice.profiles import Profile, sureness
 from dlc.jobs.advice.speed import Estimate, cheaper, faster, pays_below, pays_from
 
 Json = dict[str, object]
@@ -25,6 +25,7 @@ def as_json(profile: Profile | None, advice: Advice | None, measured: Sequence[E
         value["chosen"] = advice.choices.index(advice.chosen)
         value["why"] = advice.why
         value["gpu_preprocessing_pays_below_seconds"] = advice.gpu_limit
+        value["gpu_preprocessing_faster_below_seconds"] = advice.gpu_faster_limit
         value["data_hosts"] = [_row(row) for row in advice.curve]
     return value
 
@@ -35,6 +36,7 @@ def profile_json(profile: Profile) -> Json:
         "kind": profile.kind, "framework": profile.framework, "step_seconds": profile.step, "waiting": profile.waiting,
         "cpu_seconds": profile.cpu, "batch_bytes": profile.batch_bytes, "busy": profile.busy,
         "worker_use": profile.worker_use, "workers_needed": profile.workers_needed, "gpu_use": profile.gpu_use,
+        "queued": profile.queued, "others": profile.taken, "sureness": sureness(profile),
         "ranks": [asdict(rank) for rank in profile.ranks],
     }  # fmt: skip
 

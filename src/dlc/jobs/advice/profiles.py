@@ -22,7 +22,13 @@ MOST = 1e15  # of any figure; less than a nanosecond and more than this is no me
 LEAST = 1e-9  # seconds; CPU seconds of a batch that costs nothing to prepare
 WAITS = 0.05  # of the time: less is noise
 BUSY = 0.85  # of the usable processors: more is full
+QUEUED = 0.25  # of a batch's time in a line for a processor: there were too few
+TAKEN = 0.2  # of the host's processors by other programs: less is what any host does
+LINES = 0.5  # of the time: with free processors lines are short
+FEW = 30  # steps; fewer can be chance
+NEAR = 0.02  # of a bound: it could be on the other side of it
 COMPUTING, PROCESSORS, WORKERS, INPUT, ELSEWHERE = "computing", "processors", "workers", "input", "elsewhere"
+OTHERS = "others"
 REMEDY = "write a new one: DLC_PROFILE=1, or python -m dlc_runtime.profile train.py"
 
 
@@ -45,6 +51,13 @@ class Rank:
     fetching: float  # seconds of workers, for all batches
     workers: int  # 0: the training process itself
     gpu_use: float | None
+    queued: float = 0.0  # seconds of workers in a line for a processor, for all batches
+    host_cpus: float = 0.0  # processors of the host; 0: unknown
+    others: float | None = None  # of them, those that other programs took
+    pressure: float | None = None  # share of the time that something stood in a line for a processor
+    parallel: bool = False  # the pipeline prepares several batches at a time
+    compiled_steps: int = 0  # left out: in them something was compiled
+    compiling: float = 0.0  # seconds of those
 
 
 @dataclass(frozen=True)
@@ -89,9 +102,39 @@ class Profile:
 
     @property
     def worker_use(self) -> float:
-        """The part of a batch's time that its worker computes; the rest it waits for files or the network."""
-        seconds = sum(rank.fetching for rank in self.ranks)
+        """The part of a batch's time that its worker computes, not counting lines for a processor; else it waits."""
+        seconds = sum(rank.fetching - min(rank.queued, rank.fetching) for rank in self.ranks)
         return min(sum(rank.cpu for rank in self.ranks) / seconds, 1.0) if seconds else 0.0
+
+    @property
+    def queued(self) -> float:
+        """The part of a batch's time that its worker stands in a line for a processor."""
+        seconds = sum(rank.fetching for rank in self.ranks)
+        return min(sum(rank.queued for rank in self.ranks) / seconds, 1.0) if seconds else 0.0
+
+    @property
+    def taken(self) -> float | None:
+        """Share of the host's processors that other programs took, on the host where it is highest."""
+        known = [rank.others / rank.host_cpus for rank in self.ranks if rank.others is not None and rank.host_cpus]
+        return min(max(known), 1.0) if known else None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a host's processors were full, and other programs had a part of them."""
+        return any(
+            rank.others / rank.host_cpus >= TAKEN and rank.others + rank.busy * rank.usable >= BUSY * rank.host_cpus
+            for rank in self.ranks
+            if rank.others is not None and rank.host_cpus
+        )
+
+    @property
+    def pressure(self) -> float | None:
+        """Share of the time that something stood in a line for a processor, on the host where it is highest."""
+        return max((rank.pressure for rank in self.ranks if rank.pressure is not None), default=None)
+
+    @property
+    def parallel(self) -> bool:
+        return any(rank.parallel for rank in self.ranks)
 
     @property
     def gpu_use(self) -> float | None:
@@ -104,6 +147,10 @@ class Profile:
         if self.waiting < WAITS:
             return COMPUTING
         if self.busy >= BUSY:
+            return PROCESSORS
+        if self.crowded:
+            return OTHERS
+        if self.queued >= QUEUED:
             return PROCESSORS
         if self.cpu is None:
             return ELSEWHERE
@@ -149,6 +196,8 @@ def _rank(file: Path) -> Rank:
         )
     gpu, cpu = value.get("gpu"), value["cpu"]
     use = gpu.get("use") if isinstance(gpu, dict) else None
+    left_out = value.get("compiling")
+    compiling = left_out if isinstance(left_out, dict) else {}
     return Rank(
         host=value["host"],
         framework=value["framework"],
@@ -164,8 +213,26 @@ def _rank(file: Path) -> Rank:
         cpu=work["cpu_seconds"],
         fetching=work["seconds"],
         workers=work["workers"],
-        gpu_use=float(use) if isinstance(use, int | float) and _fits(use, float) else None,
+        gpu_use=_number(use),
+        queued=_number(work.get("queued_seconds")) or 0.0,
+        host_cpus=_number(cpu.get("host")) or 0.0,
+        others=_number(cpu.get("others")),
+        pressure=_pressure(cpu.get("pressure")),
+        parallel=bool(work.get("parallel")),
+        compiled_steps=int(_number(compiling.get("steps")) or 0),
+        compiling=_number(compiling.get("seconds")) or 0.0,
     )
+
+
+def _number(found: object) -> float | None:
+    """What a report may leave out; None: it does, or it is no figure."""
+    return float(found) if isinstance(found, int | float) and _fits(found, float) else None
+
+
+def _pressure(found: object) -> float | None:
+    """The container's, which this job is in; else the host's."""
+    known = [_number(found.get(name)) for name in ("container", "host")] if isinstance(found, dict) else []
+    return next((value for value in known if value is not None), None)
 
 
 def _check(file: Path, path: str, value: Mapping[str, Any], fields: Mapping[str, type]) -> None:
@@ -194,15 +261,47 @@ def summary(profile: Profile) -> str:
         ("before the first batch", f"{profile.starting:.0%} of the time"),
         ("preprocessing", f"{cpu} CPU seconds for a batch, by {by}"),
         ("processors", f"{profile.busy:.0%} of {first.usable:g} busy"),
+        ("other programs", _taken(profile)),
         ("GPUs", "unknown" if profile.gpu_use is None else f"{profile.gpu_use:.0%} busy"),
         ("a batch", f"{profile.batch_bytes / 1e6:.3f} MB"),
     ]
     steps = sum(rank.steps for rank in profile.ranks)
+    compiled = sum(rank.compiled_steps for rank in profile.ranks)
+    if compiled:
+        seconds = sum(rank.compiling for rank in profile.ranks)
+        rows.append(("left out", f"{compiled} steps in which something was compiled, {seconds:.1f} s"))
     lines = [
         f"{steps} steps of {profile.framework} on {len(profile.ranks)} rank{'s'[: len(profile.ranks) - 1]}",
         *(f"  {n:<26}{v}" for n, v in rows),
     ]
-    return "\n".join([*lines, *meaning(profile)])
+    return "\n".join([*lines, *meaning(profile), sureness(profile)])
+
+
+def _taken(profile: Profile) -> str:
+    if profile.taken is None:
+        return "unknown"
+    return f"took {profile.taken:.0%} of the host's {profile.ranks[0].host_cpus:g} processors"
+
+
+def sureness(profile: Profile) -> str:
+    """How sure the answer is, and what speaks against it."""
+    steps = sum(rank.steps for rank in profile.ranks)
+    doubts = [f"only {steps} steps were measured"] if steps < FEW else []
+    if profile.kind != OTHERS and (profile.taken or 0.0) >= TAKEN:
+        doubts.append(f"other programs {_taken(profile)}")
+    if abs(profile.waiting - WAITS) < NEAR or (profile.kind != COMPUTING and abs(profile.busy - BUSY) < NEAR):
+        doubts.append("a figure is close to a bound")
+    if profile.kind in (WORKERS, INPUT) and profile.taken is None:
+        doubts.append("what other programs took could not be seen")
+    if profile.kind in (WORKERS, INPUT) and (profile.pressure or 0.0) >= LINES:
+        doubts.append(f"programs stood in a line for a processor {profile.pressure:.0%} of the time")
+    return f"not sure: {'; '.join(doubts)}" if doubts else "sure: nothing that was measured speaks against it"
+
+
+def _full(profile: Profile) -> str:
+    if profile.busy >= BUSY:
+        return "all processors are busy"
+    return f"workers stand in a line for a processor {profile.queued:.0%} of the time"
 
 
 def meaning(profile: Profile) -> list[str]:
@@ -210,14 +309,18 @@ def meaning(profile: Profile) -> list[str]:
     needed = f"give the DataLoader num_workers={profile.workers_needed}"
     if profile.framework != "torch":
         needed = "prepare batches in parallel (tf.data: num_parallel_calls=tf.data.AUTOTUNE, prefetch)"
+        if profile.parallel:
+            needed = "look for what runs one at a time: a generator, a py_function, a map without num_parallel_calls"
+    in_turn = profile.framework != "torch" and profile.parallel
+    too_few = "a part of the pipeline is not parallel" if in_turn else "too few workers"
     lines = {
         COMPUTING: ["not waiting for data: faster preprocessing changes nothing"],
-        PROCESSORS: [
-            "CPU-bound: all processors are busy and training waits for data; `dlc advise` says which machines help"
+        PROCESSORS: [f"CPU-bound: {_full(profile)} and training waits for data; `dlc advise` says which machines help"],
+        OTHERS: [
+            "other programs took the processors: training waits for data; measure again on a host that is free,"
+            " or give the job fewer workers than processors that are left"
         ],
-        WORKERS: [
-            f"too few workers: training waits for data while processors are free; first {needed}, then measure again"
-        ],
+        WORKERS: [f"{too_few}: training waits for data while processors are free; first {needed}, then measure again"],
         INPUT: [
             "bound by reading: workers wait for files or the network; more CPUs change nothing, look at the storage"
         ],

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc.core.text import table
 from dlc.jobs.advice.decide import ON_GPU, SAME, Advice, Choice
 from dlc.jobs.advice.speed import COMPUTING, Estimate, cheaper, faster, pays_below, pays_from
 
 UNKNOWN = "unknown"
 BAR = 40  # characters
+BESIDE_BAR = 14  # spaces and the figure
 HEADS = ("choice", "cluster", "vCPU:GPU", "step ms", "steps/s", "GPU use", "bound by", "USD/h", "USD/1000 steps",
          "faster", "cheaper", "pays below ms", "pays from CPU s")  # fmt: skip
+WITHOUT_GPU = {"vCPU:GPU": "vCPU:host", "GPU use": "trains"}
 MEASURED_HEADS = (
     "cluster",
     "vCPU:GPU",
@@ -27,19 +30,46 @@ MEASURED_HEADS = (
 def verdict(advice: Advice) -> str:
     """What it is and what to do, in two or three lines."""
     job, now, chosen = advice.job, advice.now, advice.chosen
-    need = f"preprocessing needs {_short(job.vcpus_per_gpu)} vCPUs for each accelerator, {now.cluster} has"
+    each, works = ("accelerator", "its accelerators work") if now.cluster.training.gpus else ("host", "it trains")
+    need = f"preprocessing needs {_short(job.vcpus_per_gpu)} vCPUs for each {each}, {now.cluster} has"
     has = f"{_short(now.cluster.vcpus_per_gpu)}"
     state = "not CPU-bound" if now.bound == COMPUTING else "CPU-bound"
-    lines = [f"{state}: {need} {has}; its accelerators work {share(now.use)} of the time"]
+    lines = [f"{state}: {need} {has}; {works} {share(now.use)} of the time"]
     what = chosen.kind if chosen.kind in (SAME, ON_GPU) else f"{chosen.kind}: {chosen.result.cluster}"
     lines.append(f"advice: {what} ({advice.why})")
     if chosen.kind != SAME:
         lines.append(f"  {_gain(now, chosen.result)}")
-    if advice.gpu_limit is not None and not any(choice.kind == ON_GPU for choice in advice.choices):
-        lines.append(
-            f"preprocessing on the GPU (DALI) costs least if it adds less than {ms(advice.gpu_limit)} ms to a step;"
-            " measure that, and give it as --gpu-preprocess-ms"
-        )
+    if not any(choice.kind == ON_GPU for choice in advice.choices):
+        lines += _on_gpu(advice)
+    return "\n".join(lines)
+
+
+def _on_gpu(advice: Advice) -> list[str]:
+    """When preprocessing on the GPU would pay, where nobody has measured it."""
+    by_cost = advice.gpu_limit is not None
+    limit = advice.gpu_limit if by_cost else advice.gpu_faster_limit
+    if limit is None:
+        return []
+    wins = "costs least" if by_cost else "is faster than each of these, on the machines that you have,"
+    return [
+        f"preprocessing on the GPU (DALI) {wins} if it adds less than {ms(limit)} ms to a step;"
+        " measure that, and give it as --gpu-preprocess-ms"
+    ]
+
+
+def assumptions(advice: Advice) -> str:
+    """What the figures take for granted, and how to give what was measured instead."""
+    job, clusters = advice.job, [choice.result.cluster for choice in advice.choices]
+    lines = ["the figures assume", "  preprocessing runs on all vCPUs at once: twice the vCPUs take half the time"]
+    if not advice.now.cluster.training.gpus:
+        lines.append("  training leaves the vCPUs to preprocessing, which it does not where it computes on them too")
+    elif len({cluster.training.name for cluster in clusters}) > 1:
+        lines.append("  a step with the data ready takes the same time on a bigger machine of the family")
+    data = sorted({cluster.data.name for cluster in clusters if cluster.data})
+    if data and job.cpu_elsewhere == job.cpu:
+        lines.append(f"  a vCPU of {', '.join(data)} is as fast as the training host's (--data-cpu-seconds: measured)")
+    if data and not job.batch_bytes:
+        lines.append("  sending batches takes no time (--batch-mb: the size of a batch)")
     return "\n".join(lines)
 
 
@@ -52,9 +82,10 @@ def _gain(before: Estimate, after: Estimate) -> str:
     )
 
 
-def choices_table(advice: Advice) -> str:
-    """A row for each choice."""
-    return table(HEADS, [_row(advice, choice) for choice in advice.choices])
+def choices_table(advice: Advice, columns: int | None = None) -> str:
+    """A row for each choice, in lines of so many characters."""
+    heads = HEADS if advice.now.cluster.training.gpus else tuple(WITHOUT_GPU.get(head, head) for head in HEADS)
+    return table(heads, [_row(advice, choice) for choice in advice.choices], columns)
 
 
 def _row(advice: Advice, choice: Choice) -> tuple[str, ...]:
@@ -78,9 +109,9 @@ def _pays_from(advice: Advice, choice: Choice) -> str:
     return "never" if seconds is None else f"{seconds:.2f}"
 
 
-def measured_table(rows: Sequence[Estimate]) -> str:
-    """Measured clusters against the first of them."""
-    return table(MEASURED_HEADS, [_measured(rows[0], row) for row in rows])
+def measured_table(rows: Sequence[Estimate], columns: int | None = None) -> str:
+    """Measured clusters against the first of them, in lines of so many characters."""
+    return table(MEASURED_HEADS, [_measured(rows[0], row) for row in rows], columns)
 
 
 def _measured(first: Estimate, row: Estimate) -> tuple[str, ...]:
@@ -106,29 +137,23 @@ def _against(before: Estimate, after: Estimate) -> tuple[str, str, str]:
     )
 
 
-def chart(rows: Sequence[Estimate]) -> str:
-    """Bars of what 1000 steps cost, or of the step's time where a price is unknown."""
+def chart(rows: Sequence[Estimate], columns: int | None = None) -> str:
+    """Bars of what 1000 steps cost, or of the step's time where a price is unknown; shorter ones in narrow lines."""
     priced = all(row.cost is not None for row in rows)
     values = [row.cost if priced and row.cost is not None else row.seconds * 1000 for row in rows]
     names = [name(row) for row in rows]
     width = max(len(title) for title in names)
+    longest = BAR if columns is None else max(min(BAR, columns - width - BESIDE_BAR), 1)
     lines = ["USD for 1000 steps" if priced else "milliseconds for a step (not all prices are known)"]
     for title, value, row in zip(names, values, rows, strict=True):
-        bar = "#" * max(round(BAR * value / max(values)), 1)
-        lines.append(f"  {title:<{width}}  {bar:<{BAR}}  {cost(row) if priced else ms(row.seconds)}")
+        bar = "#" * max(round(longest * value / max(values)), 1)
+        lines.append(f"  {title:<{width}}  {bar:<{longest}}  {cost(row) if priced else ms(row.seconds)}")
     return "\n".join(lines)
 
 
 def name(row: Estimate) -> str:
     """The cluster, and what else is different."""
     return f"{row.cluster}{' (on the GPU)' if row.extra else ''}"
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns under their names."""
-    lines = [tuple(heads), *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 def ms(seconds: float) -> str:

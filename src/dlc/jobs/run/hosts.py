@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,15 @@ from dlc.jobs.run.job import Job
 ASK_SECONDS = 60.0
 GONE_SECONDS = 10.0  # for a removal that somebody else began
 CLIENT_SAYS = "docker: "  # what the client's own errors begin with
+EXPLAIN = "dlc run --explain shows the command"
+REFUSALS = {  # what an engine says -> what helps
+    r"(?i)range of cpus": "ask for fewer --cpus: the engine's host has no more",
+    r"(?i)minimum memory limit": "ask for more --memory",
+    r"(?i)could not select device driver|no known gpu vendor|nvidia-container-cli|cdi.*nvidia": (
+        "this engine gives no GPUs: leave out --gpus, or install NVIDIA's driver and container toolkit on its host "
+        "(docs/gpu-hosts.md)"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -60,9 +70,12 @@ class Hosts:
         said = ""
 
         def take(line: str) -> None:
+            """A container's line. The client's own words, from its error on, are in the error that is raised."""
             nonlocal said
-            said = line if line.startswith(CLIENT_SAYS) else said
-            on_line(line)
+            if not said and line.startswith(CLIENT_SAYS) and not self._is_started(host):
+                said = line
+            if not said:
+                on_line(line)
 
         self._engine.docker_lines(*container.words(), on_line=take, on_error=take, env=self._job.secrets)
         state = self.states().get(host)
@@ -71,10 +84,14 @@ class Hosts:
         if state is None or not state.started:
             raise EngineError(
                 f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",
-                "dlc run --explain shows the command",
+                next((remedy for words, remedy in REFUSALS.items() if re.search(words, said)), EXPLAIN),
             )
         if state.running:  # somebody ended the client
             self._engine.docker_lines("wait", container.name, on_line=lambda _: None)
+
+    def _is_started(self, host: str) -> bool:
+        state = self.states().get(host)
+        return state is not None and state.started
 
     def start(self, container: Container) -> None:
         """Start a container and leave it to itself."""

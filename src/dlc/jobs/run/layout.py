@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from dlc.core.errors import DiskError, DlcError
@@ -30,6 +31,15 @@ def lay_out(job: Job) -> None:
         job.checkpoints.mkdir(parents=True, exist_ok=True)
     for host in job.hosts:
         lay_out_host(job, host)
+
+
+def remove_folders(job: Job) -> None:
+    """Remove the folders of a job of which no host has started, and those above them that are empty now."""
+    shutil.rmtree(job.folder / "hosts", ignore_errors=True)
+    with suppress(OSError):  # something else is in it
+        job.folder.rmdir()
+        if job.folder.parent.name == RESULTS:
+            job.folder.parent.rmdir()
 
 
 def lay_out_host(job: Job, host: str) -> Path:

@@ -14,6 +14,13 @@ from dlc.jobs.run.job import LOCAL_INSTANCE, ONLY_GROUP, SHARED_MEMORY, STOP_SEC
 TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
 GRACE = "DLC_TERMINATION_GRACE"
 MOST_HOSTS = 100
+# What --distributed takes -> the hyperparameter by which a job asks for it.
+STRATEGIES = {
+    "torchrun": "sagemaker_torch_distributed_enabled",
+    "horovod": "sagemaker_horovod_enabled",
+    "mpi": "sagemaker_mpi_enabled",
+    "tensorflow": "sagemaker_multi_worker_mirrored_strategy_enabled",
+}
 
 Form = tuple[str, str]  # a pattern, and what to call that which matches it
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
@@ -33,6 +40,7 @@ class Options:
     groups: Sequence[str] = ()
     programs: Sequence[str] = ()
     source: str = ""
+    distributed: str = ""  # one of STRATEGIES
     hyperparameters: Sequence[str] = ()
     channels: Sequence[str] = ()
     checkpoints: str = ""
@@ -62,7 +70,7 @@ def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str,
         groups=groups,
         code=_code(options, groups),
         program=_entry_point(options.script, options),
-        hyperparameters=_pairs(options.hyperparameters, "--hp", "KEY=VALUE"),
+        hyperparameters={**_pairs(options.hyperparameters, "--hp", "KEY=VALUE"), **_strategy(options.distributed)},
         channels=_channels(options),
         checkpoints=user_path(options.checkpoints).absolute() if options.checkpoints else None,
         environment={GRACE: str(options.stop_seconds), **environment},
@@ -161,6 +169,12 @@ def _entry_point(word: str, options: Options) -> str:
     if path.is_absolute() or ".." in path.parts:
         raise _wrong("--source", f"entry points as paths in {options.source}, which every host gets", word)
     return path.as_posix()
+
+
+def _strategy(name: str) -> dict[str, str]:
+    if name and name not in STRATEGIES:
+        raise _wrong("--distributed", f"one of {', '.join(STRATEGIES)}", repr(name))
+    return {STRATEGIES[name]: "true"} if name else {}
 
 
 def _channels(options: Options) -> dict[str, Path]:

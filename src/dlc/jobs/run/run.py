@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 from dlc.core.errors import DlcError, ImageError, Interrupted
 from dlc.engine.connection import Engine
 from dlc.jobs.run import claims
-from dlc.jobs.run.collect import collect
-from dlc.jobs.run.containers import mount
+from dlc.jobs.run.collect import PARTS, collect
+from dlc.jobs.run.containers import BASE, mount
 from dlc.jobs.run.hosts import Hosts, State, remove, removed
 from dlc.jobs.run.job import Job
-from dlc.jobs.run.layout import lay_out
+from dlc.jobs.run.layout import lay_out, remove_folders
 from dlc.jobs.run.log import Log
 from dlc.jobs.run.session import Session, first_failure
 
 FAILURE = "output/failure"  # in a host's /opt/ml: why it failed
+REASON_LENGTH = 1024  # characters
 
 
 def run(job: Job, engine: Engine, claims_folder: Path) -> int:
@@ -38,6 +40,9 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
             stopped = _follow(job, engine, log, states)
         finally:
             remove(engine, job.id)
+    if stopped and not any(state.started for state in states.values()):
+        remove_folders(job)
+        raise Interrupted("stopped") if isinstance(stopped, KeyboardInterrupt) else stopped
     take_back(job, engine)
     for line in collect(job):
         log.say(line)
@@ -88,7 +93,7 @@ def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> st
     """How each host has ended, why the first one failed, and where the results are."""
     codes = ", ".join(f"{host} {_ending(state)}" for host, state in states.items()) or "no host has started"
     failed = first_failure(states) if ended_by_itself else ""
-    why = [f"  {_reason(job, failed)}"] if failed else []
+    why = [f"  {line}" for line in _reason(job, failed)] if failed else []
     return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
 
@@ -96,8 +101,29 @@ def _ending(state: State) -> str:
     return f"{state.exit_code} (out of memory)" if state.out_of_memory else str(state.exit_code)
 
 
-def _reason(job: Job, host: str) -> str:
-    """The first line of a host's failure file, which names the host whose failure ended the others."""
+def _reason(job: Job, host: str) -> list[str]:
+    """What a host's failure file says: which rank failed on which host, the error itself, and where all of it is.
+
+    Paths are those of this machine.
+    """
     path = job.opt_ml(host) / FAILURE
-    text = path.read_text(errors="replace") if path.is_file() else ""
-    return text.splitlines()[0] if text.strip() else f"{host} failed first"
+    lines = [line for line in on_this_machine(_shown(path), job, host).splitlines() if line.strip()]
+    if not lines:
+        return [f"{host} failed first"]
+    error = [lines[-1].strip()] if len(lines) > 1 else []
+    return [lines[0], *error, f"the whole reason: {path}"]
+
+
+def on_this_machine(text: str, job: Job, host: str) -> str:
+    """A message of a host with its paths as they are here, once the results are collected."""
+    places = {f"{BASE}/input/data/{name}": folder for name, folder in job.channels.items()}
+    places |= {f"{BASE}/checkpoints": job.checkpoints} if job.checkpoints else {}
+    places |= {f"{BASE}/{place}": job.folder / part for part, place in PARTS.items()}
+    for inside, here in (places | {BASE: job.opt_ml(host)}).items():
+        text = re.sub(rf"{re.escape(inside)}(?![\w.-])", str(here).replace("\\", r"\\"), text)
+    return text
+
+
+def _shown(path: Path) -> str:
+    """What a platform would show of a failure file: its beginning, whose last line is the failed process's last."""
+    return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""

@@ -45,7 +45,7 @@ def modes(compiler: str) -> tuple[Mode, ...]:
     """Eager and compiled side by side; without a compiler the job as it is."""
     if not compiler:
         return (Mode(PLAIN, {}, 3),)
-    compiled = {COMPILER: compiler, "DLC_COMPILER_EAGER_STEPS": "2"}
+    compiled = {COMPILER: compiler, "DLC_COMPILER_EAGER_STEPS": "2", "DLC_COMPILER_MODE": "default"}
     return Mode(EAGER, {COMPILER: "off"}, 3), Mode(compiler, compiled, 5)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import time
@@ -12,7 +13,9 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -29,12 +32,15 @@ NO_REGISTRY = "check that a container registry answers there, and not a proxy or
 KEEP_TRYING = "check that the registry runs, and push again: what it has is not sent twice"
 WRONG_NAME = (62, 64)  # OpenSSL's codes for a certificate of another host name or address
 EXPIRED = 10
+PROXY_REFUSES = re.compile(r"Tunnel connection failed: (4\d\d .*)")  # http.client's words
+PROXY_REMEDY = "correct HTTPS_PROXY, or name the registry's host in NO_PROXY"
 
 
 class TransientError(RegistryError):
     """A second try may work: the connection broke, or the registry is busy or restarting."""
 
     tries: ClassVar[int | None] = None  # None: as many as the caller allows
+    after = 0.0  # seconds that the registry asks to wait before it is asked again
 
 
 class SilentError(TransientError):
@@ -158,6 +164,8 @@ def _read(response: IO[bytes], where: str) -> bytes:
             raise RegistryError(f"{where}: expected at most {ANSWER_LIMIT >> 20} MiB, found more", NO_REGISTRY)
         if time.monotonic() > end:
             raise SilentError(f"{where}: no whole answer within {ANSWER_SECONDS:g} s", KEEP_TRYING)
+    if left := getattr(response, "length", 0):  # read1 takes a body that was cut off for a whole one
+        raise http.client.IncompleteRead(bytes(found), left)
     return bytes(found)
 
 
@@ -165,10 +173,22 @@ def refusal(answer: Answer) -> RegistryError:
     """The error for an unexpected status."""
     text = f"{answer.where}: status {answer.status}{_said(answer.body)}"
     if answer.status in TRANSIENT:
-        return TransientError(text, KEEP_TRYING)
+        error = TransientError(text, KEEP_TRYING)
+        error.after = _retry_after(answer.headers.get("Retry-After", ""))
+        return error
     if any(code in UNKNOWN_BLOB for code, _ in _errors(answer.body)):
         return UnknownBlobError(text, "push again: blobs that the registry has are not sent twice")
     return RegistryError(text, "check what the registry allows: names, paths, sizes, tags")
+
+
+def _retry_after(text: str) -> float:
+    """The header's seconds, or seconds until its date; 0 where it is neither, or past."""
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        return max((parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds(), 0.0)
+    except (ValueError, TypeError):  # no date, or one without a time zone
+        return 0.0
 
 
 def without_query(url: str) -> str:
@@ -185,6 +205,8 @@ def _broken(where: str, error: Exception, seconds: float) -> RegistryError:
         return RegistryError(f"{where}: no TLS: {cause.reason}", "check that a registry with TLS listens there")
     if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
         return RegistryError(f"{where}: no host has this name", "check the address after --to")
+    if refused := PROXY_REFUSES.search(str(cause)):
+        return RegistryError(f"{where}: the proxy refuses: {refused[1]}", PROXY_REMEDY)
     if isinstance(cause, TimeoutError):
         return SilentError(f"{where}: no answer within {seconds:g} s", KEEP_TRYING)
     return TransientError(f"{where}: {cause or type(cause).__name__}", KEEP_TRYING)

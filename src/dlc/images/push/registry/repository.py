@@ -26,6 +26,7 @@ OTHER_KINDS = (  # what a tag can mean besides one image: several platforms, or 
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
 DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; a registry that restarts is back within a minute
+LONGEST_DELAY = 300.0  # that a registry may ask for; more is for the user to decide
 
 T = TypeVar("T")
 
@@ -167,8 +168,13 @@ class Repository:
                 failed[type(error)] += 1
                 if failed[type(error)] == error.tries:
                     raise
-                self._say(f"{error.message}; again in {delay:g} s")
-                self._sleep(delay)
+                seconds = max(delay, error.after)
+                if seconds > LONGEST_DELAY:
+                    raise RegistryError(
+                        f"{error.message}; it asks to wait {seconds:.0f} s", f"push again in {seconds:.0f} s"
+                    ) from None
+                self._say(f"{error.message}; again in {seconds:g} s")
+                self._sleep(seconds)
         return operation()
 
 

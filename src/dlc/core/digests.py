@@ -1,0 +1,43 @@
+"""SHA-256 of files that the cache keeps: each is checked whenever it is taken, and made again where it differs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+MODE, FOLDER_MODE = 0o644, 0o755  # of what a build takes, whatever the umask is: BuildKit compares modes too
+
+
+def sha256(path: Path) -> str:
+    """Of a file, in hexadecimal. Always read: a disk that loses bits changes neither time nor size of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal(path: Path) -> None:
+    """Write down the digest of a file that nothing else names, beside its folder, and give both their modes."""
+    path.chmod(MODE)
+    path.parent.chmod(FOLDER_MODE)
+    draft = _record(path).with_suffix(f".{os.getpid()}")
+    draft.write_text(f"{sha256(path)}\n")
+    draft.replace(_record(path))
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether the file is there as `seal` found it."""
+    try:
+        return sha256(path) == _record(path).read_text().strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
+
+
+def say_damaged(path: Path) -> None:
+    """Say that what is there is not what it was, where anything is there."""
+    if path.exists():
+        print(f"dlc: warning: {path}: not as it was written; made anew", file=sys.stderr, flush=True)
+
+
+def _record(path: Path) -> Path:
+    return path.parent.with_name(f"{path.parent.name}.sha256")

@@ -1,0 +1,55 @@
+"""Signals that ask dlc to stop raise KeyboardInterrupt wherever the main thread is, but not within `held`.
+
+There they wait for the end of the block: what is begun in it is known to somebody who ends it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+ONCE = (signal.SIGTERM, signal.SIGHUP)  # `timeout` and a closing terminal send two at a time to say one thing
+
+_depth = 0  # blocks that the main thread is in
+_waiting = False  # a signal came meanwhile
+
+
+def arm() -> None:
+    """Let Ctrl-C, SIGTERM and SIGHUP end dlc in one way, unless the caller ignores them, as nohup does."""
+    for number in (signal.SIGINT, *ONCE):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+class Held:
+    """A block that is short and never waits for anybody. It may stand in another one, and in any thread."""
+
+    def __enter__(self) -> None:
+        global _depth
+        _depth += _is_main()
+
+    def __exit__(self, *_: object) -> None:
+        global _depth, _waiting
+        _depth -= _is_main()
+        if _is_main() and _waiting and not _depth:
+            _waiting = False
+            raise KeyboardInterrupt
+
+
+held = Held()
+
+
+def _is_main() -> bool:
+    """Python runs the handlers of signals in this thread alone."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _waiting
+    if number in ONCE:
+        for same in ONCE:
+            signal.signal(same, lambda *_: None)  # not SIG_IGN, which the programs that it starts would inherit
+    _waiting = _depth > 0
+    if not _waiting:
+        raise KeyboardInterrupt

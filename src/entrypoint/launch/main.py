@@ -8,9 +8,10 @@ import signal
 import sys
 
 from launch import signals
+from launch.base.compat import Unfailing
 from launch.base.errors import SOFTWARE, USAGE, LaunchError
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
-from launch.base.unfailing import Unfailing
+from launch.base.switches import with_token
 from launch.plan import interpretation
 
 TYPE_CHECKING = False
@@ -49,11 +50,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             from launch.group.session import preflight_only
 
             with signals.Interrupting():
+                environ = with_token(environ, keep=True)
                 request = interpretation.read(environ)
             return preflight_only(request)
         if verb == "train":
-            from launch.run import train
+            from launch.run import forget_earlier_run, train
 
+            forget_earlier_run(paths)
+            with signals.Interrupting():
+                environ = with_token(environ)
             return train(environ, argv[1:])
     except (signals.StopRequested, LaunchError) as error:
         code = _failed(paths, str(error), error.exit_code, verb)
@@ -68,10 +73,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) -> int:
+    from launch.group import gpus
     from launch.job import source
     from launch.plan import explain
 
     request = interpretation.read(environ, extra)
+    found = gpus.describe(request)
     code = source.locate(request.job, request.paths)
     folder = code.visible_folder(request.paths)
     decided = interpretation.decide(request, folder)
@@ -80,7 +87,10 @@ def _explain(as_json: bool, environ: Mapping[str, str], extra: Sequence[str]) ->
     decided = decided.with_decision(code.decision)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a variable may hold bytes that are no text
-    print(explain.as_json(decided) if as_json else explain.as_text(decided))
+    if as_json:
+        print(explain.as_json(decided, found.as_data() if found else None))
+    else:
+        print(explain.as_text(decided, found.lines() if found else ()))
     return 0
 
 
@@ -88,7 +98,7 @@ def _failed(paths: Paths, cause: str, exit_code: int, verb: str) -> int:
     """One line on stderr and, in a job, the same in the failure file."""
     print(f"dlc: {cause}", file=sys.stderr, flush=True)
     if verb == "train":
-        from launch.base.outcome import Failure, Outcome
+        from launch.base.errors import Failure, Outcome
         from launch.supervision import failure
 
         failure.write(paths.failure, Outcome(exit_code, Failure(cause=cause, exit_code=exit_code)))
@@ -108,7 +118,7 @@ def _tell_the_others(environ: Mapping[str, str], paths: Paths, error: signals.St
 
 
 def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested | LaunchError) -> None:
-    from launch.base.outcome import Failure
+    from launch.base.errors import Failure
     from launch.discovery import cluster
 
     try:
@@ -116,9 +126,9 @@ def _tell(environ: Mapping[str, str], paths: Paths, error: signals.StopRequested
     except LaunchError:  # who the others are is what went wrong
         return
     if not is_alone:
-        from launch.group import last_words
+        from launch.group import session
 
-        last_words.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
+        session.tell(environ, paths, Failure(str(error), exit_code=error.exit_code))
 
 
 def _become(argv: Sequence[str], environ: Mapping[str, str]) -> int:

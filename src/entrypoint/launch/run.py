@@ -8,17 +8,18 @@ import os
 import sys
 
 from launch import signals
-from launch.base import private_files
-from launch.base.errors import CANNOT_CREATE, LaunchError, one_line
-from launch.base.outcome import Failure, Outcome
-from launch.base.paths import RANK_FOLDER
+from launch.base import private_files, process_spec
+from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome, one_line
+from launch.base.paths import RANK_FOLDER, Paths
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.switches import choice, count, exit_code, seconds
+from launch.discovery import own_name
 from launch.group import traps
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
-from launch.plan import interpretation, own_folders, programs
+from launch.plan import install, interpretation
 from launch.plan.interpretation import Request
+from launch.plan.strategies import single
 from launch.supervision import failure, grace
 from launch.supervision import run as supervise
 from launch.supervision.settings import END_GRACE, RAY_END_GRACE, Settings
@@ -44,22 +45,53 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
         _make_folder(folder)
     if request.records_collectives:
         _make_folder(paths.launcher)
-    for path in (paths.failure, paths.success):  # an earlier run's, in a container that is started again
-        _remove(path)
     failure.reserve(paths.failure)
+    if request.devices.num_gpus:
+        from launch.group import gpus  # a host without them has no use for it
+
+        described = gpus.describe(request)
+        _say(described.lines() if described else ())
     _say(_found_checkpoints(paths.checkpoints))
+    _say(filter(None, [_known_by_own_name(request)]))
     if request.members:
         from launch.group.session import in_group  # a host alone has no use for sockets and threads
 
         outcome = in_group(request, settings, _part)
     else:
         found = traps.find(request.devices, request.cluster, environ, is_distributed=request.strategy is not None)
-        _say(f"preflight: {finding}" for finding in found)
+        _say(f"preflight: {finding}" for finding in (*found, *own_name.trouble()))
         traps.refuse(found, environ)
         outcome = _part(request, settings)
     if outcome.exit_code == 0 and not outcome.stopped:
         _mark_success(paths.success)
+        warnings = [] if request.strategy else single.warnings(request.cluster, request.job, environ)
+        _say(f"{what}: {why}" for what, why in warnings)
     return outcome.exit_code
+
+
+def forget_earlier_run(paths: Paths) -> None:
+    """Remove how an earlier run ended, in a container or on a folder that is used again."""
+    for path in (paths.failure, paths.success):
+        _remove(path)
+
+
+def _known_by_own_name(request: Request) -> str:
+    """Let this host's own names resolve where they do not and the launcher may; what was done, empty for nothing."""
+    alone = len(request.cluster.hosts) == 1
+    named = alone and not request.cluster.is_nameless
+    own = [own_name.own_name(), *([request.cluster.current_host] if named else [])]
+    lost = own_name.unlisted(own) if own_name.may_be_listed() else []
+    address = own_name.LOOPBACK if alone or not lost else _own_address(request)
+    if not lost or not address:
+        return ""
+    own_name.list_names(lost, address)
+    return f"/etc/hosts did not have {' and '.join(lost)}, by which this host is called; it has {address} for it"
+
+
+def _own_address(request: Request) -> str:
+    from launch.discovery import names  # a host alone has no use for it
+
+    return next(iter(names.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
 
 
 def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
@@ -119,6 +151,7 @@ def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
     plan.check_programs(request.paths.code)
     entry_point.make_executable(plan.context.entry, request.paths.code)
     _say(f"{what} ({why})" for what, why in (code.decision, *plan.launch.decisions))
+    _say(filter(None, [grace.assumption(request.environ)]))
     signals.check()
     _make_own_folders(plan.context)
     _write_private_files(plan.launch)
@@ -194,7 +227,7 @@ def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
     download = ""
     if code.kind == S3:
         download = f"{request.paths.base}/.{source.ARCHIVE_NAME}"
-        argv = (interpretation.python(request.environ), programs.path("s3_download"), code.location, download)
+        argv = (interpretation.python(request.environ), process_spec.path("s3_download"), code.location, download)
         env = interpretation.passed_on(request.environ)
         outcome = supervise.run([ProcessSpec(argv, env, request.paths.base, "download", 0)], settings)
         if outcome.exit_code or outcome.stopped:
@@ -215,7 +248,7 @@ def _write_private_files(launch: Launch) -> None:
 
 def _make_own_folders(context: Context) -> None:
     try:
-        own_folders.make(context.env, context.venv, context.run_dir)
+        install.make(context.env, context.venv, context.run_dir)
     except OSError as error:
         raise LaunchError(
             CANNOT_CREATE, "cannot be made", where=context.run_dir, found=os.strerror(error.errno or 0),

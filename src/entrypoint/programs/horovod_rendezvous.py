@@ -87,6 +87,9 @@ class Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "rendezvous", self.server_address[1]
 
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: whoever breaks off a connection, or sends what is no HTTP, proves nothing and ends nothing."""
+
 
 class Handler(BaseHTTPRequestHandler):
     """One request of one rank."""
@@ -150,7 +153,11 @@ def main() -> None:
     port, size, local_size, cross_size = (int(argument) for argument in sys.argv[1:5])
     store = Store(size, local_size, cross_size)
     secret = os.environ.get("DLC_RENDEZVOUS_SECRET", "")
-    servers = [Server(address, port, store, secret) for address in sys.argv[5:] or [""]]
+    try:
+        servers = [Server(address, port, store, secret) for address in sys.argv[5:] or [""]]
+    except OSError as error:
+        remedy = "set DLC_HOROVOD_PORT to a free port, the same on every host"
+        sys.exit(f"dlc: port {port}, where Horovod's ranks meet, cannot be opened: {error.strerror}; {remedy}")
     for server in servers[1:]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     servers[0].serve_forever()

@@ -18,6 +18,8 @@ def main() -> None:
     python = env.pop("DLC_RANK_PYTHON")
     del env["PYTHON_EXEC"]
     folder = env.pop("DLC_RANK_FOLDER", "")
+    if env.pop("DLC_RANK_QUIET", ""):
+        del env["TORCH_CPP_LOG_LEVEL"]
     rank_parent.run([python, *sys.argv[1:]], env, env["CURRENT_HOST"], env["RANK"], folder)
 
 

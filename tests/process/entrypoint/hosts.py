@@ -25,13 +25,12 @@ sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
 from launch.group import meeting, token
-from launch.group.ledger import Rules
-from launch.group.place import Place
+from launch.group.ledger import Place, Rules
 from launch.supervision import run as supervise
 from launch.supervision.settings import Settings
 from launch.base.errors import LaunchError
 from launch.base.process_spec import ProcessSpec
-from launch.base.outcome import Failure, Outcome
+from launch.base.errors import Failure, Outcome
 job = json.loads(sys.argv[2])
 set_constants(job["constants"])
 rules = Rules(tuple(job["hosts"]), tuple(job["members"]), **job["rules"])
@@ -108,9 +107,9 @@ class Job:
 
     def start(
         self, host: str, source: str, *, essential: bool = True, environ: dict[str, str] | None = None,
-        join: dict[str, Any] | None = None, **settings: Any,
+        join: dict[str, Any] | None = None, below: tuple[str, ...] = (), **settings: Any,
     ) -> Host:  # fmt: skip
-        """Start this host's launcher over a script; `join` changes how this host joins."""
+        """Start this host's launcher over a script; `join` changes how this host joins, `below` is what starts it."""
         result = self.folder / f"{host}.{len(self.started)}.json"
         job = {
             "host": host, "hosts": self.hosts, "members": self.members, "rules": self.rules,
@@ -119,7 +118,7 @@ class Job:
             "folder": str(self.folder), "result": str(result),
             "settings": {"end_grace": 5.0, "stop_grace": 20.0, **settings},
         }  # fmt: skip
-        argv = [sys.executable, "-I", "-S", "-c", DRIVER, str(ENTRYPOINT), json.dumps(job)]
+        argv = [*below, sys.executable, "-I", "-S", "-c", DRIVER, str(ENTRYPOINT), json.dumps(job)]
         env = {"PATH": os.environ["PATH"], "TRAINING_JOB_NAME": str(self.folder), **(environ or {})}
         self.started[result.name] = Host(
             subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env), result

@@ -21,6 +21,7 @@ class Relay:
         self.target = port
         self.is_closed = False
         self.connections = 0
+        self.sent = b""  # by the hosts' ends, on all connections one after the other
         self._pairs: list[tuple[socket.socket, socket.socket]] = []  # the host's end, the hub's end
         self._silent: list[tuple[socket.socket, socket.socket]] = []
         self._ways: tuple[int, ...] = ()  # from which ends nothing comes through on these
@@ -63,7 +64,7 @@ class Relay:
             if self._listener in readable:
                 self._accept()
             for one, other in list(self._pairs):
-                self._move(one, other, readable)
+                self.sent += self._move(one, other, readable)
                 self._move(other, one, readable)
             for pair in list(self._silent):
                 for way in {0, 1} - {*self._ways}:
@@ -80,9 +81,10 @@ class Relay:
         except OSError:
             near.close()
 
-    def _move(self, source: socket.socket, target: socket.socket, readable: list[socket.socket]) -> None:
+    def _move(self, source: socket.socket, target: socket.socket, readable: list[socket.socket]) -> bytes:
+        """What was carried."""
         if source not in readable:
-            return
+            return b""
         try:
             data = source.recv(1 << 16)
             target.sendall(data)
@@ -93,3 +95,4 @@ class Relay:
             self._silent = [pair for pair in self._silent if source not in pair]
             source.close()
             target.close()
+        return data

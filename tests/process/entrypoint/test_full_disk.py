@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.base.outcome import Failure, Outcome
+from launch.base.errors import Failure, Outcome
 from launch.supervision import failure
 
 FAILED = Failure(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import socket
@@ -12,17 +13,16 @@ from pathlib import Path
 import pytest
 from hosts import LEADER, Job
 from relay import Relay
-from supervised import HANG_BOUND
+from supervised import HANG_BOUND, wait_until
 
 from harness.ports import free_port
 from launch import signals
-from launch.base.errors import UNAVAILABLE
-from launch.base.outcome import STOPPED, Outcome
+from launch.base.errors import SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome
 from launch.group import token
-from launch.group.ledger import Rules
+from launch.group.channel import FEWEST_SEATS
+from launch.group.hub import Hub
+from launch.group.ledger import Place, Rules
 from launch.group.member import Group
-from launch.group.place import Place
-from launch.group.strangers import FEWEST_SEATS
 
 HOSTS = (LEADER, "algo-2")
 UNTIL_GO = """
@@ -34,9 +34,8 @@ while not os.path.exists("go"): time.sleep(0.01)
 # which is beyond what a test waits.
 SURE_SOON = {
     "launch.group.member.HELLO_BOUND": 0.5,
-    "launch.group.reach.SURE_AFTER": 0.5,
-    "launch.group.hub.WRONG_TOKEN_BOUND": 2.0,
-    "launch.group.reach.HOPELESS_AFTER": 4.0,
+    "launch.group.listeners.SURE_AFTER": 0.5,
+    "launch.group.listeners.HOPELESS_AFTER": 4.0,
 }
 
 
@@ -89,14 +88,30 @@ def test_a_connection_that_stays_broken_ends_the_job_on_both_sides(tmp_path: Pat
         assert f"{LEADER}, which leads the group, vanished" in other.cause
 
 
-def test_another_token_is_said_on_both_hosts_soon(tmp_path: Path) -> None:
+def test_a_host_with_another_token_ends_soon_and_the_others_are_warned_and_wait_for_the_right_one(
+    tmp_path: Path,
+) -> None:
     with Job(tmp_path, HOSTS, timeout=HANG_BOUND * 2, constants=SURE_SOON) as job:
         leader = job.start(HOSTS[0], "pass")
-        other = job.start(HOSTS[1], "pass", environ={"DLC_JOB_TOKEN": "of another job"})
-        for host in (leader, other):
-            assert host.finish().exit_code == UNAVAILABLE
-            assert "does not hold the job's token" in host.cause
-            assert "DLC_JOB_TOKEN" in host.cause
+        wrong = job.start(HOSTS[1], "pass", environ={"DLC_JOB_TOKEN": "of another job"})
+        assert wrong.finish().exit_code == UNAVAILABLE
+        assert "does not hold the job's token" in wrong.cause
+        assert "DLC_JOB_TOKEN" in wrong.cause
+        right = job.start(HOSTS[1], "pass")  # a stranger could have said what the wrong one said
+        assert [leader.finish().exit_code, right.finish().exit_code] == [0, 0], leader.stderr
+        assert leader.stderr.count("warning: algo-2 was claimed once") == 1
+        assert "give every host the same DLC_JOB_TOKEN" in leader.stderr
+
+
+def test_a_host_that_never_came_is_named_with_who_claimed_to_be_it(tmp_path: Path) -> None:
+    with Job(
+        tmp_path, HOSTS, timeout=8.0, constants={**SURE_SOON, "launch.group.listeners.HOPELESS_AFTER": 1.0}
+    ) as job:
+        leader = job.start(HOSTS[0], "pass")
+        wrong = job.start(HOSTS[1], "pass", environ={"DLC_JOB_TOKEN": "of another job"})
+        assert [wrong.finish().exit_code, leader.finish().exit_code] == [UNAVAILABLE, UNAVAILABLE]
+        assert "algo-2 did not join the job within 8 s" in leader.cause
+        assert "without the job's token" in leader.cause
 
 
 @pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
@@ -119,9 +134,11 @@ def test_a_port_in_use_is_said_on_both_hosts_soon(tmp_path: Path, says: bytes) -
             assert "DLC_GROUP_PORT" in host.cause
 
 
-def test_strangers_cannot_take_the_seats_of_the_jobs_hosts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", ["", "256"], ids=["many", "256"])
+def test_strangers_cannot_take_the_seats_or_the_descriptors_of_the_jobs_hosts(tmp_path: Path, files: str) -> None:
+    below = ("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh") if files else ()
     with Job(tmp_path, HOSTS, timeout=HANG_BOUND) as job:
-        leader = job.start(HOSTS[0], UNTIL_GO)
+        leader = job.start(HOSTS[0], UNTIL_GO, below=below)
         crowd: list[socket.socket] = []
         try:
             deadline = time.monotonic() + HANG_BOUND
@@ -162,6 +179,46 @@ def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_ther
     finally:
         for group in groups[::-1]:
             group.close()
+
+
+def test_a_failure_after_another_hosts_part_had_ended_well_names_that_host() -> None:
+    """A rank that leaves in the middle with 0 is why the others fail."""
+    signals.arm()
+    rules, port = Rules(HOSTS, HOSTS), free_port()
+    groups = [Group(Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND)) for host in HOSTS]
+    try:
+        for group in groups:
+            group.start({})
+        groups[1].report(None)
+        hub = groups[0]._hub
+        assert hub is not None
+        wait_until(lambda: hub.ledger.done == {HOSTS[1]})
+        groups[0].report(Failure("worker rank 0 exited with code 1", host=HOSTS[0]))
+        wait_until(lambda: all(group.end is not None for group in groups))
+        for group in groups:
+            assert group.end is not None
+            assert group.end.cause.endswith("; before that the part of algo-2 had ended with code 0")
+    finally:
+        for group in groups[::-1]:
+            group.close()
+
+
+def test_an_error_of_ours_in_the_hub_is_called_that_and_no_host_is_said_to_have_vanished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    signals.arm()
+    rules, port = Rules(HOSTS[:1], HOSTS[:1]), free_port()
+    group = Group(Place(HOSTS[0], rules, token.derive({}, HOSTS), port, HANG_BOUND))
+    try:
+        group.start({})
+        wait_until(lambda: group.facts != {})
+        monkeypatch.setattr(Hub, "_tell_news", lambda _: os.environ["NO_SUCH_VARIABLE"])
+        wait_until(lambda: group.end is not None)
+        assert group.end is not None
+        assert group.end.exit_code == SOFTWARE
+        assert group.end.cause == "internal error where the hosts meet: KeyError: 'NO_SUCH_VARIABLE'"
+    finally:
+        group.close()
 
 
 def test_a_failure_with_restarts_left_starts_the_processes_again_on_every_host(tmp_path: Path) -> None:

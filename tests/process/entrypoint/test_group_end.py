@@ -17,9 +17,8 @@ from harness.ports import free_port
 from launch import signals
 from launch.base.errors import UNAVAILABLE, LaunchError
 from launch.group import meeting, token
-from launch.group.ledger import Rules
+from launch.group.ledger import Place, Rules
 from launch.group.member import Group
-from launch.group.place import Place
 
 LEAVES_SOON = {"launch.group.member.CONNECT_BOUND": 1.0}  # where there is nobody to be told anything
 UNTIL_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 from launchers import MULTI_WORKER, Hosts
 from real_launcher import BOUND
+
+from harness.job_folder import HOROVOD, TORCHRUN
 
 
 def at_last_ended(hosts: Hosts) -> Iterator[Hosts]:
@@ -265,6 +268,53 @@ def test_other_jobs_are_warned_and_the_token_reaches_no_user_process(two: Hosts)
         job.env(DLC_JOB_TOKEN="not for scripts")
     two.start()
     assert [(code, out) for code, out, _ in two.ends()] == [(0, "None\n")] * 2
+
+
+def test_a_token_out_of_a_file_is_in_no_environment_of_the_job(two: Hosts, tmp_path: Path) -> None:
+    two.configure("import os; print('5ec4e7' in open(f'/proc/{os.getppid()}/environ').read() + str(os.environ))")
+    for number, job in enumerate(two.jobs):
+        path = tmp_path / f"token-{number}"
+        path.write_text("5ec4e7\n")
+        del job.environ["TRAINING_JOB_NAME"]
+        job.env(DLC_JOB_TOKEN_FILE=str(path))
+    two.start()
+    assert [(code, out) for code, out, _ in two.ends()] == [(0, "False\n")] * 2
+    assert not any("no secret" in error for error in two.stderr)
+    assert list(tmp_path.glob("token-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "switch"), [(TORCHRUN, "DLC_MASTER_PORT"), (HOROVOD, "DLC_HOROVOD_PORT")], ids=["torchrun", "horovod"]
+)
+def test_a_port_in_use_where_ranks_are_to_meet_is_said_on_every_host_before_anything_starts(
+    two: Hosts, strategy: dict[str, bool], switch: str
+) -> None:
+    two.configure("print('started')", **strategy)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for job in two.jobs:
+            job.env(**{switch: str(taken.getsockname()[1])})
+        two.start()
+        for code, out, failure in two.ends():
+            assert (code, out) == (69, "")
+            assert "cannot meet here: Address already in use" in failure
+            assert f"set {switch} to a free port" in failure
+
+
+def test_hosts_that_train_each_for_itself_are_warned_of_first_and_last(two: Hosts) -> None:
+    two.configure("print('trained')")
+    two.start()
+    assert [(code, out) for code, out, _ in two.ends()] == [(0, "trained\n")] * 2
+    for error in two.stderr:
+        assert error.count("warning: nothing connects the 2 hosts") == 2
+        assert "nothing connects the 2 hosts" in error.splitlines()[-1]
+
+
+def test_the_reason_of_another_hosts_failure_is_told_once(two: Hosts) -> None:
+    two.configure("import os, sys, time\nif os.environ['SM_CURRENT_HOST'] == '127.0.0.2': sys.exit(7)\ntime.sleep(600)")
+    two.start()
+    assert [code for code, *_ in two.ends()] == [7, 7]
+    assert two.stderr[0].count("the job failed") == 1
+    assert two.stderr[0].count("exited with code 7") == 1
 
 
 SECOND_WAITS = """

@@ -14,7 +14,7 @@ from real_launcher import LAUNCHER
 
 from harness.empty_wheel import write_wheel
 from harness.job_folder import JobFolder
-from launch.plan import own_folders
+from launch.plan import install
 
 UID = 54321  # has no entry in /etc/passwd
 BOUND = 120  # seconds; only a hang takes that long
@@ -97,10 +97,10 @@ def test_requirements_of_a_user_who_may_not_write_to_the_image_go_elsewhere_and_
 def test_who_may_write_to_home_and_image_keeps_both(tmp_path: Path) -> None:
     (tmp_path / "lib/python3.11/site-packages").mkdir(parents=True)
     home = {"HOME": str(tmp_path), "PATH": "/bin", "PYTHONPATH": "/code"}
-    assert own_folders.home_variables(home, str(tmp_path / "run")) == {}
-    assert own_folders.package_variables(home, str(tmp_path), str(tmp_path / "run")) == {}
-    assert own_folders.installer(home, str(tmp_path), str(tmp_path / "run")) == f"{tmp_path}/bin/python"
+    assert install.home_variables(home, str(tmp_path / "run")) == {}
+    assert install.package_variables(home, str(tmp_path), str(tmp_path / "run")) == {}
+    assert install.installer(home, str(tmp_path), str(tmp_path / "run")) == f"{tmp_path}/bin/python"
 
 
 def test_where_nothing_can_be_written_the_home_stays_as_it_is() -> None:
-    assert own_folders.home_variables({"HOME": "/proc"}, "/proc/none") == {}
+    assert install.home_variables({"HOME": "/proc"}, "/proc/none") == {}

@@ -17,11 +17,11 @@ from launchers import MULTI_WORKER, Hosts
 from harness.job_folder import HETEROGENEOUS, TORCHRUN, JobFolder
 from harness.job_folder import hosts as resourceconfig
 from launch.base import ports
-from launch.group import door, pairs
-from launch.group.door import Door, open_door
+from launch.group import listeners, pairs
+from launch.group.channel import FEWEST_SEATS
 from launch.group.ledger import Rules
+from launch.group.listeners import Door, open_door
 from launch.group.pairs import Try
-from launch.group.strangers import FEWEST_SEATS
 from launch.plan import interpretation
 
 KEY = b"the job's"
@@ -89,7 +89,7 @@ def opened() -> Iterator[Callable[..., Door]]:
     with ExitStack() as stack:
 
         def open_one(host: str, address: str = THERE, key: bytes = KEY) -> Door:
-            found = open_door(host, (address,), 0, key, 3)
+            found = open_door(host, (address,), 0, key)
             assert found
             stack.callback(found.close)
             return found
@@ -113,7 +113,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tried(port: int, host: str = THERE, came_from: str = THERE) -> Try:
     """A try from HERE, finished."""
-    one = Try(HERE, host, {"door": port, "address": came_from}, door.door_key(KEY))
+    one = Try(HERE, host, {"door": port, "address": came_from}, listeners.door_key(KEY))
     one.start()
     one.join(30)
     assert not one.is_alive()
@@ -204,17 +204,17 @@ def test_a_closed_door_leaves_no_listener_and_no_connection(opened: Callable[...
 
 def test_a_door_whose_port_is_taken_opens_at_another_one(stranger: socket.socket) -> None:
     taken = stranger.getsockname()[1]
-    other = open_door(THERE, (THERE,), taken, KEY, 2)
+    other = open_door(THERE, (THERE,), taken, KEY)
     assert other
     assert other.port != taken
     other.close()
 
 
 def test_a_host_whose_name_means_itself_alone_listens_for_the_others_too() -> None:
-    assert door.reachable("algo-1", ("127.0.1.1",)) == ("",)
-    assert door.reachable("algo-1", ()) == ("",)
-    assert door.reachable("algo-1", ("127.0.1.1", "10.0.0.1")) == ("127.0.1.1", "10.0.0.1")
-    assert door.reachable("127.0.0.2", ("127.0.0.2",)) == ("127.0.0.2",)
+    assert listeners.reachable("algo-1", ("127.0.1.1",)) == ("",)
+    assert listeners.reachable("algo-1", ()) == ("",)
+    assert listeners.reachable("algo-1", ("127.0.1.1", "10.0.0.1")) == ("127.0.1.1", "10.0.0.1")
+    assert listeners.reachable("127.0.0.2", ("127.0.0.2",)) == ("127.0.0.2",)
 
 
 # --- launchers

@@ -16,9 +16,9 @@ from supervised import HANG_BOUND, Script, run, start, wait_for
 from test_stops import RANK, below_a_starter
 
 from harness.job_folder import JobFolder
-from launch.base.outcome import Failure
-from launch.plan import programs
-from launch.supervision import failure, flight_recorder, reason
+from launch.base import process_spec
+from launch.base.errors import Failure
+from launch.supervision import failure, reason, stacks
 from launch.supervision.journal import Log
 
 LIBRARY = 'File "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1, in _call_impl'
@@ -191,7 +191,7 @@ def waits_for_a_gradient():
 waits_for_a_gradient()
 """
     argv = (sys.executable, "-c", source)
-    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={programs.SITE!r})) for spec in specs]"
+    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={process_spec.SITE!r})) for spec in specs]"
     running = start(tmp_path, Script("", argv=argv), before=before)
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGUSR1)
@@ -209,7 +209,7 @@ signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))
 pathlib.Path('ready').touch()
 time.sleep(600)
 """
-    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={programs.SITE!r})) for spec in specs]"
+    before = f"specs = [spec._replace(env=dict(spec.env, PYTHONPATH={process_spec.SITE!r})) for spec in specs]"
     running = start(tmp_path, Script("", argv=(sys.executable, "-c", source)), before=before)
     wait_for(tmp_path / "ready")
     running.process.send_signal(signal.SIGUSR1)
@@ -220,7 +220,7 @@ time.sleep(600)
 
 def test_the_users_own_sitecustomize_is_loaded_and_ours_leaves_no_trace(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("loaded = True")
-    path = f"{programs.SITE}:{tmp_path}"
+    path = f"{process_spec.SITE}:{tmp_path}"
     code = "import sys, sitecustomize; print(sitecustomize.loaded, 'site' in [p.rpartition('/')[2] for p in sys.path])"
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True, check=True
@@ -230,8 +230,8 @@ def test_the_users_own_sitecustomize_is_loaded_and_ours_leaves_no_trace(tmp_path
 
 def test_the_flight_recorder_is_asked_through_its_pipes(tmp_path: Path) -> None:
     variables = {
-        flight_recorder.PIPE_VARIABLE: str(tmp_path / "pipe_"),
-        flight_recorder.FILE_VARIABLE: str(tmp_path / "trace_"),
+        stacks.PIPE_VARIABLE: str(tmp_path / "pipe_"),
+        stacks.FILE_VARIABLE: str(tmp_path / "trace_"),
     }
     os.mkfifo(tmp_path / "pipe_0.pipe")
     os.mkfifo(tmp_path / "pipe_1.pipe")  # its rank is gone: nobody reads
@@ -239,9 +239,9 @@ def test_the_flight_recorder_is_asked_through_its_pipes(tmp_path: Path) -> None:
     rank = subprocess.Popen([sys.executable, "-c", code])
     wait_for(tmp_path / "up")
     with open(tmp_path / "pipe_0.pipe", "wb", 0):  # waits until the rank has opened its end
-        assert flight_recorder.dump(variables) == [str(tmp_path / "trace_0")]
+        assert stacks.dump(variables) == [str(tmp_path / "trace_0")]
     rank.wait(HANG_BOUND)
-    assert flight_recorder.dump({}) == []
+    assert stacks.dump({}) == []
 
 
 def test_logs_and_events_by_switch(job: JobFolder) -> None:

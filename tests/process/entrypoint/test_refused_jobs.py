@@ -33,3 +33,15 @@ def test_a_refused_compiler_ends_the_job_with_its_reason_and_starts_nothing(tmp_
     assert train(job).returncode == CONFIG
     assert "inductor compiles modules in place" in (job.base / "output/failure").read_text()
     assert not (job.base / "code/started").exists()
+
+
+def test_how_an_earlier_run_ended_is_not_how_this_one_ends(tmp_path: Path) -> None:
+    """A folder is used again, and this time its configuration is malformed."""
+    job = job_that_tells_of_its_start(tmp_path).config("hyperparameters", "{")
+    (job.base / "output").mkdir()
+    (job.base / "output/failure").write_text("worker rank 0 on algo-1 exited with code 3\n")
+    (job.base / "output/success").touch()
+    assert train(job).returncode == 65
+    assert "hyperparameters.json" in (job.base / "output/failure").read_text()
+    assert "code 3" not in (job.base / "output/failure").read_text()
+    assert not (job.base / "output/success").exists()

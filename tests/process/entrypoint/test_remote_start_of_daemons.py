@@ -16,9 +16,9 @@ import pytest
 from supervised import HANG_BOUND
 
 from harness.ports import free_port
+from launch.base import process_spec
 from launch.group.channel import Channel
 from launch.group.remote_start import Site
-from launch.plan import programs
 
 OTHER = "127.0.0.1"  # as mpirun calls the other host
 ORTED = "#!/bin/sh\n"
@@ -47,12 +47,12 @@ class Pair:
 
     def serve(self, leader: str = "", **environ: str) -> subprocess.Popen[str]:
         """Start the other host."""
-        argv = [sys.executable, "-I", "-S", programs.path("mpi_host"), self.site("host.json", leader=leader)]
+        argv = [sys.executable, "-I", "-S", process_spec.path("mpi_host"), self.site("host.json", leader=leader)]
         return self.start(argv, {"PATH": f"{self.folder}:/usr/bin:/bin", **environ})
 
     def agent(self, *words: str, secret: str = "secret") -> subprocess.Popen[str]:
         """Start what the leader's mpirun calls."""
-        argv = [sys.executable, "-I", "-S", programs.path("mpi_agent"), *(words or (OTHER, "orted"))]
+        argv = [sys.executable, "-I", "-S", process_spec.path("mpi_agent"), *(words or (OTHER, "orted"))]
         return self.start(argv, {"DLC_MPI_SITE": self.site(f"leader-{secret}.json", secret)})
 
     def start(self, argv: list[str], env: dict[str, str]) -> subprocess.Popen[str]:

@@ -102,8 +102,7 @@ def test_a_plain_job_loads_nothing_that_only_the_compiler_needs(job: JobFolder) 
     done = launch(job, "-X", "importtime", LAUNCHER, "train")
     assert (done.returncode, done.stdout.split()) == (0, ["DLC_COMPILER_DEFAULT"])
     assert {name for name in imports(done.stderr) if name.startswith("launch.plan.compiler")} == {
-        "launch.plan.compiler",
-        "launch.plan.compiler.asked",
+        "launch.plan.compiler_asked",
     }
 
 
@@ -252,3 +251,17 @@ def test_requirements_that_cannot_be_installed_end_the_job_with_pips_own_words(j
     assert reason.startswith("requirements.txt could not be installed")
     assert "rank" not in reason.splitlines()[0]
     assert "no-such-package-at-all" in reason
+
+
+def test_serving_strangers_imports_nothing_later(job: JobFolder) -> None:
+    """When they have used up all descriptors no file can be opened any more, a module's neither."""
+    source = (
+        f"import sys; sys.path.insert(0, {str(Path(LAUNCHER).parent)!r})\n"
+        "import launch.group.hub\n"
+        "from launch.group.channel import Strangers\n"
+        "known = set(sys.modules); crowd = Strangers(1)\n"
+        "class One: opened_at = 0.0\n"
+        "crowd.add(One(), 'a'); crowd.add(One(), 'b'); crowd.overdue(1.0)\n"
+        "print(set(sys.modules) - known)"
+    )
+    assert launch(job, "-c", source).stdout == "set()\n"

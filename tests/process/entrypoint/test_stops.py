@@ -16,8 +16,8 @@ from real_launcher import launched, runnable_job
 from supervised import HANG_BOUND, Run, Script, start, wait_for, wait_until
 
 from harness.job_folder import JobFolder
+from launch.base import process_spec
 from launch.job import source
-from launch.plan import programs
 from launch.supervision import grace
 
 LARGE = 4 << 30  # bytes
@@ -220,7 +220,7 @@ def test_a_second_sigterm_is_not_passed_on(tmp_path: Path) -> None:
 def below_a_starter(folder: Path, *ranks: str, **settings: object) -> Run:
     """Ranks with their parents below a program called mpirun."""
     (folder / "mpirun").write_text(STARTER)
-    argv = (sys.executable, str(folder / "mpirun"), programs.path("torch_rank"), *ranks)
+    argv = (sys.executable, str(folder / "mpirun"), process_spec.path("torch_rank"), *ranks)
     env = {
         "PATH": os.environ["PATH"], "CURRENT_HOST": "algo-1", "PYTHON_EXEC": "x", "DLC_RANK_PYTHON": sys.executable,
         "DLC_RANK_FOLDER": str(folder / "ranks"), "PYTHONFAULTHANDLER": "1",
@@ -380,6 +380,33 @@ def test_the_grace_is_within_the_platforms_time(environ: dict[str, str], stop_gr
     assert limits.margin >= 1.0
     if "DLC_STOP_GRACE" not in environ:
         assert limits.stop + limits.margin in (10.0, 30.0, 120.0, 600.0)
+
+
+def test_what_a_stop_is_taken_to_leave_is_said_where_only_a_default_tells_it() -> None:
+    assert "leave 10 s, the default of `docker stop`, and 7 of them to save" in grace.assumption({})
+    assert "leave 30 s, the default of terminationGracePeriodSeconds" in grace.assumption(
+        {"KUBERNETES_SERVICE_HOST": "x"}
+    )
+    for said in ({"TRAINING_JOB_NAME": "job"}, {"DLC_TERMINATION_GRACE": "30"}, {"DLC_STOP_GRACE": "5"}):
+        assert grace.assumption(said) == ""
+
+
+def test_a_second_ctrl_c_kills_at_once_and_the_reason_says_so(tmp_path: Path) -> None:
+    stubborn = """
+import signal, pathlib, time
+signal.signal(signal.SIGINT, lambda *_: pathlib.Path('told').touch())
+pathlib.Path('ready').touch()
+while True: time.sleep(600)
+"""
+    running = start(tmp_path, stubborn, stop_grace=HANG_BOUND)
+    wait_for(tmp_path / "ready")
+    running.process.send_signal(signal.SIGINT)
+    wait_for(tmp_path / "told")
+    done = stop(running, signal.SIGINT)
+    assert done.exit_code == 137
+    assert "was ended by SIGKILL, because SIGINT came twice" in done.failure["cause"]
+    assert b"killed, SIGINT came twice" in done.stderr
+    assert b"still running" not in done.stderr
 
 
 def test_the_worst_stop_is_over_within_the_platforms_time(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import HANG_BOUND, SAVES, Run, Script, run, start, wait_for
+from supervised import HANG_BOUND, SAVES, Run, Script, run, start, wait_for, wait_until
 
 FOREVER = "import time; time.sleep(600)"
 IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -156,6 +156,31 @@ while os.path.exists('/proc/' + pathlib.Path('side').read_text()): time.sleep(0.
     done = run(tmp_path, Script(worker, rank=0), Script(side, rank=1, role="ps", essential=False))
     assert done.exit_code == 0
     assert b"dlc: ps rank 1 exited with code 9; the job goes on without it" in done.stderr
+
+
+def test_a_failure_names_the_rank_that_had_left_with_0_before_it(tmp_path: Path) -> None:
+    leaves = "import os; os._exit(0)"
+    fails = """
+import os, sys, time
+while not os.path.exists('left'): time.sleep(0.01)
+sys.exit(1)
+"""
+    running = start(tmp_path, Script(fails, rank=0), Script(leaves, rank=1), log_folder=str(tmp_path / "logs"))
+    wait_until(lambda: any('"end"' in path.read_text() for path in (tmp_path / "logs").glob("*events.jsonl")))
+    (tmp_path / "left").touch()
+    done = running.finish()
+    assert done.failure["cause"].endswith("exited with code 1; before that worker rank 1 had ended with code 0")
+
+
+def test_a_process_that_is_started_has_the_containers_limit_of_open_files_whatever_the_launcher_needs(
+    tmp_path: Path,
+) -> None:
+    source = "import resource; open('limit', 'w').write(str(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))"
+    raises = "from launch.supervision.child import raise_open_files; open('own', 'w').write(str(raise_open_files()))"
+    below = ("sh", "-c", 'ulimit -Sn 200; exec "$@"', "sh")
+    assert run(tmp_path, source, before=f"os.chdir({str(tmp_path)!r}); {raises}", below=below).exit_code == 0
+    assert (tmp_path / "limit").read_text() == "200"
+    assert (tmp_path / "own").read_text() != "200"
 
 
 def test_a_daemon_in_its_own_session_does_not_outlive_the_run(tmp_path: Path) -> None:

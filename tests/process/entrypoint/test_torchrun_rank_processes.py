@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from launch.plan import programs
+from launch.base import process_spec
 
 BOUND = 60  # seconds; only a hang takes that long
 
@@ -16,7 +16,7 @@ BOUND = 60  # seconds; only a hang takes that long
 def rank(code: str, **environ: str) -> subprocess.Popen[str]:
     """The program as torchrun starts it."""
     env = {"CURRENT_HOST": "algo-1", "RANK": "3", "DLC_RANK_PYTHON": sys.executable, "PYTHON_EXEC": "x", **environ}
-    command = [sys.executable, "-I", "-S", programs.path("torch_rank"), "-u", "-c", code]
+    command = [sys.executable, "-I", "-S", process_spec.path("torch_rank"), "-u", "-c", code]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -28,8 +28,11 @@ def test_a_ranks_lines_have_its_prefix_and_its_exit_code_is_its_own() -> None:
 
 
 def test_the_script_sees_nothing_of_the_launchers_variables() -> None:
-    out, _ = rank("import os; print([name for name in os.environ if 'PYTHON' in name])").communicate(timeout=BOUND)
+    shows = "import os; print([name for name in os.environ if 'PYTHON' in name or 'LOG' in name or 'QUIET' in name])"
+    out, _ = rank(shows, TORCH_CPP_LOG_LEVEL="ERROR", DLC_RANK_QUIET="0").communicate(timeout=BOUND)
     assert out == "[algo-1:3] []\n"
+    own, _ = rank(shows, TORCH_CPP_LOG_LEVEL="INFO").communicate(timeout=BOUND)
+    assert own == "[algo-1:3] ['TORCH_CPP_LOG_LEVEL']\n"
 
 
 def test_a_rank_has_no_child_that_it_did_not_make() -> None:
@@ -68,6 +71,6 @@ def _carriers(session: int) -> list[str]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if programs.path("torch_rank").encode() in words and b"print(1)" in words:
+        if process_spec.path("torch_rank").encode() in words and b"print(1)" in words:
             found.append(f"{path} of {session}")
     return found

@@ -102,6 +102,35 @@ def test_an_option_that_the_script_lacks_is_named_and_brings_no_dialect_to_mind(
     assert "DLC_ARGV_DIALECT" not in advice
 
 
+@pytest.mark.parametrize(
+    ("lines", "key", "value"),
+    [
+        (["train.py: error: argument --epochs: invalid int value: 'x'"], "epochs", "x"),
+        (["train.py: error: argument --opt: invalid choice: 'adm' (choose from 'sgd', 'adam')"], "opt", "adm"),
+        (["train.py: error: argument -b/--batch: invalid int value: '1e3'"], "b/--batch", "1e3"),
+        (["FATAL Flags parsing error:", "  flag --lr=fast: could not convert string to float: 'fast'"], "lr", "fast"),
+        (["Error: Invalid value for '--epochs': 'x' is not a valid integer."], "epochs", "x"),
+    ],
+)
+def test_a_value_that_the_script_does_not_take_is_named_and_brings_no_dialect_to_mind(
+    lines: list[str], key: str, value: str
+) -> None:
+    advice = refused(lines, "toolkit")
+    assert f"the hyperparameter {key}" in advice
+    assert repr(value) in advice
+    assert "DLC_ARGV_DIALECT" not in advice
+
+
+@pytest.mark.parametrize("value", ["True", "false", "", "[1, 2]", "{'a': 1}"])
+def test_a_value_that_is_so_because_of_the_dialect_brings_the_switch_to_mind(value: str) -> None:
+    line = f"train.py: error: argument --flag: invalid bool value: '{value}'"
+    assert "DLC_ARGV_DIALECT" in refused([line], "toolkit")
+
+
+def test_options_that_exclude_each_other_are_no_question_of_the_dialect() -> None:
+    assert refused(["train.py: error: argument --cpu: not allowed with argument --gpu"], "toolkit") == ""
+
+
 def test_other_failures_bring_no_dialect_to_mind() -> None:
     assert refused(["ValueError: unrecognized arguments of mine", "error: CUDA"], "toolkit") == ""
 

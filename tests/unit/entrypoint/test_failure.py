@@ -7,8 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.base.outcome import Failure, Outcome
+from launch.base.errors import Failure, Outcome
 from launch.supervision import failure
+from launch.supervision.rank_report import after_early_ends
+from launch.supervision.ranks import RankEnd
 
 FAILED = Failure(
     "worker rank 3 on algo-1 exited with code 1", "worker", 3, "algo-1", 1, "", ("Traceback", "ValueError: x")
@@ -83,3 +85,41 @@ def test_the_frame_names_the_cause_and_quotes_the_lines() -> None:
 def test_room_on_the_disk_keeps_a_success(tmp_path: Path) -> None:
     assert failure.check_disk(Outcome(0), (str(tmp_path), str(tmp_path / "absent"))) == Outcome(0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_frame_ends_with_the_error_also_where_the_lines_stand_above() -> None:
+    error = ('  File "/opt/ml/code/train.py", line 3, in main', "ValueError: x")
+    assert "exited with code 1\n  |   File" in failure.frame(FAILED._replace(error=error), with_lines=False)
+    lines = ("Traceback (most recent call last):", '  File "/opt/ml/code/train.py", line 3, in main', "ValueError: y")
+    text = failure.frame(FAILED._replace(last_lines=lines), with_lines=False)
+    assert "  | ValueError: y\n---" in text
+    assert "Traceback" not in text
+    assert "  | and gone\n---" in failure.frame(FAILED._replace(last_lines=("hm", "and gone")), with_lines=False)
+
+
+def test_the_error_is_found_also_where_pytorch_says_which_rank_it_is_of() -> None:
+    lines = (
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/opt/ml/code/train.py", line 4, in <module>',
+        '[rank1]:     raise ValueError("no data")',
+        "[rank1]: ValueError: no data",
+    )
+    text = failure.frame(FAILED._replace(last_lines=lines), with_lines=False)
+    assert '|     raise ValueError("no data")\n  | ValueError: no data\n---' in text
+
+
+def test_no_line_is_cut_at_its_beginning() -> None:
+    lines = tuple(f"{number:04d}{'x' * 50}" for number in range(100))
+    for head in range(30, 60):
+        shown = failure.report(Failure("c" * head, last_lines=lines))[: failure.REASON_LENGTH].splitlines()[1:]
+        assert [line for line in shown if line and line not in lines] == []
+
+
+def test_ranks_that_had_ended_with_0_before_the_failure_are_named() -> None:
+    ranks = [RankEnd(str(number), "algo-1", 0, code) for number, code in ((2, 0), (0, 0), (3, 1), (1, 0))]
+    named = after_early_ends(FAILED, ranks, ())
+    assert named.cause.endswith("exited with code 1; before that worker rank 2, worker rank 0 had ended with code 0")
+    assert after_early_ends(FAILED, ranks[2:], ()) is FAILED
+    assert "before that worker rank 1 had" in after_early_ends(FAILED, (), ["worker rank 1"]).cause
+    many = after_early_ends(FAILED, (), [f"rank {number}" for number in range(100)])
+    assert "rank 3 and 96 more had ended" in many.cause

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from launch.base.errors import UNAVAILABLE
-from launch.base.outcome import FAILED, HUNG, STOPPED, Failure
+from launch.base.errors import FAILED, HUNG, STOPPED, UNAVAILABLE, Failure
 from launch.group.ledger import LONGEST_TEXT, End, Ledger, Rules, end_of, named
 
 HOSTS = ("data-1", "dnn-1", "dnn-2")

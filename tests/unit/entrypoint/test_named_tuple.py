@@ -7,7 +7,7 @@ import typing
 
 import pytest
 
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
 
 
 class Own(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster
-from launch.discovery.node_list import expand
+from launch.discovery.slurm import expand
 from launch.discovery.unwired import NUMBERS
 
 HET = {

@@ -6,13 +6,15 @@ import json
 import re
 from pathlib import Path
 
-from harness.job_folder import JobFolder, hosts
-from launch import reference
-from launch.base import variables
-from launch.base.switches import JOB_TOKEN, SWITCHES
+import launcher_tables as reference
+
+from harness.job_folder import JobFolder, decisions, hosts
+from launch.base import switches, variables
+from launch.base.switches import JOB_TOKEN, JOB_TOKEN_FILE, RUNTIME, SWITCHES
+from launch.plan import explain, interpretation
 from launch.plan.strategies import REQUESTS
 
-REFRESH = "python src/entrypoint/launch/reference.py docs/launcher.md"
+REFRESH = "python scripts/launcher_tables.py docs/launcher.md"
 
 
 def test_the_tables_in_the_documentation_are_fresh() -> None:
@@ -50,12 +52,43 @@ def test_every_switch_that_the_source_reads_is_in_the_table_and_every_switch_is_
     for path in Path("src/entrypoint").rglob("*.py"):
         if path.name not in ("switches.py", "variables.py"):
             text = path.read_text()
-            names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', text)) | ({JOB_TOKEN} if "JOB_TOKEN" in text else set())
+            names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', text))
+            names |= {JOB_TOKEN, JOB_TOKEN_FILE} if "JOB_TOKEN" in text else set()
     set_by_us = {variable.name for variable in variables.VARIABLES}
     assert names - set_by_us == {switch.name for switch in SWITCHES}
 
 
 def test_the_json_of_explain_is_one_object(tmp_path: Path) -> None:
     data = JobFolder(tmp_path).code().hyperparameters().explain()
-    keys = {"cluster", "job", "devices", "strategy", "env", "before", "processes", "decisions"}
+    keys = {"cluster", "job", "devices", "strategy", "env", "reasons", "before", "processes", "decisions"}
     assert set(json.loads(json.dumps(data))) == keys
+
+
+def test_explain_gives_a_reason_for_every_variable_and_leaves_none_out(tmp_path: Path) -> None:
+    job = JobFolder(tmp_path).config("resourceconfig", hosts("algo-1", "algo-2")).code()
+    job.hyperparameters(sagemaker_torch_distributed_enabled=True, lr=0.1).env(DLC_NUM_GPUS="2")
+    data = job.explain()
+    [process] = data["processes"]
+    assert data["reasons"].keys() == process["env"].keys()
+    assert all(data["reasons"].values())
+    lines = explain.as_text(interpretation.decide(interpretation.read(job.environ))).splitlines()
+    for name in process["env"]:
+        assert [line for line in lines if line.startswith(f"    {name}=")] != [], name
+    assert "    NCCL_DEBUG=WARN    # WARN: NCCL says why it fails" in lines
+    assert "    SM_HP_LR=0.1" in lines
+    assert len([line for line in lines if line.startswith("    MASTER_ADDR=")]) == 1, "what all get stands once"
+
+
+def test_what_the_library_reads_is_known_too() -> None:
+    names: set[str] = set()
+    for path in Path("src/dlc_runtime").rglob("*.py"):
+        names |= set(re.findall(r'"(DLC_[A-Z0-9_]+)"', path.read_text()))
+    assert names - set(RUNTIME) <= {name.name for name in (*SWITCHES, *variables.VARIABLES)}
+    assert set(RUNTIME) <= names
+
+
+def test_a_switch_that_is_misspelt_is_warned_of_with_the_one_that_is_meant(tmp_path: Path) -> None:
+    job = JobFolder(tmp_path).code().hyperparameters().env(DLC_ARGV_DIALEKT="flags", DLC_OF_MY_OWN="1")
+    assert "warning: nothing reads DLC_ARGV_DIALEKT: did you mean DLC_ARGV_DIALECT?" in decisions(job.explain())
+    assert switches.misspelt(job.environ) == {"DLC_ARGV_DIALEKT": "DLC_ARGV_DIALECT"}
+    assert switches.misspelt(dict.fromkeys((*RUNTIME, *(switch.name for switch in SWITCHES)), "1")) == {}

@@ -136,6 +136,10 @@ def test_a_member_that_climbs_out_lands_inside(tmp_path: Path, name: str) -> Non
         [("out", "=> /etc/passwd")],
         [("out", "=> ../../passwd")],
         [("pipe", "!")],
+        [("d/e/f", "1"), ("on", "-> d/e"), ("out", "-> on/../../passwd"), ("on", "-> d")],
+        [("d/f", "1"), ("out", "-> p/q/on/../../../passwd"), ("p/q/on", "-> ../../d")],
+        [("d/e/f", "1"), ("on", "-> d/e"), ("out", "-> on/../.."), ("on", "-> d"), ("out/passwd", "x")],
+        [("passwd", "1"), ("d/e/in", "-> ../../passwd"), ("d/out", "=> d/e/in"), ("out", "=> d/e/in")],
     ],
 )
 def test_links_that_lead_out_and_special_files_are_left_out_with_a_warning(
@@ -158,6 +162,7 @@ def test_a_link_in_the_image_does_not_lead_a_member_out(tmp_path: Path) -> None:
     (folder / "link").symlink_to(outside)
     unpack(str(archive(tmp_path / "x.tar", ("link/file", "x"))), str(folder))
     assert list(outside.iterdir()) == []
+    assert (folder / "link").is_symlink()
 
 
 def test_links_within_the_code_are_kept(tmp_path: Path) -> None:

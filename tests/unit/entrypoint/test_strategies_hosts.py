@@ -53,6 +53,16 @@ def test_stated_groups_without_a_distribution_warn_that_every_host_trains_alone(
     assert "warning" not in decisions(job.env(DLC_STRATEGY="").hyperparameters().explain())
 
 
+def test_several_hosts_without_a_distribution_warn_that_each_trains_for_itself(job: JobFolder) -> None:
+    job.hyperparameters()
+    assert "warning: nothing connects the 2 hosts: no distribution was asked for" in decisions(job.explain())
+    assert "dlc run --distributed torchrun|horovod|mpi|tensorflow" in decisions(job.explain())
+    for stated in (TORCHRUN, MPI, HOROVOD):
+        assert "warning" not in decisions(job.hyperparameters(**stated).explain())
+    assert "warning" not in decisions(job.hyperparameters().env(DLC_STRATEGY="single").explain())
+    assert "warning" not in decisions(job.env(DLC_STRATEGY="").config("resourceconfig", hosts("algo-1")).explain())
+
+
 @pytest.mark.parametrize(("stated", "found"), [({"current_group_name": "dn"}, "dn"), ({}, "homogeneousCluster")])
 def test_a_host_whose_group_nobody_is_in_warns_that_it_is_not_distributed(
     job: JobFolder, stated: dict[str, str], found: str

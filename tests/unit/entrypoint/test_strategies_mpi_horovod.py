@@ -46,6 +46,21 @@ def test_ranks_of_one_host_need_no_name_to_meet(job: JobFolder) -> None:
     assert job.process(0)["argv"][-1] == "127.0.0.1"
 
 
+def test_gloo_takes_loopback_on_a_host_alone_without_the_jobs_interface(job: JobFolder) -> None:
+    """Without an interface it looks up the host's own name, and crashes where that does not resolve."""
+    job.hyperparameters(**HOROVOD)
+
+    def interface(*found: str) -> str | None:
+        request = interpretation.read(job.environ)
+        request = request._replace(devices=request.devices._replace(interfaces=found))
+        return interpretation.decide(request).launch.processes[-1].env.get("HOROVOD_GLOO_IFACE")
+
+    assert interface("lo") is None  # of two hosts: loopback leads to none
+    job.config("resourceconfig", hosts("algo-1"))
+    assert interface("lo") == "lo"
+    assert interface("eth0", "lo") == "eth0"
+
+
 def test_a_single_horovod_process_meets_nobody(job: JobFolder) -> None:
     job.config("resourceconfig", hosts("algo-1")).hyperparameters(**HOROVOD)
     assert roles(job) == [("worker", 0, True)]

@@ -38,6 +38,22 @@ def test_elastic_torchrun_meets_at_the_leader_without_fixed_ranks(job: JobFolder
     assert "--node_rank" not in argv
 
 
+def test_torchrun_over_several_hosts_keeps_quiet_on_strangers_unless_the_user_says_what_it_logs(job: JobFolder) -> None:
+    env = job.hyperparameters(**TORCHRUN).process()["env"]
+    assert (env["TORCH_CPP_LOG_LEVEL"], env["DLC_RANK_QUIET"]) == ("ERROR", "0")
+    job.env(TORCH_CPP_LOG_LEVEL="INFO")
+    assert job.process()["env"].keys() & {"TORCH_CPP_LOG_LEVEL", "DLC_RANK_QUIET"} == set()
+
+
+@pytest.mark.parametrize("strategy", [TORCHRUN, XLA])
+def test_torchrun_on_one_host_does_not_look_up_the_hosts_own_name(job: JobFolder, strategy: dict[str, Any]) -> None:
+    job.hyperparameters(**strategy)
+    assert "PET_LOCAL_ADDR" not in job.process()["env"]
+    job.config("resourceconfig", hosts("algo-1"))
+    assert job.process()["env"]["PET_LOCAL_ADDR"] == "127.0.0.1"
+    assert "PET_LOCAL_ADDR" not in job.env(PET_LOCAL_ADDR="10.0.0.1").process()["env"]  # the user's own stays
+
+
 def test_efa_is_used_where_there_is_efa_and_not_elsewhere(job: JobFolder) -> None:
     job.hyperparameters(**TORCHRUN)
     assert "FI_PROVIDER" not in job.process()["env"]

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from launch.base.outcome import Failure
-from launch.plan import programs
+from launch.base import process_spec
+from launch.base.errors import Failure
 from launch.supervision.rank_report import root_cause
 
 OWN = Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun", 2, "algo-2", 1, "", ("its report",))
@@ -101,6 +101,20 @@ def test_mpiruns_report_names_the_signal_that_ended_a_rank() -> None:
     assert (failure.rank, failure.signal, failure.exit_code) == (1, "SIGKILL", 137)
 
 
+def test_a_rank_of_mpi_whose_host_is_unknown_is_not_said_to_be_on_mpiruns() -> None:
+    report = "mpirun detected...\n  Process name: [[62080,1],3]\n  Exit code:    7\n-----\n"
+    failure = root_cause(MPIRUN, report)
+    assert (failure.cause, failure.host) == ("worker rank 3 exited with code 7", "")
+    told = root_cause(MPIRUN, f"[algo-2:3] dlc: ended without a word, code 7\n{report}")
+    assert (told.cause, told.host) == ("worker rank 3 on algo-2 exited with code 7", "algo-2")
+
+
+def test_a_rank_that_left_mpi_with_0_is_named() -> None:
+    report = "mpirun has exited due to process rank 1 with PID 0 on\nnode algo-2 exiting improperly. There are three"
+    failure = root_cause(MPIRUN._replace(exit_code=1), report)
+    assert failure.cause == "worker rank 1 on algo-2 left without MPI_Finalize"
+
+
 def test_a_stop_request_stays_the_cause_whatever_torchrun_reports() -> None:
     stopped = OWN._replace(cause="stopped by SIGTERM: torchrun rank 2 on algo-2 (exit code 1)")
     assert root_cause(stopped, REPORT.format(code=-15)).cause == stopped.cause
@@ -112,7 +126,7 @@ def test_a_stopped_mpirun_counts_as_ended_by_the_signal() -> None:
 
 
 def test_the_program_that_torchrun_executes_is_executable() -> None:
-    assert os.access(programs.path("torch_rank"), os.X_OK)
+    assert os.access(process_spec.path("torch_rank"), os.X_OK)
 
 
 def test_a_stopped_torchrun_counts_as_ended_by_the_signal_with_its_ranks_last_words() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 
-from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
+from launch.base.errors import CONFIG, NO_INPUT, LaunchError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 
 JOB_TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
+JOB_TOKEN_FILE = "DLC_JOB_TOKEN_FILE"  # noqa: S105 - the same
 
 
 class Switch(NamedTuple):
@@ -105,7 +108,13 @@ SWITCHES = (
     Switch(
         JOB_TOKEN,
         "from the job's ARN",
-        "secret that the hosts of one job prove themselves to each other with; reaches no user process",
+        "secret that the hosts of one job prove themselves to each other with; not passed on, but a script of the same "
+        "user can read it in the launcher's own environment",
+    ),
+    Switch(
+        JOB_TOKEN_FILE,
+        "",
+        "file that holds the token instead: read once, removed if it may be, and in no process's environment",
     ),
     Switch("DLC_VENV", "/opt/venv", "the virtual environment that the user's code runs in"),
     Switch(
@@ -116,6 +125,19 @@ SWITCHES = (
     Switch("DLC_DEBUG", "", "1: a traceback where the launcher itself fails"),
 )
 
+
+# What dlc_runtime reads in the user's processes, beside what the launcher sets for it.
+RUNTIME = (
+    *("DLC_COMPILER_BUDGET", "DLC_COMPILER_DEBUG_MB", "DLC_COMPILER_DYNAMIC", "DLC_COMPILER_EAGER_STEPS"),
+    *("DLC_COMPILER_EFFORT", "DLC_COMPILER_MODE", "DLC_COMPILER_REPORT_MINUTES", "DLC_COMPILER_SAME_RANDOM"),
+    "DLC_COMPILER_TF32",
+    *("DLC_COMPILE_CACHE", "DLC_COMPILE_CACHE_CHOSEN", "DLC_COMPILE_CACHE_GB"),
+    *("DLC_DATA_LEASE_PORT", "DLC_DATA_PORT", "DLC_DATA_TLS", "DLC_DATA_TOKEN"),
+    *("DLC_PROFILE", "DLC_PROFILE_ENDS_JOB", "DLC_PROFILE_FETCHES", "DLC_PROFILE_REPORT", "DLC_PROFILE_SKIP"),
+    *("DLC_PROFILE_STEPS", "DLC_TF_DATA_OPEN", "DLC_TF_DATA_PORT", "DLC_TF_DATA_WORKER_PORT"),
+)
+LONGEST_TOKEN = 4096  # bytes
+LIKENESS = 0.8  # of two names, from 0 to 1, from which on one may be meant for the other
 
 # Read only when they matter, or nowhere where they say no: a mistake in one of these has to be told before that.
 CHOICES = ("DLC_EFA", "DLC_LOGS", "DLC_DATA_HOSTS_MAY_FAIL", "DLC_DEBUG")
@@ -173,3 +195,43 @@ def _number(
     if text and (not re.fullmatch(pattern, text) or (known is not None and int(text) not in known)):
         raise LaunchError(CONFIG, what, where=name, expected=expected, found=shown(text))
     return text
+
+
+def misspelt(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the DLC_* variables that nothing reads and that look like one that is read: name -> the one meant."""
+    known = {*(switch.name for switch in SWITCHES), *RUNTIME}
+    strange = [name for name in environ if name.startswith("DLC_") and name not in known]
+    if not strange:
+        return {}
+    from difflib import get_close_matches  # a job without a mistake has no use for it
+
+    near = {name: get_close_matches(name, sorted(known), 1, LIKENESS) for name in strange}
+    return {name: meant[0] for name, meant in near.items() if meant}
+
+
+def with_token(environ: Mapping[str, str], keep: bool = False) -> Mapping[str, str]:
+    """Return the environment with the job's token as the file says it that DLC_JOB_TOKEN_FILE names, if one is named.
+
+    The file is removed if that can be done, unless `keep`: no script of the job shall find it. Raises LaunchError where
+    it cannot be read or holds no token, or both variables are set.
+    """
+    path = environ.get(JOB_TOKEN_FILE)
+    if not path:
+        return environ
+    if environ.get(JOB_TOKEN):
+        raise LaunchError(CONFIG, f"set beside {JOB_TOKEN}", where=JOB_TOKEN_FILE, expected="one of the two")
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            token = file.read(LONGEST_TOKEN + 1).strip()
+    except OSError as error:
+        raise LaunchError(
+            NO_INPUT, "cannot be read", where=f"{JOB_TOKEN_FILE}={path}", found=os.strerror(error.errno or 0),
+            remedy="write it anew before each start of the container: it is removed when it has been read",
+        ) from error  # fmt: skip
+    if not 0 < len(token) <= LONGEST_TOKEN:
+        expected = f"a file with 1 to {LONGEST_TOKEN} characters"
+        raise LaunchError(CONFIG, "no token", where=f"{JOB_TOKEN_FILE}={path}", expected=expected)
+    if not keep:
+        with contextlib.suppress(OSError):  # a secret that the platform mounts for reading
+            os.unlink(path)
+    return {name: value for name, value in environ.items() if name != JOB_TOKEN_FILE} | {JOB_TOKEN: token}

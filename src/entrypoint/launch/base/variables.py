@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
 
 
 class Variable(NamedTuple):
@@ -71,6 +71,9 @@ VARIABLES = (
     Variable("PYTHON_EXEC", "torchrun with several ranks", "our program, which gives each rank's lines its prefix"),
     Variable("DLC_RANK_PYTHON", "beside PYTHON_EXEC", "the Python that it becomes; neither reaches the script", False),
     Variable("DLC_RANK_FOLDER", "beside PYTHON_EXEC", "where our program says how the rank ended", False),
+    Variable("TORCH_CPP_LOG_LEVEL", "torchrun, several hosts", "ERROR: strangers would fill its log; not for ranks"),
+    Variable("DLC_RANK_QUIET", "beside it", "our program takes both away before the script", False),
+    Variable("PET_LOCAL_ADDR", "torchrun on one host, or DLC_ELASTIC", "torchrun would look up this host's own name"),
     Variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "DLC_ELASTIC", "1: hosts that come back find the first rank"),
     Variable("LD_LIBRARY_PATH", "below mpirun, where it is unset", "empty: mpirun exports it, and warns without it"),
     Variable("PRTE_MCA_*", "below mpirun", "this job's agent and interface under Open MPI 5's names for them"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from launch.base import modules
+from launch.base import compat
+from launch.base.compat import NamedTuple
 from launch.base.errors import DATA, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 from launch.base.paths import Paths
 
 TYPE_CHECKING = False
@@ -109,7 +109,7 @@ def discover(environ: Mapping[str, str], paths: Paths) -> Cluster:
     for name, module in DISCOVERERS.items():
         if name in VARIABLES and not any(variable in environ for variable in VARIABLES[name]):
             continue
-        cluster: Cluster | None = modules.load(module).discover(environ, paths)
+        cluster: Cluster | None = compat.load(module).discover(environ, paths)
         if cluster is not None:
             return cluster
     raise AssertionError("the last discoverer always answers")

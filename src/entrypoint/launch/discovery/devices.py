@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 from launch.base.switches import choice
 
 TYPE_CHECKING = False

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
 from launch.discovery.cluster import Cluster, named, plain
-from launch.discovery.node_list import expand
+from launch.discovery.slurm import expand
 
 
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:

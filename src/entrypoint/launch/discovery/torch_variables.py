@@ -22,7 +22,7 @@ REMEDY = "set DLC_HOSTS to the hosts and DLC_RANK to this one's place; for a job
 def discover(environ: Mapping[str, str], _paths: Paths) -> Cluster | None:
     """The job's pods; None where neither PET_NNODES nor RANK, WORLD_SIZE and MASTER_ADDR are set.
 
-    Raises LaunchError: a malformed number, hosts that cannot be named, a number of hosts that may change.
+    Raises LaunchError.
     """
     hosts = _number_of_hosts(environ)
     if hosts is None:

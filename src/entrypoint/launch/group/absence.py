@@ -154,7 +154,10 @@ class Absence:
             self._probe = None
 
     def _ask(self, sign: tuple[str, int]) -> int:
-        self._probe = socket.socket(socket.AF_INET6 if ":" in sign[0] else socket.AF_INET)
+        try:
+            self._probe = socket.socket(socket.AF_INET6 if ":" in sign[0] else socket.AF_INET)
+        except OSError as error:  # no descriptor is left, which says nothing of the other side
+            return error.errno or errno.EMFILE
         self._probe.setblocking(False)
         return self._probe.connect_ex(sign)
 

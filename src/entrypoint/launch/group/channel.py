@@ -14,16 +14,16 @@ import os
 import time
 import zlib
 
+from launch.base.errors import CONFIG, LaunchError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from typing import Any
 
 PROTOCOL = b"dlc-group/1"
-NONCE_SIZE = 16
 LONGEST_LINE = 1 << 28  # bytes; of a line from one who holds the key
 LONGEST_STRANGER = 1 << 16  # bytes; of a line from somebody who has not proved anything yet
-LONGEST_GREETING = 128
 WRONG_TOKEN = "it does not hold the job's token"  # noqa: S105 - a message
 
 
@@ -41,7 +41,7 @@ class Channel:
         self.authentic = False  # a line with a right MAC came
         self._key = key
         self._is_server = is_server
-        self._nonce = os.urandom(NONCE_SIZE).hex().encode()
+        self._nonce = os.urandom(16).hex().encode()
         self._session = b""
         self._sent = self._received = 0
         self._incoming = b""
@@ -100,7 +100,7 @@ class Channel:
 
     def _greeted(self, line: bytes) -> None:
         protocol, _, nonce = line.partition(b" ")
-        if protocol != PROTOCOL or len(line) > LONGEST_GREETING:
+        if protocol != PROTOCOL or len(line) > 128:
             raise NotOfThisJobError(f"it says {line[:40]!r}, expected {PROTOCOL.decode()}")
         nonces = self._nonce + nonce if self._is_server else nonce + self._nonce
         self._session = hmac.digest(self._key, nonces, "sha256")
@@ -138,5 +138,62 @@ def _claimed_host(payload: bytes) -> str:
     try:
         message = json.loads(payload)
         return str(message["host"])[:253] if message["kind"] == "join" else ""
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except Exception:  # whatever a stranger has made of it
         return ""
+
+
+GREETING_BOUND = 10.0  # seconds to prove it
+FEWEST_SEATS = 256  # at a time; more where more hosts may come at once
+DOOR_SEATS = 64  # of a host's door, at which a few others try
+# Descriptors for all else that a launcher opens (pipes of its processes, probes, files), and the door's strangers.
+RESERVE = 128 + DOOR_SEATS
+MANY = 1 << 20  # where there is no limit
+RESERVED_SHARE = 3  # at most one in so many, of few
+
+
+def seats(hosts: int, files: int) -> int:
+    """Return how many strangers the hub seats beside `hosts` hosts where a process may open `files` files.
+
+    A negative number of files is any. Raises LaunchError (CONFIG) where they do not even do for the hosts.
+    """
+    files = files if files >= 0 else MANY
+    room = files - min(RESERVE, files // RESERVED_SHARE) - hosts
+    if room < 1:
+        raise LaunchError(
+            CONFIG,
+            f"the first host may open {files} files, too few for a connection from each of {hosts} hosts",
+            where="ulimit -n",
+            expected=f"{RESERVE + 2 * hosts} or more",
+            remedy="start its container with --ulimit nofile=65536",
+        )
+    return min(max(FEWEST_SEATS, 2 * hosts), room)
+
+
+class Strangers:
+    """When all seats are taken, the address that holds most of them loses its oldest: nobody can keep others out."""
+
+    def __init__(self, seats: int) -> None:
+        self._seats = seats
+        self._addresses: dict[Channel, str] = {}  # oldest first
+
+    def add(self, channel: Channel, address: str) -> Channel | None:
+        """Seat a newcomer; the connection to close for it, if any."""
+        self._addresses[channel] = address
+        return self.least_welcome() if len(self._addresses) > self._seats else None
+
+    def discard(self, channel: Channel) -> None:
+        """It proved itself, or is gone."""
+        self._addresses.pop(channel, None)
+
+    def least_welcome(self) -> Channel | None:
+        """The oldest connection of the address that has most."""
+        # By hand: collections.Counter imports a module when it is first asked, and then no descriptor may be left.
+        held: dict[str, int] = {}
+        for address in self._addresses.values():
+            held[address] = held.get(address, 0) + 1
+        greedy = max(held, key=lambda address: held[address], default="")
+        return next((channel for channel, address in self._addresses.items() if address == greedy), None)
+
+    def overdue(self, now: float) -> list[Channel]:
+        """Those that had their time."""
+        return [channel for channel in self._addresses if now - channel.opened_at > GREETING_BOUND]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
 import sys
+import threading
+import time
 
-from launch.base.errors import UNAVAILABLE, LaunchError
+from launch.base.errors import UNAVAILABLE, LaunchError, one_line
+from launch.discovery import names
+from launch.group.channel import DOOR_SEATS, Channel, NotOfThisJobError, Strangers
+from launch.group.token import SAME_TOKEN, for_purpose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
 
 BACKLOG = 1024  # every host of the job may come at once
@@ -44,3 +52,204 @@ def open_one(address: str, port: int) -> socket.socket:
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     return socket.create_server((address, port), family=family, backlog=BACKLOG)
+
+
+def require_free(port: int, switch: str, who: str) -> None:
+    """Raise LaunchError where another program listens at a port at which `who` meet; `switch` sets it."""
+    try:
+        open_one("", port).close()
+    except OSError as error:
+        raise LaunchError(
+            UNAVAILABLE,
+            f"{who} cannot meet here: {os.strerror(error.errno or 0)}",
+            where=f"port {port}",
+            remedy=f"set {switch} to a free port, the same on every host",
+        ) from error
+
+
+def accept(listener: socket.socket) -> tuple[socket.socket, str] | None:
+    """Return the next connection and where it comes from; None if it is gone, or no descriptor is left."""
+    try:
+        sock, address = listener.accept()
+    except OSError:
+        return None
+    return sock, names.plain_address(str(address[0]))
+
+
+SURE_AFTER = 5.0  # seconds of a wrong answer, after which its end changes nothing
+HOPELESS_AFTER = 12.0  # seconds of the same trouble, where waiting does not mend it
+
+
+def source(own: str) -> tuple[str, int] | None:
+    """A host that is known by an address also comes from it, so that the others can tell it from others."""
+    return (own, 0) if names.is_address(own) and names.is_own(own) else None
+
+
+class Reach:
+    """How the leader is reached. It may come minutes later; a name that went away or a wrong answer is final."""
+
+    def __init__(self, leader: str, port: int) -> None:
+        self.leader, self.port = leader, port
+        self.trouble = "no answer yet"  # what the last attempt met
+        self._address = ""  # that worked: a host that was met needs no name any more
+        self._resolved = False
+        self._bad_since = self._bad_last = 0.0
+        self._bad = ""
+        self.remedy = ""  # for what `hopeless` says
+
+    @property
+    def hopeless(self) -> str:
+        """Why waiting for the leader has no use; empty while it may have."""
+        return self._bad if self._bad and time.monotonic() - self._bad_since >= HOPELESS_AFTER else ""
+
+    def connect(self, own: str, timeout: float) -> socket.socket:
+        """A connection to the leader's port. Raises OSError."""
+        address = self._address or self._resolve()
+        return socket.create_connection((address, self.port), timeout, source_address=source(own))
+
+    def _resolve(self) -> str:
+        found = names.addresses(self.leader)
+        if not found:
+            if self._resolved:
+                why = f"{self.leader} ended before the hosts had met: its name is gone"
+                self._note_bad(why, f"see the log of {self.leader}, which says why it ended")
+            raise OSError(f"{self.leader} does not resolve")
+        self._resolved = True
+        return found[0] if len(found) == 1 else self.leader
+
+    def succeeded(self, address: str) -> None:
+        """The hub proved to be there: this address is used from now on."""
+        self._bad, self._address = "", address
+
+    def failed(self, error: Exception, how: str, answered: bool) -> None:
+        """Note what went wrong; `answered`: somebody took the connection who has not proved to be the hub."""
+        self.trouble = one_line(how)
+        where = f"{self.leader}, port {self.port}"
+        other = f"{SAME_TOKEN}, or set DLC_GROUP_PORT to another port than {self.port}"
+        if answered and isinstance(error, NotOfThisJobError):
+            self._note_bad(f"what answers on {where} is not this job's launcher: {self.trouble}", other)
+        elif answered:
+            why = f"what answers on {where} does not say that it is this job's launcher: {self.trouble}"
+            self._note_bad(why, other)
+        elif self._bad_last - self._bad_since < SURE_AFTER and "does not resolve" not in how:
+            self._bad = ""  # it was there for a moment, and is gone: what ran before this job, or a leader that ended
+
+    def _note_bad(self, text: str, remedy: str) -> None:
+        self._bad_last = time.monotonic()
+        if not self._bad:
+            self._bad_since = self._bad_last
+        self._bad, self.remedy = text, remedy
+
+
+LOOK = 1.0  # seconds between looks for callers whose time is over
+OPEN_TRIES = 5  # a port that is free on one address may be taken on the next
+CLOSE_BOUND = 5.0  # seconds
+
+
+class Door(threading.Thread):
+    """Proves to whoever calls that this host of the job is here; tells and takes nothing else."""
+
+    def __init__(self, host: str, listeners: Sequence[socket.socket], key: bytes) -> None:
+        super().__init__(daemon=True, name="group door")
+        self.port: int = listeners[0].getsockname()[1]
+        self._host = host
+        self._key = key
+        self._listeners = {listener.fileno(): listener for listener in listeners}
+        self._callers: dict[int, Channel] = {}
+        self._strangers = Strangers(DOOR_SEATS)
+        self._is_closing = False
+        self._wake_read, self._wake_write = os.pipe()
+        self._poll = select.poll()
+        for listener in listeners:
+            listener.setblocking(False)
+        for fd in (*self._listeners, self._wake_read):
+            self._poll.register(fd, select.POLLIN)
+
+    def close(self) -> None:
+        """Nobody is answered any more, and the port is free; once is enough."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        os.write(self._wake_write, b"x")
+        self.join(CLOSE_BOUND)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            while not self._is_closing:
+                for fd, _ in self._poll.poll(LOOK * 1000 if self._callers else None):
+                    self._serve(fd)
+                for caller in self._strangers.overdue(time.monotonic()):
+                    self._see_off(caller)
+        finally:
+            for caller in self._callers.values():
+                caller.socket.close()
+            for listener in self._listeners.values():
+                listener.close()
+
+    def _serve(self, fd: int) -> None:
+        if fd in self._listeners:
+            self._let_in(self._listeners[fd])
+        elif fd in self._callers:
+            caller = self._callers[fd]
+            try:
+                caller.receive()
+                caller.flush()
+            except (NotOfThisJobError, OSError, ValueError, RecursionError):  # nonsense, or it has its answer
+                self._see_off(caller)
+
+    def _let_in(self, listener: socket.socket) -> None:
+        accepted = accept(listener)
+        if accepted is None:  # one who stays too long makes room
+            self._see_off(self._strangers.least_welcome())
+            return
+        sock, peer = accepted
+        caller = Channel(sock, self._key, is_server=True)
+        caller.send({"host": self._host})
+        self._callers[sock.fileno()] = caller
+        self._poll.register(caller, select.POLLIN)
+        self._see_off(self._strangers.add(caller, peer))
+        with contextlib.suppress(OSError):  # broken already: the next poll() says so
+            caller.flush()
+
+    def _see_off(self, caller: Channel | None) -> None:
+        if caller is not None and self._callers.pop(caller.fileno(), None) is not None:
+            self._strangers.discard(caller)
+            self._poll.unregister(caller)
+            caller.socket.close()
+
+
+def door_key(key: bytes) -> bytes:
+    """What the doors of a job prove to hold: who asks a door learns nothing that the hub would take."""
+    return for_purpose(key, "door").encode()
+
+
+def open_door(host: str, addresses: Sequence[str], port: int, key: bytes) -> Door | None:
+    """The door on these addresses, at a free port where `port` is 0 or taken; None where none can be opened."""
+    for wanted in (port, *[0] * OPEN_TRIES):
+        with contextlib.suppress(OSError):
+            door = Door(host, _listeners(reachable(host, addresses), wanted), door_key(key))
+            door.start()
+            return door
+    return None
+
+
+def reachable(host: str, addresses: Sequence[str]) -> Sequence[str]:
+    """Where to listen: nowhere in particular if all that is known means this machine alone (Debian's 127.0.1.1)."""
+    only_here = all(address == "::1" or address.startswith("127.") for address in addresses)
+    return ("",) if only_here and not names.is_address(host) else addresses or ("",)
+
+
+def _listeners(addresses: Sequence[str], port: int) -> list[socket.socket]:
+    opened: list[socket.socket] = []
+    try:
+        for address in addresses:
+            opened.append(open_one(address, port))
+            port = port or opened[0].getsockname()[1]
+    except OSError:
+        for sock in opened:
+            sock.close()
+        raise
+    return opened

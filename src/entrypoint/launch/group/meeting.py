@@ -6,12 +6,11 @@ import sys
 import time
 
 from launch import signals
-from launch.base.errors import UNAVAILABLE, LaunchError
-from launch.base.outcome import STOPPED, Failure, Outcome, Verdict
+from launch.base.errors import STOPPED, UNAVAILABLE, Failure, LaunchError, Outcome, Verdict
 from launch.discovery import names
-from launch.group.ledger import named, verdict_of
+from launch.group.ledger import Place, named, verdict_of
 from launch.group.member import NEWS_BOUND, Group
-from launch.group.place import Place
+from launch.group.token import SAME_TOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _wait_for_all(group: Group, timeout: float) -> None:
         if group.remote_stop():
             raise LaunchError(STOP_CODE, f"stopped: {group.remote_stop()} was asked to stop")
         if group.reach.hopeless:
-            raise LaunchError(UNAVAILABLE, group.reach.hopeless, remedy=_remedy(group))
+            raise LaunchError(UNAVAILABLE, group.reach.hopeless, remedy=group.reach.remedy)
         if time.monotonic() >= deadline:
             raise _not_joined(group, timeout)
         if reports.are_due():
@@ -149,7 +148,7 @@ def _whom_we_wait_for(group: Group) -> str:
         return f"waiting for {group.place.rules.leader}: {group.reach.trouble}"
     nameless = names.unresolved(group.missing, RESOLVE_BOUND) if group.place.leads else ()
     text = f"waiting for {_missing(group)}, {group.missing_count} of the job's {len(group.place.rules.hosts)} hosts"
-    return f"{text}; {named(list(nameless))} does not resolve" if nameless else text
+    return "; ".join([text, *([f"{named(list(nameless))} does not resolve"] if nameless else []), *group.claims()])
 
 
 def _missing(group: Group) -> str:
@@ -157,24 +156,16 @@ def _missing(group: Group) -> str:
     return ", ".join(group.missing) + (f" and {more} more" if more else "")
 
 
-def _remedy(group: Group) -> str:
-    port = group.place.port
-    return f"give every host the same DLC_JOB_TOKEN or job name, or set DLC_GROUP_PORT to another port than {port}"
-
-
 def _not_joined(group: Group, timeout: float) -> LaunchError:
     if group.missing:
-        what, found = f"{_missing(group)} did not join the job within {timeout:g} s", ""
+        what = f"{_missing(group)} did not join the job within {timeout:g} s"
+        found = "; ".join(group.claims())
     else:
         leader = group.place.rules.leader
         what = f"{leader} could not be reached on port {group.place.port} within {timeout:g} s"
         found = group.reach.trouble
-    return LaunchError(
-        UNAVAILABLE,
-        what,
-        found=found,
-        remedy="see those hosts' logs, let the hosts reach each other on every port, or raise DLC_PEER_TIMEOUT",
-    )
+    remedy = "see those hosts' logs, let the hosts reach each other on every port, or raise DLC_PEER_TIMEOUT"
+    return LaunchError(UNAVAILABLE, what, found=found, remedy=f"{SAME_TOKEN}; {remedy}" if group.claims() else remedy)
 
 
 def _say(text: str) -> None:

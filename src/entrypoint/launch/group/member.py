@@ -11,18 +11,13 @@ import threading
 import time
 
 from launch import signals
-from launch.base.errors import SOFTWARE, UNAVAILABLE
-from launch.base.outcome import FAILED, RESTART, STOPPED, Failure, Outcome, Verdict
+from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
 from launch.discovery import names
 from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, beat_interval, quiet_bound, silence
 from launch.group.channel import Channel, NotOfThisJobError, unpack
-from launch.group.door import Door, open_door
 from launch.group.hub import Hub
-from launch.group.ledger import End, Ledger, end_of, verdict_of
-from launch.group.listeners import listen
-from launch.group.place import Place
-from launch.group.reach import Reach
-from launch.group.takeover import Word
+from launch.group.ledger import End, Ledger, Place, Word, end_of, verdict_of
+from launch.group.listeners import Door, Reach, listen, open_door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,6 +118,10 @@ class Group:
             return self.end is not None
         return set(self.place.rules.hosts) <= self._hub.ledger.left
 
+    def claims(self) -> list[str]:
+        """What strangers said on the leader to be: hosts that are missing, and that may hold another token."""
+        return [said for host in self.missing if self._hub and (said := self._hub.claims.describe(host))]
+
     # What this host tells
 
     def report(self, failure: Failure | None, kind: str = FAILED) -> None:
@@ -202,7 +201,7 @@ class Group:
     def _open_door(self, facts: dict[str, Any], port: int) -> None:
         place = self.place
         addresses = self.own_addresses or names.own_addresses(place.host, place.interface)
-        self.door = open_door(place.host, addresses, port, place.key, len(place.rules.hosts))
+        self.door = open_door(place.host, addresses, port, place.key)
         self._own_facts = {**facts, "door": self.door.port if self.door else 0}
 
     def close(self, linger: float | None = None) -> None:
@@ -211,7 +210,7 @@ class Group:
         is_well = bool(self._said) and self._said[-1]["kind"] == "done" and not self._stop_host
         patience = max(CONNECT_BOUND, self.place.heartbeat if is_well else 0.0)
         self._leave_at = time.monotonic() + (0 if self.reach.hopeless else patience)
-        self._wake()
+        os.write(self._wake_write, b"x")
         while self._thread.is_alive() and time.monotonic() < self._leave_at + CONNECT_BOUND + 1:
             self._thread.join(CONNECT_RETRY)
             if signals.received():
@@ -231,9 +230,6 @@ class Group:
 
     def _say(self, message: dict[str, Any]) -> None:
         self._said.append(message)
-        self._wake()
-
-    def _wake(self) -> None:
         os.write(self._wake_write, b"x")
 
     # The thread
@@ -280,7 +276,10 @@ class Group:
         if channel:
             with contextlib.suppress(OSError):
                 channel.flush()  # by which the hub can tell who comes with another token
-        self.reach.failed(error, how, answered=channel is not None)
+        if self._hub and self._hub.failure:
+            self._ended(End(False, SOFTWARE, self.place.host, self._hub.failure))
+            return
+        self.reach.failed(error, how, answered=channel is not None and not channel.authentic)
         if channel is None and isinstance(error, ConnectionRefusedError):
             self._refusals.add(time.monotonic())
         else:

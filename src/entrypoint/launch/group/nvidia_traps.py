@@ -34,13 +34,25 @@ def driver(root: str) -> str:
     return match[1] if match else ""
 
 
+def is_too_old(version: str, cuda: int, root: str) -> bool:
+    """Whether a driver cannot run the image's CUDA, and the image brings no newer part of a driver along."""
+    major = version.partition(".")[0]
+    return int(major) < OLDEST_DRIVER.get(cuda, 0) and not os.path.exists(f"{root}/{COMPAT}")
+
+
+def models(root: str) -> list[str]:
+    """The names of the GPUs that the driver lists."""
+    folder = f"{root}/proc/driver/nvidia/gpus"
+    found = (re.search(r"Model:\s*(.*\S)", _text(f"{folder}/{name}/information")) for name in _names(folder))
+    return [match[1] for match in found if match]
+
+
 def _old_driver(root: str, venv: str) -> Finding | None:
     version, cuda = driver(root), image_cuda(venv)
-    oldest = OLDEST_DRIVER.get(cuda, 0)
-    if not version or int(version.partition(".")[0]) >= oldest or os.path.exists(f"{root}/{COMPAT}"):
+    if not version or not is_too_old(version, cuda, root):
         return None
     return Finding(
-        f"the host's NVIDIA driver is {version}, the image's CUDA {cuda} needs {oldest} or newer: "
+        f"the host's NVIDIA driver is {version}, the image's CUDA {cuda} needs {OLDEST_DRIVER[cuda]} or newer: "
         "training would use the CPU",
         f"update the host's driver, or use an image of CUDA {_usable(version)}",
         is_error=True,

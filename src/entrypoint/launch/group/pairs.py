@@ -14,13 +14,11 @@ import time
 
 from launch import signals
 from launch.base import ports
-from launch.base.errors import CONFIG, one_line
-from launch.base.outcome import Failure
+from launch.base.errors import CONFIG, Failure, one_line
 from launch.discovery import names
 from launch.group import traps
 from launch.group.channel import Channel, NotOfThisJobError
-from launch.group.door import door_key
-from launch.group.reach import source
+from launch.group.listeners import door_key, source
 from launch.group.traps import Finding
 
 TYPE_CHECKING = False

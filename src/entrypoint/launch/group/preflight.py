@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 
+from launch.discovery import own_name
 from launch.group import traps
 from launch.group.traps import Finding
 
@@ -38,7 +39,7 @@ def facts(request: Request) -> dict[str, Any]:
         "distributed over": _brief(request.hosts),
         "processes": (request.job.number(PROCESSES_PER_HOST) or request.devices.accelerators) if counts_devices else 0,
         "efa": request.devices.efa if counts_devices else None,
-        "traps": [str(finding) for finding in found if not finding.is_error],
+        "traps": [*(str(finding) for finding in found if not finding.is_error), *own_name.trouble()],
         "errors": [[finding.what, finding.remedy] for finding in found if finding.is_error],
     }
 

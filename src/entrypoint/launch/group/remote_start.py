@@ -11,6 +11,7 @@ import hmac
 import json
 import os
 import re
+import resource
 import select
 import shlex
 import socket
@@ -18,11 +19,11 @@ import subprocess
 import sys
 import time
 
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 from launch.discovery import names
-from launch.group.channel import Channel, NotOfThisJobError
-from launch.group.strangers import Strangers
+from launch.group.channel import Channel, NotOfThisJobError, Strangers, seats
+from launch.group.listeners import accept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class Server:
         self._site = site
         self._env = {name: value for name, value in environ.items() if not _NOT_MEANT.match(name)}
         self._listeners = _listen(site)
-        self._strangers = Strangers(1)
+        self._strangers = Strangers(seats(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         self._channels: dict[int, Channel] = {}
 
     def serve(self) -> int:
@@ -236,11 +237,12 @@ class Server:
                 self._drop(channel)
 
     def _admit(self, listener: socket.socket) -> None:
-        try:
-            sock, source = listener.accept()
-        except OSError:
+        accepted = accept(listener)
+        if accepted is None:
+            if greedy := self._strangers.least_welcome():  # no descriptor is left
+                self._drop(greedy)
             return
-        address = names.plain_address(str(source[0]))
+        sock, address = accepted
         if not _may_be(self._site.leader, address):
             sock.close()
             return

@@ -10,24 +10,35 @@ from collections.abc import Callable
 
 from launch import signals
 from launch.base import ports, private_files
-from launch.base.errors import CONFIG, LaunchError
-from launch.base.outcome import Outcome
+from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
 from launch.base.paths import TAKEOVER_FILE
 from launch.base.switches import choice, count, seconds
+from launch.discovery import cluster as cluster_module
 from launch.discovery import names
 from launch.group import meeting, pairs, preflight, token
-from launch.group.ledger import Rules, named
+from launch.group.ledger import Place, Rules, named
+from launch.group.listeners import require_free
 from launch.group.member import Group
-from launch.group.place import Place
 from launch.group.traps import Finding
+from launch.plan import interpretation
 from launch.plan.interpretation import Request
 from launch.plan.network import Network
 from launch.plan.strategies import torchrun
 from launch.supervision.settings import Settings
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from launch.base.paths import Paths
+
 HEARTBEAT = 60.0  # seconds of silence after which a host counts as vanished (DLC_HEARTBEAT_TIMEOUT)
 JOIN_TIMEOUT = 900.0  # seconds for all hosts to join: one may pull its image for minutes (DLC_PEER_TIMEOUT)
 ELASTIC = ("torchrun", "xla")  # strategies below torchrun, whose rendezvous can be elastic
+
+# Where ranks meet on the first host; and what says that it is elsewhere.
+MEETING_PORTS = {"torchrun": ports.MASTER, "xla": ports.MASTER, "horovod": ports.HOROVOD}
+MEETING_POINT = ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT")
 
 Run = Callable[[Request, Settings, Group], Outcome]
 
@@ -50,6 +61,7 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
     try:
         preflight.check(request, group.facts)
         pairs.check(request, group)
+        _check_meeting_point(request)
         request = request._replace(network=_network(request, group))
         joined = settings._replace(group=group)
         outcome = run(request, joined, group)
@@ -127,6 +139,20 @@ def _takeover_file(request: Request, rules: Rules) -> str:
     return path
 
 
+def _check_meeting_point(request: Request) -> None:
+    """Raise LaunchError where ranks are to meet on this host at a port that is taken: they would try for minutes.
+
+    Where the user has said where they meet it is the user's own.
+    """
+    strategy = request.strategy.strategy if request.strategy else ""
+    if strategy not in MEETING_PORTS or request.cluster.current_host != request.hosts[0]:
+        return
+    if any(request.environ.get(name) for name in MEETING_POINT):
+        return
+    switch = MEETING_PORTS[strategy]
+    require_free(ports.of(request.environ, switch), switch, f"the ranks of {strategy}")
+
+
 def _network(request: Request, group: Group) -> Network:
     """Where the others are reached: by their names, and by the addresses they came from where a name means nothing."""
     own = request.cluster.current_host
@@ -152,3 +178,43 @@ def _timeout(request: Request) -> float:
 
 def _say(text: str) -> None:
     print(f"dlc: {text}", file=sys.stderr, flush=True)
+
+
+BOUND = 20.0  # seconds for the others to come and hear it; they may start a little later
+STOP_BOUND = 3.0  # seconds where the platform ends this host soon
+LAST_HEARTBEAT = 5.0  # seconds
+LOOK = 0.02  # seconds
+
+
+def tell(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:
+    """Tell the group, as far as it can be known without what failed; nothing for a host alone. Raises nothing."""
+    with contextlib.suppress(LaunchError, OSError, signals.StopRequested):
+        cluster = cluster_module.discover(environ, paths)
+        rules = _rules(environ, cluster.hosts)
+        key = token.derive(environ, rules.hosts)
+        port = ports.of(environ, ports.GROUP)
+        place = Place(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
+        if cluster.current_host in rules.hosts:
+            _tell(Group(place), failure)
+
+
+def _rules(environ: Mapping[str, str], hosts: tuple[str, ...]) -> Rules:
+    """The group as the job describes it; all hosts where that is what failed."""
+    with contextlib.suppress(LaunchError):
+        known = rules_of(interpretation.read(environ))
+        if known:
+            return known
+    return Rules(hosts, hosts)
+
+
+def _tell(group: Group, failure: Failure) -> None:
+    was_stopped = bool(signals.received())
+    pause = time.sleep if was_stopped else signals.sleep
+    group.start(None)
+    try:
+        group.report(failure._replace(host=group.place.host), STOPPED if was_stopped else FAILED)
+        deadline = time.monotonic() + (STOP_BOUND if was_stopped else BOUND)
+        while not group.is_told and not group.reach.hopeless and time.monotonic() < deadline:
+            pause(LOOK)
+    finally:
+        group.close()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SOURCES = (JOB_TOKEN, "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME")
+SAME_TOKEN = "give every host the same DLC_JOB_TOKEN or job name"  # noqa: S105 - a remedy
 REMEDY = "set DLC_JOB_TOKEN to the same random text on every host, such as the output of `openssl rand -hex 16`"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import resource
 
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError
-from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_VENV, Paths
 from launch.base.switches import warns_only
 

@@ -15,9 +15,17 @@ if TYPE_CHECKING:
 TOOLKIT, SDK3, FLAGS, EQUALS = "toolkit", "sdk3", "flags", "equals"
 DIALECTS = (TOOLKIT, SDK3, FLAGS, EQUALS)
 
+# A value that the script's parser does not take; argparse's, absl's and click's words.
+_BAD_VALUE = (
+    r"error: argument (?P<argparse>\S+): invalid .*?: ?'(?P<argparse_value>.*?)'"
+    r"|flag --(?P<absl>[\w-]+)=(?P<absl_value>.*?): "
+    r"|Error: Invalid value for '?(?P<click>-[\w-]+)'?.*?: '(?P<click_value>.*?)'"
+)
+# Values that are so because of the dialect: true and false, none at all, Python's list or dict.
+_OF_THE_DIALECT = re.compile(r"(true|false|)|[\[{].*", re.IGNORECASE)
 # What argparse, absl and click say of arguments that they do not take.
 _REFUSED = (  # compiled only when a script has failed
-    r"error: (unrecognized arguments|argument .*(expected|ignored|invalid|not allowed))"
+    r"error: (unrecognized arguments|argument .*(expected|ignored|invalid))"
     r"|Unknown command line flag|FATAL Flags parsing error"
     r"|Error: (No such option|Got unexpected extra argument|Option )"
 )
@@ -36,7 +44,10 @@ def arguments(hyperparameters: Mapping[str, Any], dialect: str) -> tuple[str, ..
 
 def refused(lines: Iterable[str], dialect: str) -> str:
     """The advice where a script's last lines say that it cannot read its arguments, "" for any other words."""
-    said = [line for line in lines if re.search(_REFUSED, line) and not re.search(_NOT_THE_SCRIPT, line)]
+    own = [line for line in lines if not re.search(_NOT_THE_SCRIPT, line)]
+    if bad_value := _bad_value(own):
+        return bad_value
+    said = [line for line in own if re.search(_REFUSED, line)]
     if not said:
         return ""
     if any(re.search(r"--model_dir\b", line) for line in said):
@@ -54,6 +65,19 @@ def refused(lines: Iterable[str], dialect: str) -> str:
     }
     ways = "; ".join(f"{name}: {how}" for name, how in others.items() if name != dialect)
     return f"the script does not take its arguments in the dialect {dialect}; try DLC_ARGV_DIALECT ({ways})"
+
+
+def _bad_value(lines: Iterable[str]) -> str:
+    """Advice about a value that no dialect would make another one; empty for none."""
+    for match in filter(None, (re.search(_BAD_VALUE, line) for line in lines)):
+        found = match.groupdict()
+        key = found["argparse"] or found["absl"] or found["click"]
+        value = found["argparse_value"] or found["absl_value"] or found["click_value"] or ""
+        if not _OF_THE_DIALECT.fullmatch(value):
+            return (
+                f"the script takes no such value for {key}; correct the hyperparameter {key.lstrip('-')}, now {value!r}"
+            )
+    return ""
 
 
 def _words(key: str, value: object, dialect: str) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ import os
 import posixpath
 import re
 
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, NO_INPUT, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 
 SCRIPT, PACKAGE, MODULE, CONSOLE, SHELL, EXECUTABLE = "script", "package", "module", "console", "shell", "executable"
 

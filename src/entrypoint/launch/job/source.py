@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from launch import signals
+from launch.base.compat import NamedTuple
 from launch.base.errors import CANNOT_CREATE, NO_INPUT, LaunchError
-from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_BASE, Paths
 from launch.base.process_spec import Decision
 from launch.job.parameters import Job

@@ -7,7 +7,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from launch.base.errors import CANNOT_CREATE, DATA, LaunchError
 
@@ -27,9 +27,11 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
     """
     try:
         with tarfile.open(archive, "r:*") as tar:
-            warnings = tuple(warning for member in tar for warning in _member(tar, member, os.path.realpath(folder)))
+            own = os.path.realpath(folder)
+            there = set(_links(own))
+            warnings = tuple(warning for member in tar for warning in _member(tar, member, own))
             _read_to_the_end(tar)
-            return warnings
+            return (*warnings, *_cut_links(own, there))
     except _BROKEN as error:
         raise LaunchError(DATA, "not unpacked", where=archive, expected="a tar file", found=str(error)) from error
     except OSError as error:
@@ -44,6 +46,23 @@ def _read_to_the_end(tar: tarfile.TarFile) -> None:
     """gzip's checksum stands behind all members, where tarfile does not look: without it broken code would be run."""
     while tar.fileobj and tar.fileobj.read(1 << 20):
         pass
+
+
+def _cut_links(folder: str, kept: Container[str]) -> Iterator[str]:
+    """Remove the links that lead out of the folder after all, but for the `kept` ones, which the archive did not bring.
+
+    A link is looked at when it is unpacked, but a member after it may change where it leads: another link on its way,
+    made later or named twice, and another name of it in another folder.
+    """
+    while lost := [path for path in _links(folder) if path not in kept and not _is_inside(path, folder)]:
+        for path in lost:
+            os.unlink(path)
+            yield f"{path[len(folder) + 1 :]!r} left out: it links to what is outside the code directory"
+
+
+def _links(folder: str) -> list[str]:
+    found = [os.path.join(top, name) for top, folders, files in os.walk(folder) for name in (*folders, *files)]
+    return [path for path in found if os.path.islink(path)]
 
 
 def safe_name(name: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError
-from launch.base.named_tuple import NamedTuple
 from launch.base.paths import Paths
 from launch.base.process_spec import ProcessSpec
 from launch.discovery.cluster import Cluster

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 
+from launch.base import switches
 from launch.base.errors import DATA, LaunchError
 from launch.base.paths import Paths
+from launch.base.process_spec import Decision
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 from launch.job.entry_point import module_name
@@ -141,6 +143,18 @@ def _facts(
 def _groups_as_read(cluster: Cluster) -> dict[str, Any]:
     """Group name to the group's object in the file; of groups with one name the last, as in the toolkit."""
     return {item["instance_group_name"]: item for item in cluster.resource_config.get("instance_groups") or []}
+
+
+def left_out(env: Mapping[str, str]) -> list[Decision]:
+    """Say which variables an environment lacks because they were too long."""
+    why = "too long for a variable; input/config/resourceconfig.json and the other SM_* variables say the same"
+    return [Decision(f"warning: {name} is left out", why) for name in AGGREGATES if name not in env]
+
+
+def misspelt(environ: Mapping[str, str]) -> list[Decision]:
+    """Warnings of variables that nothing reads and that look like one that is read."""
+    found = switches.misspelt(environ)
+    return [Decision(f"warning: nothing reads {name}", f"did you mean {meant}?") for name, meant in found.items()]
 
 
 def _fits(name: str, value: str) -> bool:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launch.base.process_spec import ProcessSpec
+from launch.base.variables import family_of
 from launch.plan.interpretation import Interpretation
 
 
-def as_json(interpretation: Interpretation) -> str:
-    """Cluster, job, devices, environment, processes and decisions, as one JSON object."""
-    return json.dumps(as_data(interpretation), indent=2)
+def as_json(interpretation: Interpretation, gpus: Mapping[str, Any] | None = None) -> str:
+    """Cluster, job, devices, environment, processes and decisions, as one JSON object; on a GPU host, its GPUs too."""
+    return json.dumps({**as_data(interpretation), **({"gpus": gpus} if gpus else {})}, indent=2)
 
 
 def as_data(interpretation: Interpretation) -> dict[str, Any]:
     """The object that `as_json` prints."""
     request, context, launch, install, _ = interpretation
     cluster, job = request.cluster, context.job
+    before, processes = (
+        [_process(process, request.environ) for process in planned]
+        for planned in ((*install, *launch.before), launch.processes)
+    )
+    env = added(context.env, request.environ)
+    names = sorted({name for each in ({"env": env}, *before, *processes) for name in each["env"]})
     return {
         "cluster": {
             "source": cluster.source,
@@ -44,24 +51,46 @@ def as_data(interpretation: Interpretation) -> dict[str, Any]:
         },
         "devices": request.devices._asdict(),
         "strategy": launch.strategy,
-        "env": added(context.env, request.environ),
-        "before": [_process(process, request.environ) for process in (*install, *launch.before)],
-        "processes": [_process(process, request.environ) for process in launch.processes],
+        "env": env,
+        "reasons": {name: reason(name) for name in names},
+        "before": before,
+        "processes": processes,
         "decisions": [decision._asdict() for decision in launch.decisions],
     }
 
 
-def as_text(interpretation: Interpretation) -> str:
-    """The same for a person: no variables of which the platform's contract fixes the value."""
+def as_text(interpretation: Interpretation, gpus: Sequence[str] = ()) -> str:
+    """The same for a person: what all processes get stands once, every variable with the reason why it is set."""
     data = as_data(interpretation)
     lines = [f"host {data['cluster']['current_host']} of {', '.join(data['cluster']['hosts'])}"]
-    lines += [f"devices: {', '.join(f'{name} {value}' for name, value in data['devices'].items())}"]
+    lines += [f"devices: {', '.join(f'{name} {value}' for name, value in data['devices'].items())}", *gpus]
     lines += [f"{decision['what']}: {decision['why']}" for decision in data["decisions"]]
+    lines += ["variables of every process:", *_variables(data["env"], data["reasons"])]
     for process in (*data["before"], *data["processes"]):
+        own = {name: value for name, value in process["env"].items() if data["env"].get(name) != value}
         lines += [f"{process['role']}, rank {process['rank']}, in {process['cwd']}:"]
-        lines += [f"  {shlex.join(process['argv'])}"]
-        lines += [f"    {name}={value}" for name, value in process["env"].items() if not name.startswith("SM_")]
+        lines += [f"  {shlex.join(process['argv'])}", *_variables(own, data["reasons"])]
     return "\n".join(lines)
+
+
+def reason(name: str) -> str:
+    """Why a variable is set, as the table of docs/launcher.md says; empty for one that is not in it."""
+    variable = family_of(name)
+    return variable.why if variable else ""
+
+
+def _variables(env: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
+    """A line for each, its reason behind it; variables of one reason (SM_*) have it above the first of them."""
+    lines, told = [], ""
+    for name in sorted(env, key=lambda name: (name.startswith("SM_"), name)):
+        why = reasons[name]
+        if name.startswith("SM_"):
+            lines += [f"    # {why}"] if why != told else []
+            lines.append(f"    {name}={env[name]}")
+        else:
+            lines.append(f"    {name}={env[name]}" + (f"    # {why}" if why else ""))
+        told = why
+    return lines
 
 
 def added(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 
+from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import Paths
 from launch.base.private_files import can_be_made
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
+from launch.plan.context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,3 +73,33 @@ def installed(venv: str) -> frozenset[str]:
         return frozenset()
     folders = [f"{venv}/lib/{python}/site-packages" for python in pythons]
     return frozenset(name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}"))
+
+
+# Left by the image's build with the reason as its text. Another Horovod, which the user installs, has no such file.
+WITHOUT_NCCL = "lib/python3*/site-packages/horovod/without_nccl.py"
+_IMPORT = re.compile(rb"^(import|from)[ \t]+horovod\b", re.MULTILINE)
+
+
+def imported(context: Context) -> bool:
+    """Whether the script imports Horovod, not only where it is there or asked for."""
+    return context.script_has(_IMPORT)
+
+
+def require_gpus(context: Context) -> None:
+    """Raise LaunchError where Horovod would meet GPUs that it cannot use."""
+    found = glob.glob(f"{glob.escape(context.venv)}/{WITHOUT_NCCL}") if context.devices.num_gpus else []
+    if not found:
+        return
+    raise LaunchError(
+        CONFIG,
+        "on GPUs it would abort",
+        where="Horovod of this image",
+        expected="NCCL in it",
+        found=_reason(found[0]),
+        remedy="take an image with CUDA 12 or 13, or set CUDA_VISIBLE_DEVICES to nothing and train on the CPU",
+    )
+
+
+def _reason(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().strip().strip('"')

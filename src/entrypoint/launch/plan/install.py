@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
+from launch.base import process_spec
+from launch.base.private_files import can_be_made, folder
 from launch.base.process_spec import ProcessSpec
 from launch.job.entry_point import EXECUTABLE, SHELL, EntryPoint, is_buildable
-from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.own_folders import installer
 
 REQUIREMENTS = "requirements.txt"
 
@@ -30,9 +31,86 @@ def installation(context: Context, folder: str) -> tuple[ProcessSpec, ...]:
     if not what:
         return ()
     repository = context.environ.get("CA_REPOSITORY_ARN")
-    pip = (programs.path("codeartifact_pip"), repository) if repository else (programs.path("pip_install"),)
+    pip = (process_spec.path("codeartifact_pip"), repository) if repository else (process_spec.path("pip_install"),)
     python = installer(context.env, context.venv, context.run_dir)
     argv = (python, *pip, "install", "--disable-pip-version-check", "--no-input", *what)
     process = context.process(argv, "install", -1, defaults={"PIP_ROOT_USER_ACTION": "ignore"})
     failed = f"{REQUIREMENTS if '-r' in what else 'the package'} could not be installed"
     return (process._replace(failure=failed),)
+
+
+HOME, PACKAGES = "home", "packages"  # below the run directory
+
+
+def home_variables(environ: Mapping[str, str], run_dir: str) -> dict[str, str]:
+    """A home below the run directory where the user's own cannot be written to, else nothing.
+
+    For a user without an entry in /etc/passwd the engine says that / is the home.
+    """
+    home = environ.get("HOME")
+    if not home or os.access(home, os.W_OK) or not can_be_made(run_dir):
+        return {}
+    variables = {"HOME": f"{run_dir}/{HOME}"}
+    import pwd  # in most jobs nobody asks for it
+
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        variables["USER"] = environ.get("USER") or str(os.geteuid())
+    return variables
+
+
+def package_variables(env: Mapping[str, str], venv: str, run_dir: str) -> dict[str, str]:
+    """What makes packages below the run directory seen, where the image's environment takes none; else nothing."""
+    found = site_packages(venv)
+    if not found or os.access(found, os.W_OK) or not can_be_made(run_dir):
+        return {}
+    own = f"{run_dir}/{PACKAGES}"
+    python_path = env["PYTHONPATH"].split(":")
+    python_path.insert(-1, own + found[len(venv) :])
+    return {"PATH": f"{own}/bin:{env['PATH']}", "PYTHONPATH": ":".join(python_path)}
+
+
+def installer(env: Mapping[str, str], venv: str, run_dir: str) -> str:
+    """The Python that installs what the user's code needs."""
+    own = f"{run_dir}/{PACKAGES}"
+    return f"{own}/bin/python" if env["PATH"].startswith(f"{own}/bin:") else f"{venv}/bin/python"
+
+
+def make(env: Mapping[str, str], venv: str, run_dir: str) -> None:
+    """Make the folders that these variables name, where they name any. Raises LaunchError, and OSError."""
+    home, own = f"{run_dir}/{HOME}", f"{run_dir}/{PACKAGES}"
+    if env.get("HOME") == home:
+        folder(run_dir)
+        os.makedirs(home, mode=0o700, exist_ok=True)
+    if env["PATH"].startswith(f"{own}/bin:"):
+        folder(run_dir)
+        _make_environment(own, venv)
+
+
+def site_packages(venv: str) -> str:
+    """Where a virtual environment keeps its packages; empty where there is none."""
+    try:
+        pythons = os.listdir(f"{venv}/lib")
+    except OSError:
+        return ""
+    found = [f"{venv}/lib/{python}/site-packages" for python in sorted(pythons)]
+    return next((folder for folder in found if os.path.isdir(folder)), "")
+
+
+def _make_environment(own: str, venv: str) -> None:
+    """A virtual environment that sees the packages of the other one: pip replaces none of those, it puts newer before.
+
+    Made by hand, because module venv takes a tenth of a second, and ten times that with pip.
+    """
+    found = site_packages(venv)
+    packages = own + found[len(venv) :]
+    os.makedirs(packages, exist_ok=True)
+    os.makedirs(f"{own}/bin", exist_ok=True)
+    python = os.path.realpath(f"{venv}/bin/python")
+    if not os.path.lexists(f"{own}/bin/python"):
+        os.symlink(python, f"{own}/bin/python")
+    with open(f"{own}/pyvenv.cfg", "w", encoding="utf-8") as file:
+        file.write(f"home = {os.path.dirname(python)}\ninclude-system-site-packages = false\n")
+    with open(f"{packages}/image.pth", "w", encoding="utf-8") as file:
+        file.write(f"{found}\n")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from launch.base import modules, ports, switches
+from launch.base import compat, ports, process_spec, switches
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 from launch.base.paths import DEFAULT_VENV, Paths, stated_folder
 from launch.base.private_files import default_folder
 from launch.base.process_spec import Decision, Launch, ProcessSpec
-from launch.base.switches import JOB_TOKEN
+from launch.base.switches import JOB_TOKEN, JOB_TOKEN_FILE
 from launch.discovery import cluster as cluster_module
 from launch.discovery import devices as devices_module
 from launch.discovery.cluster import Cluster
@@ -17,11 +17,11 @@ from launch.job import entry_point, group_programs
 from launch.job import parameters as job_module
 from launch.job.entry_point import EntryPoint
 from launch.job.parameters import GROUPS, Job
-from launch.plan import programs, strategies
-from launch.plan.compiler import asked as compiler
-from launch.plan.compiler.asked import Asked
+from launch.plan import compiler_asked as compiler
+from launch.plan import strategies
+from launch.plan.compiler_asked import Asked
 from launch.plan.context import Context
-from launch.plan.environment import AGGREGATES, sm_variables
+from launch.plan.environment import left_out, misspelt, sm_variables
 from launch.plan.frameworks import (
     accelerate_variables,
     flight_recorder_variables,
@@ -29,9 +29,8 @@ from launch.plan.frameworks import (
     installed,
     keras_decisions,
 )
-from launch.plan.install import installation, needed
+from launch.plan.install import home_variables, installation, needed, package_variables
 from launch.plan.network import Network, data_service_variables, network_variables, reached_at
-from launch.plan.own_folders import home_variables, package_variables
 from launch.plan.strategies import tf_data
 
 TYPE_CHECKING = False
@@ -47,6 +46,7 @@ READ_FOR_TORCHRUN = frozenset(
         *("RDZV_BACKEND", "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "STANDALONE"),
     )
 )
+WITHHELD = READ_FOR_TORCHRUN | {JOB_TOKEN, JOB_TOKEN_FILE}
 # Of all SM_* these are settings, not what a launcher said to the processes of its job.
 USERS_SM = frozenset(("SM_STUDIO_LOCAL_MODE",))
 LED = ("mpi", "ray")  # strategies in which one process on the first host is the whole job
@@ -221,7 +221,8 @@ def decide(request: Request, folder: str = "") -> Interpretation:
         *launch.decisions,
         *compiler.decisions(request.compiler),
         *keras,
-        *_left_out(context.env),
+        *left_out(context.env),
+        *misspelt(request.environ),
     )
     launch = launch._replace(decisions=decisions)
     return Interpretation(request, context, launch, installation(context, folder), programs)
@@ -269,21 +270,16 @@ def _require_compiler(request: Request, context: Context) -> None:
     if asked.source and asked.backend != "off":
         here = request.strategy is not None and request.cluster.current_host in request.hosts
         strategy = request.strategy.strategy if here and request.strategy else ""
-        modules.load("launch.plan.compiler.refusals").require(context, asked, strategy)
+        compat.load("launch.plan.compiler_refusals").require(context, asked, strategy)
 
 
 def _compiler_variables(request: Request) -> dict[str, str]:
     if not request.compiler.compiles:
         return {}
-    found: dict[str, str] = modules.load("launch.plan.compiler.arming").variables(
+    found: dict[str, str] = compat.load("launch.plan.compiler_refusals").variables(
         request.compiler, request.installed, request.devices, request.paths
     )
     return found
-
-
-def _left_out(env: Mapping[str, str]) -> list[Decision]:
-    why = "too long for a variable; input/config/resourceconfig.json and the other SM_* variables say the same"
-    return [Decision(f"warning: {name} is left out", why) for name in AGGREGATES if name not in env]
 
 
 def python(environ: Mapping[str, str]) -> str:
@@ -351,7 +347,7 @@ def _environment(request: Request) -> dict[str, str]:
     environ, job, paths = request.environ, request.job, request.paths
     env = {**_defaults(request), **passed_on(environ), **home_variables(environ, request.run_dir)}
     env["PATH"] = f"{_venv(environ)}/bin:{environ.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
-    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), programs.SITE]))
+    env["PYTHONPATH"] = ":".join(filter(None, [paths.code, environ.get("PYTHONPATH", ""), process_spec.SITE]))
     env.update(data_service_variables(request.network))
     env.update(tf_data.variables(job))
     env["CURRENT_HOST"] = request.cluster.current_host
@@ -368,7 +364,7 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _is_withheld(name: str) -> bool:
     """Whether a variable is the launchers' secret, or tells of an outer job, or of a launcher's work that is done."""
-    return (name.startswith("SM_") and name not in USERS_SM) or name in READ_FOR_TORCHRUN or name == JOB_TOKEN
+    return (name.startswith("SM_") and name not in USERS_SM) or name in WITHHELD
 
 
 def _defaults(request: Request) -> dict[str, str]:

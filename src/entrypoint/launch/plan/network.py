@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+LOOPBACK = "127.0.0.1"
 
 
 class Network(NamedTuple):

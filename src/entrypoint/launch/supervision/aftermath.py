@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 
-from launch.base.outcome import Failure
+from launch.base.errors import Failure
 from launch.signals import STOP_SIGNALS
 
 TYPE_CHECKING = False

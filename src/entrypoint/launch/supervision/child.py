@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 
-from launch.base.outcome import Failure
+from launch import signals
+from launch.base.errors import Failure
 from launch.supervision.output import Console, Stream
-from launch.supervision.spawn import spawn
 
-TYPE_CHECKING = False  # typing's own costs 2 ms at start
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -72,8 +73,13 @@ class Child:
         return self.stderr.last_lines(LAST_LINES) or self.stdout.last_lines(LAST_LINES)
 
 
-def failure_of(child: Child, host: str, cause: str, ranks: Sequence[RankEnd] = ()) -> Failure:
-    """The failure report of a process that ended badly; below torchrun and mpirun, of the rank that failed first."""
+def failure_of(
+    child: Child, host: str, cause: str, ranks: Sequence[RankEnd] = (), early: Sequence[str] = ()
+) -> Failure:
+    """The failure report of a process that ended badly; below torchrun and mpirun, of the rank that failed first.
+
+    `early` are names of processes that had ended with 0 before it.
+    """
     from launch.supervision.reason import telling
 
     failure = Failure(
@@ -86,11 +92,11 @@ def failure_of(child: Child, host: str, cause: str, ranks: Sequence[RankEnd] = (
         last_lines=child.last_lines(),
         error=telling(child.stderr.last_lines(MOST_LINES)),
     )
-    from launch.supervision.rank_report import STARTERS, root_cause  # only jobs that failed need it
+    from launch.supervision.rank_report import STARTERS, after_early_ends, root_cause
 
-    if child.spec.role not in STARTERS:
-        return failure
-    return root_cause(failure, child.stderr.tail.decode("utf-8", "replace"), ranks)
+    if child.spec.role in STARTERS:
+        failure = root_cause(failure, child.stderr.tail.decode("utf-8", "replace"), ranks)
+    return after_early_ends(failure, ranks, early)
 
 
 def start_failure(spec: ProcessSpec, host: str, error: OSError | ValueError) -> Failure:
@@ -119,3 +125,72 @@ def signal_name(signum: int) -> str:
         return signal.Signals(signum).name
     except ValueError:
         return f"signal {signum}"
+
+
+_inherited: list[int] = []  # the limit of open files that the launcher was started with, once it has raised its own
+
+
+def raise_open_files() -> int:
+    """Let this process open as many files as the hard limit says; how many these are, negative for any number.
+
+    What it starts gets the limit that it was started with: there are programs that try every descriptor.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):  # more than this kernel lets any process open
+            return soft
+        _inherited.append(soft)
+    return hard
+
+
+def spawn(spec: ProcessSpec, stdout: int, stderr: int) -> int:
+    """Start a process in a session of its own, with nothing to read on stdin; its pid.
+
+    Raises OSError (program or working directory missing, not executable) and ValueError (a NUL in an argument). By
+    posix_spawn, for the subprocess module takes 2 ms to import; that knows no working directory, so ours is changed
+    for the moment (no other thread of the launcher uses it).
+    """
+    here, hard = _here(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    try:
+        os.chdir(spec.cwd)
+        if _inherited:  # a stranger's connection that comes just now makes room, the job's hosts come again
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_inherited[0], hard))
+        return os.posix_spawn(
+            _program(spec.argv[0], spec.env.get("PATH", os.defpath)),
+            spec.argv,
+            spec.env,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, stdout, 1),
+                (os.POSIX_SPAWN_DUP2, stderr, 2),
+            ],
+            setsid=True,
+            setsigdef=signals.IGNORED_BY_PYTHON,
+        )
+    finally:
+        if _inherited:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        if here is not None:
+            os.fchdir(here)
+            os.close(here)
+
+
+def _here() -> int | None:
+    """The working directory, to come back to; None where this user may not enter it, as after a change of users."""
+    try:
+        return os.open(".", os.O_PATH | os.O_DIRECTORY)
+    except PermissionError:
+        return None
+
+
+def _program(name: str, path: str) -> str:
+    """The file to execute, as a shell with this PATH finds it."""
+    if "/" in name:
+        return name
+    candidates = [f"{folder or '.'}/{name}" for folder in path.split(":")]
+    for candidate in candidates:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

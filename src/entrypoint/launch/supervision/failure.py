@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-from launch.base.outcome import Failure, Outcome
+from launch.base.errors import Failure, Outcome
 
 DISK_FULL = 74  # EX_IOERR of sysexits.h
 PROBE_SIZE = 4096  # bytes; a file system that cannot take one more block is full
@@ -19,12 +19,17 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tab and newline
 
 
 def frame(failure: Failure, with_lines: bool = True) -> str:
-    """The report between two rules, for stderr; the last lines too where they stand far above or among other ranks'."""
+    """The report between two rules, for stderr: the cause, and what the process said last.
+
+    `with_lines`: all its last lines, where they stand far above or among other ranks'; else those that tell most.
+    """
+    from launch.supervision.reason import most_telling  # only jobs that failed need it
+
     failure = _readable(failure)
+    told = most_telling(failure.error, failure.last_lines)
     rule = "-" * 78
     lines = [rule, f"dlc: {failure.cause}"]
-    if with_lines:
-        lines += [f"  | {line}" for line in failure.last_lines]
+    lines += [f"  | {line}" for line in (failure.last_lines if with_lines else told)]
     if failure.details:
         lines += [failure.details]
     return "\n".join([*lines, rule, ""])
@@ -35,6 +40,8 @@ def report(failure: Failure) -> str:
 
     Where they do not fit: without what says nothing, then with the last traceback's error and user's frame before them.
     """
+    from launch.supervision.reason import end_of  # only jobs that failed need it
+
     failure = _readable(failure)
     head = failure.cause[: REASON_LENGTH // 2]
     room = REASON_LENGTH - len(head) - 2
@@ -44,9 +51,13 @@ def report(failure: Failure) -> str:
         room = REASON_LENGTH - len(head) - 2
     else:
         tail_shown = tail
-    reason = head if not tail else f"{head}\n{tail_shown[-room:]}"
+    reason = head if not tail else f"{head}\n{end_of(tail_shown, room)}"
     if tail_shown != tail or len(tail) > room or failure.details or not head.startswith(failure.cause):
-        reason = "\n\n".join(filter(None, [reason, *_rest(failure, tail, room)]))
+        # What did not fit into the platform's reason, which ends with a whole line, for whoever reads the whole file.
+        reason = reason.ljust(REASON_LENGTH if tail_shown != tail or len(tail) > room else 0, "\n")
+        whole_cause = failure.cause if len(failure.cause) > REASON_LENGTH // 2 else ""
+        whole_tail = tail if len(tail) > room else ""
+        reason = "\n\n".join(filter(None, [reason, whole_cause, whole_tail, failure.details]))
     return reason + "\n"
 
 
@@ -155,10 +166,3 @@ def _digest(failure: Failure, head: str) -> tuple[str, str]:
 
 def _reserved(path: str) -> str:
     return f"{os.path.dirname(path)}/.dlc-failure"
-
-
-def _rest(failure: Failure, tail: str, room: int) -> list[str]:
-    """What did not fit into the platform's reason, for whoever reads the whole file."""
-    whole_cause = failure.cause if len(failure.cause) > REASON_LENGTH // 2 else ""
-    whole_tail = tail if len(tail) > room else ""
-    return [whole_cause, whole_tail, failure.details]

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
+from launch.supervision import descendants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    from launch.supervision.settings import Settings
 
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"))
 # Programs and Python modules that run others and hold no state of a training.
@@ -122,3 +126,66 @@ def _python_target(words: tuple[str, ...]) -> tuple[str, str]:
         elif not word.startswith("-"):
             return os.path.basename(word), word
     return "", ""
+
+
+def take() -> list[Process]:
+    """Every descendant, parents before children."""
+    return [_process(pid) for pid in descendants.descendants()]
+
+
+def _process(pid: int) -> Process:
+    words = descendants.command(pid)
+    masks = descendants.signal_masks(pid)
+    is_shell = bool(words) and os.path.basename(words[0]).lstrip("-") in SHELLS
+    # bash with a trap for EXIT catches all that would end it, SIGXCPU too; one with a trap for SIGTERM that alone.
+    catches = [descendants.has_signal(masks, "SigCgt", signum) for signum in (signal.SIGTERM, signal.SIGXCPU)]
+    return Process(
+        pid,
+        descendants.parent(pid),
+        words,
+        reads=_pipe(pid, 0),
+        writes=tuple(filter(None, (_pipe(pid, 1), _pipe(pid, 2)))),
+        traps_stop=is_shell and catches == [True, False],
+        # A shell without job control starts `command &` with SIGINT ignored.
+        in_background=descendants.has_signal(masks, "SigIgn", signal.SIGINT),
+    )
+
+
+def _pipe(pid: int, fd: int) -> str:
+    try:
+        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return ""
+    return target if target.startswith("pipe:") else ""
+
+
+def announcement(why: str, settings: Settings) -> str:
+    """Say to whom a stop is passed on, and how many seconds are left."""
+    limit = settings.stop_grace + settings.stop_margin
+    text = f"{why}: the main processes are told, and have {settings.stop_grace:g} s to save"
+    return f"{text} of the {limit:g} s until the platform's SIGKILL (DLC_TERMINATION_GRACE)"
+
+
+def tell_mains(signum: int, planned: Collection[int], serving: Collection[int]) -> list[int]:
+    """Tell the main processes below the planned ones; the pids of those that were told. Paused ones go on, to save.
+
+    `serving` processes stay (one may have started the daemon of mpirun's ranks), those below them are told.
+    """
+    found = mains(take(), [*planned, *serving], os.getpid())
+    told = [pid for pid in found if pid not in serving and descendants.send(pid, _as_heard(pid, signum))]
+    for pid in filter(descendants.is_paused, told):
+        descendants.send(pid, signal.SIGCONT)
+    return told
+
+
+def end_orphans(own: Collection[int]) -> None:
+    """SIGTERM to what main processes left behind when they ended; `own` are the launcher's own children."""
+    for pid in descendants.orphans(but=own):
+        if not is_starter(descendants.command(pid)):
+            descendants.send(pid, signal.SIGTERM)
+
+
+def _as_heard(pid: int, signum: int) -> int:
+    """SIGHUP and SIGQUIT as they came to whom has a handler for them; SIGTERM to all others, which save on that."""
+    as_it_is = signum in (signal.SIGTERM, signal.SIGINT) or descendants.catches(pid, signum)
+    return signum if as_it_is else signal.SIGTERM

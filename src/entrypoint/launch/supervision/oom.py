@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
 
 # Where a container sees its own cgroup; outside one, the path in /proc/self/cgroup is appended.
 V2_MOUNT = "/sys/fs/cgroup"

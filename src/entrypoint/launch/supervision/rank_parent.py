@@ -65,6 +65,8 @@ def run(
     console.drain(streams)
     lines = MOST_LINES if code == -signal.SIGABRT else LAST_LINES  # a watchdog's SIGABRT brings out all stacks
     last_lines = streams[1].last_lines(lines) or streams[0].last_lines(lines)
+    if code and in_packets and not last_lines:  # mpirun names the rank and not its host
+        console.stderr.write(prefix + f"dlc: ended without a word, code {code}\n".encode())
     ranks.write(RankEnd(rank, host, pid, code, last_lines, telling(streams[1].last_lines(MOST_LINES))))
     journal.event("end", role="worker", rank=number, pid=pid, exit_code=code if code >= 0 else 128 - code)
     if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say

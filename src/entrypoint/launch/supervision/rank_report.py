@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
-from launch.base.errors import UNAVAILABLE
-from launch.base.outcome import Failure
+from launch.base.errors import UNAVAILABLE, Failure
 from launch.supervision.child import signal_name
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STARTERS = ("torchrun", "mpirun")  # roles of processes that start ranks
 LAST_LINES = 20
+MOST_NAMED = 4  # ranks
 
 # torchrun exits with 1 whatever its ranks exit with.
 _TORCHRUN = re.compile(
@@ -36,6 +37,10 @@ _MPIRUN_EXIT = re.compile(  # Open MPI 4 and 5
 # What mpirun's agent says of a host that could not be started, before 30 lines in which mpirun guesses at the reason.
 _MPI_AGENT = re.compile(r"^dlc: mpirun: (?P<why>.*)$", re.MULTILINE)
 _MPIRUN_SIGNAL = re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)")
+# It called MPI_Init and not MPI_Finalize, and its exit code was 0. mpirun's own is 1, and it guesses at three reasons.
+_MPIRUN_LEFT = re.compile(
+    r"due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+)\s+exiting\s+improperly"
+)
 
 
 def after_stop(ranks: Sequence[RankEnd], why: str, grace: float) -> Failure | None:
@@ -65,6 +70,8 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     if not failure.cause.startswith(failure.role):
         return _stopped(failure, output)
     match = _TORCHRUN.search(output) or _MPIRUN_EXIT.search(output) or _MPIRUN_SIGNAL.search(output)
+    if match is None and (left := _MPIRUN_LEFT.search(output)):
+        return failure._replace(cause=f"worker rank {left['rank']} on {left['host']} left without MPI_Finalize")
     if match is None:  # it was killed, or says it in words that we do not know
         first = next((rank for rank in ranks if rank.code and rank.code not in _ENDED_BY_OTHERS), None)
         return _of_file(first) if first else _not_started(failure, output)
@@ -121,7 +128,7 @@ def _words_of_ranks(output: str) -> tuple[str, ...]:
 def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -> Failure:
     pattern = re.compile(rf"^\[([^\]]+):{rank}\] (.*)$", re.MULTILINE)
     lines = tuple(line for _, line in pattern.findall(output))
-    # mpirun does not say on which host the rank was; its lines do, where it said anything.
+    # mpirun does not say on which host the rank was; its lines do, and it was not always on mpirun's own.
     host = next((host for host, _ in pattern.findall(output)), "" if failure.role == "mpirun" else failure.host)
     name = signal_name(signum) if signum else ""
     how = f"was ended by {name}" if signum else f"exited with code {code}"
@@ -130,8 +137,22 @@ def _of_rank(failure: Failure, rank: int, code: int, signum: int, output: str) -
         cause=" ".join(filter(None, [f"worker rank {rank}", host and f"on {host}", how])) + why,
         role="worker",
         rank=rank,
-        host=host or failure.host,
+        host=host,
         exit_code=128 + signum if signum else code,
         signal=name,
         last_lines=lines[-LAST_LINES:] or _words_of_ranks(output) or failure.last_lines,
+    )
+
+
+def after_early_ends(failure: Failure, ranks: Sequence[RankEnd], children: Sequence[str]) -> Failure:
+    """Name in the failure the ranks of this host that had ended with 0 before it: it may only follow from that.
+
+    `ranks` are those below a starter, in the order of their ends; `children` are names of the launcher's own.
+    """
+    early = [f"worker rank {rank.rank}" for rank in takewhile(lambda rank: rank.code == 0, ranks)] or list(children)
+    if not early:
+        return failure
+    more = f" and {len(early) - MOST_NAMED} more" if len(early) > MOST_NAMED else ""
+    return failure._replace(
+        cause=f"{failure.cause}; before that {', '.join(early[:MOST_NAMED])}{more} had ended with code 0"
     )

@@ -13,7 +13,7 @@ import json
 import os
 import time
 
-from launch.base.named_tuple import NamedTuple
+from launch.base.compat import NamedTuple
 
 MARKER = "stopping"
 LOCK = "running"

@@ -11,6 +11,7 @@ import re
 LONGEST_ERROR = 300  # characters that are shown of one line; both of its ends, for either may be the telling one
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+(, in .*)?')
+_RANK = re.compile(r"\[rank\d+\]: ?")  # PyTorch's, before each line of a traceback
 _MARKS = re.compile(r"\s*[~^]+\s*")  # Python 3.11 and later mark the expression
 _CHATTER = re.compile(
     r"[IWEF]\d{4} \d\d:\d\d:\d\d"  # absl, glog and torch's own logs
@@ -27,11 +28,24 @@ def telling(lines: tuple[str, ...]) -> tuple[str, ...]:
 
     That of a program that only started the one that failed counts where there is no other.
     """
+    lines = tuple(_RANK.sub("", line) for line in lines)
     starts = [number for number, line in enumerate(lines) if line.strip().endswith(_TRACEBACK)]
     found = [_told(lines[start + 1 : end]) for start, end in zip(starts, [*starts[1:], len(lines)])]
     told = [each for each in found if each]
     own = [each for each in told if not _STARTER.match(each[-1])]
     return (own or told or [()])[-1]
+
+
+def most_telling(error: tuple[str, ...], lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The `error` where it is known, else what the last lines say of it; without a traceback the last of them."""
+    return error or telling(lines) or tuple(map(shortened, lines[-1:]))
+
+
+def end_of(text: str, room: int) -> str:
+    """The last whole lines that fit into so many characters; of a line that is longer than that its end."""
+    cut = text[-room:]
+    whole = cut if len(text) <= room or text[-room - 1] == "\n" else cut.partition("\n")[2]
+    return whole or cut
 
 
 def _told(body: tuple[str, ...]) -> tuple[str, ...]:

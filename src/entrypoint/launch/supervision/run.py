@@ -6,7 +6,7 @@ import signal
 import time
 
 from launch import signals
-from launch.base.outcome import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
+from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
 from launch.supervision import descendants, oom
 from launch.supervision.aftermath import Aftermath, is_ended
 from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
@@ -33,6 +33,7 @@ KILL_INTERVAL = 0.05  # seconds between two rounds of SIGKILL
 TICK, STOP_TICK = 1.0, 0.1  # seconds between looks at the watches; at the main processes after a stop
 NOT_SERVED = 69  # EX_UNAVAILABLE of sysexits.h: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
+TWICE = "SIGINT came twice"
 IDLE = 60.0  # seconds to sleep where only output and signals can happen
 
 
@@ -65,6 +66,7 @@ class _Supervision:
         self.watchdog = Watchdog(settings.hang_timeout)
         self.memory = oom.read()
         self.running: dict[int, Child] = {}
+        self.early: list[str] = []  # essential ones that ended with 0
         self.failure: Failure | None = None
         self.verdict: Verdict | None = None  # the group's
         self.told = False  # the group knows how our part ended
@@ -179,7 +181,10 @@ class _Supervision:
         if self.verdict.kind == STOPPED:
             self._stop(signal.SIGTERM, self.verdict.outcome.cause)
             return
-        self._say(self.verdict.outcome.cause or "the group of hosts has ended well")
+        failed = self.verdict.outcome.failure
+        self._say(
+            "another host ended the job, so what runs here is ended" if failed else "the group of hosts has ended well"
+        )
         if self.verdict.kind == HUNG and self.running:
             self.verdict = Verdict(self._with_stacks(self.verdict.outcome), HUNG)
         self._end("verdict", self.settings.end_grace)
@@ -226,10 +231,10 @@ class _Supervision:
         self._fail(self._with_stacks(Outcome(HANG_CODE, failure)).failure or failure)
 
     def _with_stacks(self, outcome: Outcome) -> Outcome:
-        from launch.supervision import flight_recorder, stacks  # rarely needed
+        from launch.supervision import stacks  # rarely needed
 
         names = {pid: name_of(child.spec) for pid, child in self.running.items()}
-        dumps = [path for child in self.running.values() for path in flight_recorder.dump(child.spec.env)]
+        dumps = [path for child in self.running.values() for path in stacks.dump(child.spec.env)]
         if dumps:
             self._say(f"NCCL's flight recorder: {', '.join(dumps)}")
         details = stacks.collect(self.console, names, self.ranks)
@@ -269,12 +274,12 @@ class _Supervision:
         self.passed_on.append(signum)
         if not self.running:
             return
-        from launch.supervision import stop  # most jobs are never stopped
+        from launch.supervision import mains  # most jobs are never stopped
 
         self.ranks.stop()
-        self._say(f"{why}: the main processes are told, and have {self.settings.stop_grace:g} s to save")
+        self._say(mains.announcement(why, self.settings))
         essential = [pid for pid, child in self.running.items() if child.spec.essential]
-        told = stop.tell_mains(signum, essential, list(self.running) if self.serves else ())
+        told = mains.tell_mains(signum, essential, list(self.running) if self.serves else ())
         self.mains += [pid for pid in told if pid not in self.mains]
         if "stop" not in self.reasons:
             self.reasons.append("stop")
@@ -283,10 +288,10 @@ class _Supervision:
     def _end_orphans(self) -> None:
         """The main processes have ended after a stop, a shell above them goes on: what they left may hold its pipes."""
         if self.reasons == ["stop"] and self.mains and not any(map(descendants.is_running, self.mains)):
-            from launch.supervision import stop
+            from launch.supervision import mains
 
             self.mains = []
-            stop.end_orphans(self.running)
+            mains.end_orphans(self.running)
 
     def _end(self, reason: str, grace: float) -> None:
         """Begin the end, or bring it forward: SIGTERM to all that has not got one."""
@@ -330,8 +335,10 @@ class _Supervision:
             first = min(failed, key=lambda child: not child.signal_name)
             self.console.drain([first.stdout, first.stderr])
             kind = STOPPED if self.stop else FAILED
-            failure = failure_of(first, self.settings.host, self._cause(first), self.ranks.ends())
+            early = () if self.stop else self.early
+            failure = failure_of(first, self.settings.host, self._cause(first), self.ranks.ends(), early)
             self._fail(failure._replace(exit_code=failure.exit_code or NOT_SERVED), kind)
+        self.early += [name_of(child.spec) for child in ended if child.spec.essential and not child.exit_code]
         for child in ended:
             ends_alone = not child.spec.essential and not child.spec.vital and not self.serves
             if ends_alone and child.exit_code != 0 and not self.reasons:
@@ -345,7 +352,8 @@ class _Supervision:
             why = oom.explain(self.memory, oom.read())
             return f"{what}: {why}" if why else what
         if child.signal_name == "SIGKILL" and self.give_up_at < float("inf"):
-            what += f", because it was still running {self.settings.stop_grace:g} s later"
+            late = f"it was still running {self.settings.stop_grace:g} s later"
+            what += f", because {late if self.kill_at else TWICE}"
         return f"{self.stop}: {what}"
 
     def _kill(self) -> bool:
@@ -361,7 +369,7 @@ class _Supervision:
         if self.give_up_at == float("inf"):
             self.give_up_at = now + self._within_margin(KILL_BOUND, 0.3)
             if left:
-                self._say(f"killed, still running after the grace: {_list(left)}")
+                self._say(f"killed, {'still running after the grace' if self.kill_at else TWICE}: {_list(left)}")
         elif now >= self.give_up_at:
             self._say(f"cannot be killed, they hang in the kernel: {_list(left)}")
             return False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launch.base.named_tuple import NamedTuple
-from launch.base.outcome import FAILED, Failure, Verdict
+from launch.base.compat import NamedTuple
+from launch.base.errors import FAILED, Failure, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

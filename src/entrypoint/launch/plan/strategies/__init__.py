@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from launch.base import modules
+from launch.base import compat
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 from launch.base.process_spec import Decision, Launch
 from launch.discovery.cluster import Cluster
 from launch.job import group_programs
-from launch.job.parameters import GROUPS, Job
-from launch.plan import horovod_build
+from launch.job.parameters import Job
+from launch.plan import frameworks
 from launch.plan.context import Context
-from launch.plan.strategies import smdistributed, tf_data
+from launch.plan.strategies import single, smdistributed, tf_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,22 +149,15 @@ def plan(context: Context, request: Request | None) -> Launch:
         why = Decision("tf.data.service", f"{group_programs.source(context.environ)} for {group}")
         return _with(tf_data.plan(context), why)
     if request is None:
-        return _with(_load("single").plan(context), _alone(context))
+        found = single.warnings(context.cluster, context.job, context.environ)
+        return _with(single.plan(context), *(found or [Decision("one plain process", "no distribution was asked for")]))
     if context.cluster.current_host not in context.hosts and request.strategy != "ray":
         return _with(_load("single").plan(context), _outside(context))
     by_name = request.strategy == "horovod" or BELOW_MPI in request.decisions
-    if by_name or (request.strategy == "mpi" and horovod_build.imported(context)):
-        horovod_build.require_gpus(context)
+    if by_name or (request.strategy == "mpi" and frameworks.imported(context)):
+        frameworks.require_gpus(context)
     launch = _load(request.strategy).plan(context)
     return _with(launch, Decision(f"strategy {request.strategy}", request.source), *request.decisions)
-
-
-def _alone(context: Context) -> Decision:
-    """Why there is one process. Groups that are named although nothing is distributed hint at a request left out."""
-    several = len(context.cluster.hosts) > 1 and not context.environ.get("DLC_STRATEGY")
-    if several and context.job.parameters.get(GROUPS):
-        return Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")
-    return Decision("one plain process", "no distribution was asked for")
 
 
 def _outside(context: Context) -> Decision:
@@ -178,7 +171,7 @@ def _outside(context: Context) -> Decision:
 
 
 def _load(name: str) -> Strategy:
-    strategy: Strategy = modules.load({**STRATEGIES, **TASK}[name])
+    strategy: Strategy = compat.load({**STRATEGIES, **TASK}[name])
     return strategy
 
 

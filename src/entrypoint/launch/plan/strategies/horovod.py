@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from launch.base import ports
+from launch.base import ports, process_spec
 from launch.base.process_spec import Decision, Launch, ProcessSpec
-from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.network import thread_variables, url_host
+from launch.plan.network import LOOPBACK, thread_variables, url_host
 
-WAIT = 120  # seconds that ranks wait for the rendezvous server; all hosts start together
+WAIT = 120  # seconds for the server to listen; all hosts start together
 GLOO_TIMEOUT = 600  # seconds; of every collective too: one rank may save for minutes while the others wait
 
-LOOPBACK = "127.0.0.1"
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
 
 
@@ -47,7 +45,7 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
         # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
-        waiting = programs.when_listening(WAIT, [(address, port)])
+        waiting = process_spec.when_listening(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
         "HOROVOD_CPU_OPERATIONS": "gloo",
@@ -59,19 +57,19 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
 
 
 def _interface(context: Context) -> dict[str, str]:
-    """gloo dies of one that is not there; without the variable it looks for one itself."""
-    name = context.cluster.network_interface
+    """gloo dies of one that is not there; without one it looks up the host's name, and may die of that."""
     known = context.devices.interfaces
-    return {"HOROVOD_GLOO_IFACE": name} if name in known or not known else {}
+    wanted = (context.cluster.network_interface, *(("lo",) if len(context.hosts) == 1 else ()))
+    return next(({"HOROVOD_GLOO_IFACE": name} for name in wanted if name in known or not known), {})
 
 
 def _server(context: Context) -> ProcessSpec:
     sizes = (str(_size(context)), str(context.processes_per_host), str(len(context.hosts)))
     listen = context.network.listen if len(context.hosts) > 1 else (LOOPBACK,)
     _, port = _meeting_point(context)
-    argv = (*programs.SYSTEM_PYTHON, programs.path("horovod_rendezvous"), str(port), *sizes, *listen)
+    argv = (*process_spec.SYSTEM_PYTHON, process_spec.path("horovod_rendezvous"), str(port), *sizes, *listen)
     secret = {RENDEZVOUS_SECRET: context.network.secret}  # in the environment: every user may read arguments
-    return context.process(argv, "rendezvous", 0, secret, essential=False)
+    return context.process(argv, "rendezvous", 0, secret, essential=False)._replace(vital=True)
 
 
 def _meeting_point(context: Context) -> tuple[str, int]:

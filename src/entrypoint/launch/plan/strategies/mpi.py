@@ -6,11 +6,10 @@ import json
 import re
 import shlex
 
-from launch.base import ports
+from launch.base import ports, process_spec
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import mpijob
-from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.strategies import smdistributed
 
@@ -38,7 +37,7 @@ def plan(context: Context) -> Launch:
     if len(context.hosts) > 1:
         files[site] = json.dumps(_site(context))
     if context.host_rank:
-        host = (*programs.SYSTEM_PYTHON, programs.path("mpi_host"), site)
+        host = (*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_host"), site)
         rank = context.host_rank * context.processes_per_host
         return Launch("mpi", (context.process(host, "mpi host", rank, essential=False),), files=files)
     nccl_debug, custom = _custom(context)
@@ -130,7 +129,7 @@ def _mpirun_variables(context: Context) -> dict[str, str]:
 
 def _agent() -> str:
     """What mpirun calls instead of ssh. It splits this at blanks and colons, so the site's file is in a variable."""
-    return " ".join((*programs.SYSTEM_PYTHON, programs.path("mpi_agent")))
+    return " ".join((*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_agent")))
 
 
 def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
@@ -172,7 +171,7 @@ def _exported(context: Context, nccl_debug: str) -> tuple[str, ...]:
 
 def _rank(context: Context, custom: tuple[str, ...]) -> tuple[str, ...]:
     """One rank: our program puts the host's own environment in place, then becomes the user's."""
-    own_host = (*programs.SYSTEM_PYTHON, programs.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
+    own_host = (*process_spec.SYSTEM_PYTHON, process_spec.path("mpi_rank"), f"{context.run_dir}/{RANK_ENVIRONMENT}")
     as_is = ("--as-is",) if any(map(OWN_OUTPUT.fullmatch, custom)) else ()
     return (*own_host, *as_is, *_command(context))
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 
-from launch.base import ports
+from launch.base import ports, process_spec
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.job import group_programs
-from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.network import address
+from launch.plan.network import LOOPBACK, address
 
 WAIT = 300  # seconds for the head to listen, and for every host to join; all hosts start together
-LOOPBACK = "127.0.0.1"
 OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")  # Ray's own; no group can be called so
 LONGEST_FOLDER = 42  # characters: Ray makes sockets below it, whose paths may have 107
 FOLDER, TOKEN_FILE = "ray", "ray_token"  # in the run directory
@@ -46,7 +44,7 @@ def _head(context: Context) -> ProcessSpec:
 
 def _node(context: Context) -> ProcessSpec:
     head, port = _head_address(context), ports.of(context.environ, ports.RAY)
-    argv = (*programs.when_listening(WAIT, [(head, port)]), *_start(context, f"--address={address(head, port)}"))
+    argv = (*process_spec.when_listening(WAIT, [(head, port)]), *_start(context, f"--address={address(head, port)}"))
     rank = _nodes(context).index(context.cluster.current_host)
     return context.process(argv, "ray node", rank, defaults=_defaults(context), essential=False)
 
@@ -54,8 +52,8 @@ def _node(context: Context) -> ProcessSpec:
 def _driver(context: Context) -> ProcessSpec:
     head, port = _head_address(context), ports.of(context.environ, ports.RAY)
     # To look at the cluster takes seconds of a CPU, which the head needs first.
-    listens = programs.when_listening(WAIT, [(head, port)])
-    complete = (context.python, programs.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
+    listens = process_spec.when_listening(WAIT, [(head, port)])
+    complete = (context.python, process_spec.path("ray_driver"), str(WAIT), str(len(_nodes(context))), "--")
     command = context.entry.command(context.python, context.job.arguments)
     variables = {"RAY_ADDRESS": address(head, port)}
     return context.process((*listens, *complete, *command), "worker", 0, variables, _defaults(context))
@@ -66,7 +64,7 @@ def _start(context: Context, *options: str) -> tuple[str, ...]:
     devices = context.devices
     own = _own_address(context)
     return (
-        *(*programs.SYSTEM_PYTHON, programs.path("ray_node"), _folder(context), *options),
+        *(*process_spec.SYSTEM_PYTHON, process_spec.path("ray_node"), _folder(context), *options),
         *((f"--node-ip-address={own}",) if own else ()),
         *(f"--num-cpus={devices.usable_cpus}", f"--num-gpus={devices.num_gpus}"),
         f"--resources={json.dumps(_resources(context))}",

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from launch.base.process_spec import Launch
+from launch.base.process_spec import Decision, Launch
+from launch.discovery.cluster import Cluster
+from launch.job.parameters import GROUPS, Job
 from launch.plan.context import Context
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def plan(context: Context) -> Launch:
     """The entry point as it is, whatever its type."""
     command = context.entry.command(context.python, context.job.arguments)
     return Launch("single", (context.process(command, "worker", 0),))
+
+
+def warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
+    """Warn where several hosts run one script, without a strategy, and nothing connects them.
+
+    Groups that are named although nothing is distributed hint at a request left out.
+    """
+    if len(cluster.hosts) < 2 or environ.get("DLC_STRATEGY"):
+        return []
+    if job.parameters.get(GROUPS):
+        return [Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")]
+    if cluster.is_heterogeneous or job.group_programs:
+        return []
+    remedy = "`dlc run --distributed torchrun|horovod|mpi|tensorflow`, or a hyperparameter of docs/using.md"
+    why = f"no distribution was asked for, so each trains a model of its own unless the script connects them; {remedy}"
+    return [Decision(f"warning: nothing connects the {len(cluster.hosts)} hosts", why)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from launch.base import ports
+from launch.base import ports, process_spec
 from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
-from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.network import address
 
@@ -36,7 +35,7 @@ def plan(context: Context) -> Launch:
         {"TF_CONFIG": json.dumps({"cluster": cluster, "environment": "cloud", "task": task})},
     )
     server = context.process(
-        (context.python, programs.path("tf_server")),
+        (context.python, process_spec.path("tf_server")),
         "ps",
         rank,
         {

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from launch.base import process_spec
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
 from launch.base.switches import count
-from launch.plan import programs
 from launch.plan.context import Context
-from launch.plan.network import address, thread_variables
+from launch.plan.network import LOOPBACK, address, thread_variables
 
 DEFAULT_RESTARTS = 3
+LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 
 
 class Elastic(NamedTuple):
@@ -38,7 +39,7 @@ def plan(context: Context) -> Launch:
         *context.entry.target(),
         *context.job.arguments,
     )
-    defaults = {**elastic_variables(context), **thread_variables(context.devices, per_host)}
+    defaults = {**address_variables(context), **thread_variables(context.devices, per_host)}
     rank = context.host_rank * per_host
     process = context.process(argv, "torchrun", rank, prefixed_ranks(context, per_host), defaults)
     return Launch("torchrun", (process,), _decisions(context))
@@ -50,10 +51,18 @@ def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:
         return {}
     folder = f"{context.run_dir}/{RANK_FOLDER}"
     return {
-        "PYTHON_EXEC": programs.path("torch_rank"),
+        "PYTHON_EXEC": process_spec.path("torch_rank"),
         "DLC_RANK_PYTHON": context.python,
         "DLC_RANK_FOLDER": folder,
+        **_quiet(context),
     }
+
+
+def _quiet(context: Context) -> dict[str, str]:
+    """Let torchrun itself, and no rank, keep quiet on each stranger that comes to the port at which its hosts meet."""
+    if len(context.hosts) == 1 or LOG_LEVEL in context.environ:
+        return {}
+    return {LOG_LEVEL: "ERROR", "DLC_RANK_QUIET": "0"}
 
 
 def command(context: Context, per_host: int) -> tuple[str, ...]:
@@ -107,15 +116,17 @@ def _elastic(context: Context, stated: Elastic) -> tuple[str, ...]:
     )
 
 
-def elastic_variables(context: Context) -> dict[str, str]:
-    """Rank 0's host must tell its address in every round; torch 2.13 keeps that of the first one to itself.
+def address_variables(context: Context) -> dict[str, str]:
+    """Say by what address this host is known, which torchrun would otherwise take from the host's own name.
 
-    PET_LOCAL_ADDR is torchrun's --local_addr, an option that PyTorch 1 does not know.
+    On one host that is loopback: the name need not resolve. In an elastic job rank 0's host must tell its address in
+    every round; torch 2.13 keeps that of the first one to itself. PET_LOCAL_ADDR is torchrun's --local_addr, an option
+    that PyTorch 1 does not know.
     """
-    if not elastic(context.environ):
-        return {}
-    own = context.address(context.cluster.current_host)
-    return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "PET_LOCAL_ADDR": own}
+    if elastic(context.environ):
+        own = context.address(context.cluster.current_host)
+        return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "PET_LOCAL_ADDR": own}
+    return {"PET_LOCAL_ADDR": LOOPBACK} if len(context.hosts) == 1 else {}
 
 
 def _neuron_compiler(context: Context) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from launch.base import process_spec
 from launch.base.process_spec import Decision, Launch
-from launch.plan import programs
 from launch.plan.context import Context
 from launch.plan.network import thread_variables
 from launch.plan.strategies import torchrun
@@ -23,7 +23,7 @@ def plan(context: Context) -> Launch:
     # PJRT's CPU client sees the devices of its own process only: there they are threads of one process.
     per_host = 1 if device == "CPU" else context.processes_per_host
     spawned = context.script_has(_MP_FN)
-    target = (programs.path("xla_spawn"), context.entry.name) if spawned else context.entry.target()
+    target = (process_spec.path("xla_spawn"), context.entry.name) if spawned else context.entry.target()
     argv = (*torchrun.command(context, per_host), *target, *context.job.arguments)
     process = context.process(
         argv,
@@ -31,7 +31,7 @@ def plan(context: Context) -> Launch:
         context.host_rank * per_host,
         variables={"PJRT_DEVICE": device, **torchrun.prefixed_ranks(context, per_host)},
         defaults={
-            **torchrun.elastic_variables(context),
+            **torchrun.address_variables(context),
             **_runtime(context, device),
             **thread_variables(context.devices, per_host),
         },

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, LaunchError, shown
-from launch.base.named_tuple import NamedTuple
 from launch.base.process_spec import Decision
 from launch.job.parameters import Job
 

@@ -6,7 +6,9 @@ import os
 import re
 
 from launch.base.errors import CONFIG, LaunchError
-from launch.plan.compiler.asked import DEFAULT, SWITCH, Asked
+from launch.base.paths import Paths
+from launch.discovery.devices import Devices
+from launch.plan.compiler_asked import DEBUG, DEFAULT, SWITCH, Asked
 from launch.plan.context import Context
 
 FIRST_IN_PLACE = (2, 3)  # of PyTorch: dlc_runtime asks torch.compiler.is_compiling in every step
@@ -114,3 +116,37 @@ def _is_program(name: str, path: str) -> bool:
     program = name.split()[0] if name.split() else name
     folders = [""] if "/" in program else [f"{folder}/" for folder in path.split(":") if folder]
     return any(os.access(folder + program, os.X_OK) for folder in folders)
+
+
+REPORT = "DLC_COMPILER_REPORT"
+MOST_MODULES = 200  # of one process, each in a few files
+
+
+def variables(found: Asked, installed: frozenset[str], devices: Devices, paths: Paths) -> dict[str, str]:
+    """Defaults, for what the image holds; for both frameworks where that is unknown."""
+    folder = f"{paths.output_data}/compiler"
+    result = {SWITCH: found.backend, REPORT: folder}
+    if found.debug:
+        result[DEBUG] = "1"
+    if found.backend == "xla":
+        dumps = f"{folder}/debug" if found.debug else ""
+        result.update(_pytorch_xla(installed, devices, dumps))
+        result.update(_tensorflow(installed, devices))
+        if dumps:
+            result["XLA_FLAGS"] = f"--xla_dump_to={dumps}/hlo --xla_dump_max_hlo_modules={MOST_MODULES}"
+    return result
+
+
+def _pytorch_xla(installed: frozenset[str], devices: Devices, dumps: str) -> dict[str, str]:
+    if "tensorflow" in installed:
+        return {}
+    device = "CUDA" if devices.num_gpus else "NEURON" if devices.num_neurons else "CPU"
+    debug = {"PT_XLA_DEBUG_LEVEL": "2", "PT_XLA_DEBUG_FILE": f"{dumps}/pt_xla.txt"} if dumps else {}
+    return {"PJRT_DEVICE": device, **debug}
+
+
+def _tensorflow(installed: frozenset[str], devices: Devices) -> dict[str, str]:
+    if installed and "tensorflow" not in installed:
+        return {}
+    on_cpu = "" if devices.num_gpus else " --tf_xla_cpu_global_jit"  # else XLA leaves the CPU's operations alone
+    return {"TF_XLA_FLAGS": f"--tf_xla_auto_jit=2{on_cpu}"}

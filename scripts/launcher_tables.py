@@ -1,15 +1,15 @@
 """The generated tables of docs/launcher.md: the variables that are set, and the switches that are read.
 
-`python src/entrypoint/launch/reference.py docs/launcher.md` writes them into the document, between their markers.
+`python scripts/launcher_tables.py docs/launcher.md` writes them into the document, between their markers.
 """
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "src/entrypoint"))
 
 from launch.base.switches import SWITCHES
 from launch.base.variables import VARIABLES
@@ -40,7 +40,5 @@ def refreshed(document: str) -> str:
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8") as file:
-        text = file.read()
-    with open(sys.argv[1], "w", encoding="utf-8") as file:
-        file.write(refreshed(text))
+    page = Path(sys.argv[1])
+    page.write_text(refreshed(page.read_text()))

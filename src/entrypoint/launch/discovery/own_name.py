@@ -1,0 +1,63 @@
+"""This host's own name, by which libraries (torchrun, gloo, Horovod) learn their address: does it lead anywhere?
+
+In a container without a network (`docker run --network none`) no name server knows it, and /etc/hosts neither. Without
+the socket module, whose import a job on one host does without.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LOOPBACK = "127.0.0.1"
+HOSTS_FILE = "etc/hosts"
+
+
+def own_name() -> str:
+    """The name that the kernel has for this host."""
+    return os.uname().nodename
+
+
+def unlisted(names: Iterable[str], root: str = "/") -> list[str]:
+    """Return those of `names` that the hosts file below `root` does not know; an address needs no name."""
+    known: list[str] = []
+    try:
+        with open(f"{root}/{HOSTS_FILE}", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                known += line.partition("#")[0].split()[1:]
+    except OSError:
+        pass
+    return [
+        name for name in dict.fromkeys(names) if name.strip("0123456789.") and ":" not in name and name not in known
+    ]
+
+
+def may_be_listed(root: str = "/") -> bool:
+    """Whether the launcher may add to the hosts file: one that an engine has mounted. A machine's is its owner's."""
+    path = f"{root}/{HOSTS_FILE}"
+    return os.path.ismount(path) and os.access(path, os.W_OK)
+
+
+def list_names(names: Iterable[str], address: str = LOOPBACK, root: str = "/") -> None:
+    """Let `names` mean `address` on this host."""
+    with open(f"{root}/{HOSTS_FILE}", "a", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(f"{address}\t{' '.join(names)}\n")
+
+
+def trouble(root: str = "/") -> list[str]:
+    """Say that the own name does not resolve where the launcher cannot mend it; nothing where all is well."""
+    name = own_name()
+    if may_be_listed(root) or not unlisted([name], root):
+        return []
+    try:
+        _socket.getaddrinfo(os.fsencode(name), None)
+    except OSError:
+        return [
+            f"this host's own name, {name}, does not resolve: libraries that look it up wait for minutes, or crash;"
+            f" start the container with --add-host {name}:{LOOPBACK}, or as a user who may write /etc/hosts"
+        ]
+    return []

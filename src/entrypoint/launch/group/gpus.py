@@ -1,0 +1,138 @@
+"""The GPUs of this host in words: what they are, whether the image fits the driver, what NCCL has to talk with."""
+
+from __future__ import annotations
+
+import contextlib
+
+from launch.base.compat import NamedTuple
+from launch.base.paths import DEFAULT_VENV, stated_folder
+from launch.group import nvidia_traps
+from launch.plan.network import network_variables
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from launch.discovery.devices import Devices
+    from launch.plan.interpretation import Request
+
+SECONDS = 3.0  # for nvidia-smi, which waits for a driver that hangs
+ENDS = 1.0  # seconds from its kill to its end
+FIELDS = ("name", "memory.total", "driver_version", "compute_cap")  # drivers before 510 do not know the last one
+
+
+class Gpu(NamedTuple):
+    """One of them; what the driver does not tell is 0 or ""."""
+
+    name: str
+    memory_mib: int = 0
+    compute_capability: str = ""
+
+    def __str__(self) -> str:
+        memory = f", {self.memory_mib / 1024:.0f} GiB" if self.memory_mib else ""
+        capability = f", compute capability {self.compute_capability}" if self.compute_capability else ""
+        return f"{self.name}{memory}{capability}"
+
+
+class Gpus(NamedTuple):
+    """All that this container sees."""
+
+    gpus: tuple[Gpu, ...]
+    driver: str
+    image_cuda: int  # 0: the image holds none, or holds it in no place that is known
+    image_fits: bool | None  # None: there is nothing to compare
+    nccl: str  # "" for a job of one process
+
+    def as_data(self) -> dict[str, Any]:
+        """For --explain=json."""
+        return {**self._asdict(), "gpus": [gpu._asdict() for gpu in self.gpus]}
+
+    def lines(self) -> list[str]:
+        """For the log and for --explain."""
+        counted = {gpu: self.gpus.count(gpu) for gpu in self.gpus}
+        each = "; ".join(f"{count} x {gpu}" for gpu, count in counted.items()) or "unknown"
+        found = f"GPUs: {each}; driver {self.driver or 'unknown'}{self._fit()}"
+        return [found, f"NCCL: {self.nccl}"] if self.nccl else [found]
+
+    def _fit(self) -> str:
+        if self.image_fits is None:
+            return ""
+        return f", {'fits' if self.image_fits else 'too old for'} the image's CUDA {self.image_cuda}"
+
+
+def describe(request: Request, root: str = "/") -> Gpus | None:
+    """None where there is no NVIDIA driver. `root` relocates /proc and the image's libraries."""
+    if not request.devices.num_gpus:
+        return None
+    told = _told(request.environ)
+    gpus = tuple(_gpu(fields) for fields in told) or tuple(Gpu(name) for name in nvidia_traps.models(root))
+    driver = told[0][2] if told else nvidia_traps.driver(root)
+    if not (gpus or driver):
+        return None
+    venv = stated_folder(request.environ, "DLC_VENV", DEFAULT_VENV)
+    cuda = nvidia_traps.image_cuda(venv)
+    fits = not nvidia_traps.is_too_old(driver, cuda, root) if driver[:1].isdigit() and cuda else None
+    return Gpus(gpus, driver, cuda, fits, _nccl(request))
+
+
+def _told(environ: Mapping[str, str]) -> list[list[str]]:
+    for fields in (FIELDS, FIELDS[:-1]):
+        rows = parsed(_asked(fields, environ), len(fields))
+        if rows:
+            return rows
+    return []
+
+
+def parsed(text: str, fields: int) -> list[list[str]]:
+    """The rows of what nvidia-smi printed; its messages are none."""
+    rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
+    return [row for row in rows if len(row) == fields]
+
+
+def _gpu(fields: list[str]) -> Gpu:
+    memory = int(fields[1]) if fields[1].isdigit() else 0  # "[N/A]" of a part of a GPU (MIG)
+    capability = fields[3] if len(fields) > 3 and fields[3][:1].isdigit() else ""
+    return Gpu(fields[0], memory, capability)
+
+
+def _asked(fields: Iterable[str], environ: Mapping[str, str]) -> str:
+    """What nvidia-smi prints; "" where there is none, it fails, or it does not answer in time."""
+    import subprocess  # a host without GPUs has no use for it
+
+    argv = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        child = subprocess.Popen(
+            argv, env=dict(environ), text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        return ""
+    try:
+        text = child.communicate(timeout=SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that the driver holds ends later
+            child.wait(ENDS)
+        if child.stdout:
+            child.stdout.close()
+        return ""
+    return "" if child.returncode else str(text)
+
+
+def _nccl(request: Request) -> str:
+    """What it has to talk with. What it takes is its own choice, which it prints with NCCL_DEBUG=INFO."""
+    if not request.strategy:
+        return ""
+    cluster, devices = request.cluster, request.devices
+    variables = network_variables(cluster, devices)
+    settings = {**variables, **{name: value for name, value in request.environ.items() if name.startswith("NCCL_")}}
+    shown = ", ".join(f"{name}={settings[name]}" for name in sorted(settings) if name.startswith(("NCCL_", "FI_")))
+    between = f"{_fabric(devices)} between hosts" if len(request.hosts) > 1 else "one host"
+    return f"{between}; {shown}; NCCL_DEBUG=INFO makes it print what it chose"
+
+
+def _fabric(devices: Devices) -> str:
+    if devices.efa:
+        return "EFA with RDMA" if devices.efa_rdma else "EFA"
+    return "InfiniBand" if devices.infiniband else "TCP"

@@ -1,1 +1,0 @@
-"""Which compiler a job asks for, and whether it can work here. May import base, discovery, job and `context`."""

@@ -1,0 +1,153 @@
+"""A stranger's toolkit: what somebody can try who reaches a port of a job and does not hold the job's key.
+
+Usage: stranger.py ATTACK ADDRESS PORT [HOST [RECORDED]]
+
+It goes on until it is ended, and prints a line after each try. HOST is the host that it claims to be, RECORDED a file
+with what a host of a job once sent on a connection. A new attack is a function below with a line in ATTACKS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BOUND = 1.0  # seconds for one connection
+MOST_HELD = 600  # connections at a time, more than a job seats
+SLOW = 0.05  # seconds between two bytes
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with RST
+GREETING = b"dlc-group/1 "
+
+
+@dataclass(frozen=True)
+class Target:
+    """A port, and what is known of the job behind it."""
+
+    address: str
+    port: int
+    host: str = "algo-2"
+    recorded: bytes = b""
+
+    def connect(self) -> socket.socket:
+        """A connection. Raises OSError."""
+        return socket.create_connection((self.address, self.port), BOUND)
+
+    def send(self, data: bytes) -> None:
+        """Send it on a connection of its own, and read until the other side has had enough or says nothing more."""
+        with self.connect() as sock:
+            sock.settimeout(0.2)
+            sock.sendall(data)
+            while sock.recv(1 << 16):
+                pass
+
+
+def garbage(target: Target) -> Iterator[None]:
+    """Other protocols, and what is none."""
+    deep = b"[" * 60_000
+    for data in itertools.cycle((
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(200),
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\n" * 5000,
+        b"\0" * 5000,
+        os.urandom(1 << 16),
+        b"PUT /0/0 HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+        b"PUT /0/0 HTTP/1.1\r\nContent-Length: 10\r\n\r\n1",
+        GREETING + b"x" * 200_000,
+        GREETING + b"a" * 32 + b"\n" + b"b" * 64 + b" " + deep + b"\n",
+        GREETING + b"a" * 32 + b"\n" + b"b" * 64 + b" " + b"9" * 10_000 + b"\n",
+        GREETING + b"a" * 32 + b"\n" + b"\xff" * 64 + b" {}\n",
+    )):  # fmt: skip
+        target.send(data)
+        yield
+
+
+def false_mac(target: Target) -> Iterator[None]:
+    """A greeting as it is wanted, and a line that claims to be a host of the job."""
+    join: dict[str, object] = {
+        "kind": "join",
+        "host": target.host,
+        "instance": "1",
+        "hub": "",
+        "facts": {},
+        "life sign": None,
+    }
+    for kind in itertools.cycle(("join", "end", "stopping", "bye", "done")):
+        claim = json.dumps({**join, "kind": kind}).encode()
+        target.send(
+            GREETING + os.urandom(16).hex().encode() + b"\n" + os.urandom(32).hex().encode() + b" " + claim + b"\n"
+        )
+        yield
+
+
+def flood(target: Target) -> Iterator[None]:
+    """As many open connections as can be had, and new ones in the place of those that were closed."""
+    held: list[socket.socket] = []
+    while True:
+        with contextlib.suppress(OSError):
+            held.append(target.connect())
+        if len(held) >= MOST_HELD:
+            held.pop(0).close()
+        yield
+
+
+def slow_bytes(target: Target) -> Iterator[None]:
+    """A greeting that takes minutes, on several connections at once."""
+    text = GREETING + b"a" * 32
+    for position in itertools.cycle(range(len(text))):
+        if position == 0:
+            socks = [target.connect() for _ in range(20)]
+        for sock in socks:
+            sock.sendall(text[position : position + 1])
+        time.sleep(SLOW)
+        yield
+
+
+def resets(target: Target) -> Iterator[None]:
+    """Half a greeting, and a connection that breaks."""
+    while True:
+        with target.connect() as sock:
+            sock.sendall(GREETING)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        yield
+
+
+def replay(target: Target) -> Iterator[None]:
+    """What a host of this job has sent before, byte for byte."""
+    while True:
+        target.send(target.recorded)
+        yield
+
+
+ATTACKS: dict[str, Callable[[Target], Iterator[None]]] = {
+    "garbage": garbage,
+    "false MACs": false_mac,
+    "a flood": flood,
+    "slow bytes": slow_bytes,
+    "resets": resets,
+    "replay": replay,
+}
+
+
+def main() -> None:
+    """Attack until ended. A connection that is refused or broken is a try too."""
+    attack, address, port, *more = sys.argv[1:]
+    host, recorded = (*more, "", "")[:2]
+    target = Target(address, int(port), host, Path(recorded).read_bytes() if recorded else b"")
+    while True:
+        with contextlib.suppress(OSError):
+            for _ in ATTACKS[attack](target):
+                print("tried", flush=True)
+        print("tried", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""strangers: seats for those who have proved nothing, and what they claim; they end nothing."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from launch.base.errors import CONFIG, LaunchError
+from launch.group.channel import FEWEST_SEATS, Channel, Strangers, seats
+from launch.group.hub import Claims
+from launch.group.listeners import HOPELESS_AFTER, SURE_AFTER, Reach
+
+
+def channels(stack: ExitStack, count: int) -> list[Channel]:
+    ends = [end for _ in range(count) for end in map(stack.enter_context, socket.socketpair())]
+    return [Channel(end, b"k" * 32, is_server=True) for end in ends[::2]]
+
+
+def test_when_all_seats_are_taken_the_address_with_most_loses_its_oldest() -> None:
+    with ExitStack() as stack:
+        crowd = Strangers(3)
+        first, second, third, late = channels(stack, 4)
+        assert [crowd.add(first, "a"), crowd.add(second, "b"), crowd.add(third, "b")] == [None, None, None]
+        assert crowd.add(late, "c") is second
+        crowd.discard(second)
+        assert crowd.least_welcome() is first
+
+
+def test_nobody_makes_room_where_nobody_is() -> None:
+    assert Strangers(1).least_welcome() is None
+
+
+def test_seats_leave_descriptors_for_every_host_and_a_reserve() -> None:
+    assert seats(2, 1 << 20) == FEWEST_SEATS
+    assert seats(1000, 1 << 20) == 2000
+    assert seats(2, -1) == FEWEST_SEATS  # no limit
+    for hosts, files in ((2, 256), (2, 64), (350, 1024), (600, 1024)):
+        assert 0 < seats(hosts, files) + hosts < files * 3 / 4 + 1 or files - seats(hosts, files) - hosts >= 192
+
+
+def test_three_hundred_and_fifty_hosts_may_come_at_once_at_the_usual_limit() -> None:
+    assert seats(350, 1024) >= 350
+
+
+def test_a_limit_that_does_not_do_for_the_hosts_is_said_before_the_job_waits() -> None:
+    with pytest.raises(LaunchError, match="1024 files, too few for a connection from each of 1000 hosts") as caught:
+        seats(1000, 1024)
+    assert caught.value.exit_code == CONFIG
+    assert "--ulimit nofile=" in str(caught.value)
+
+
+def test_claims_are_counted_by_host_and_told_with_the_last_address() -> None:
+    claims = Claims()
+    assert claims.describe("algo-2") == ""
+    assert [claims.add("algo-2", "10.0.0.8"), claims.add("algo-2", "10.0.0.9")] == [True, False]
+    assert claims.describe("algo-2") == "algo-2 was claimed 2 times, last from 10.0.0.9, without the job's token"
+
+
+@pytest.mark.parametrize(("error", "how"), [(OSError("x"), "connection closed"), (OSError("x"), "nothing heard")])
+def test_what_answers_on_the_leaders_port_and_is_not_ours_has_the_token_and_the_port_as_remedies(
+    error: OSError, how: str
+) -> None:
+    reach = Reach("algo-1", 7790)
+    reach.failed(error, how, answered=True)
+    reach._bad_since -= HOPELESS_AFTER
+    assert how in reach.hopeless
+    assert "DLC_JOB_TOKEN" in reach.remedy
+    assert "DLC_GROUP_PORT" in reach.remedy
+
+
+def test_a_leader_that_is_gone_has_its_log_as_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    reach = Reach("algo-1", 7790)
+    monkeypatch.setattr("launch.discovery.names.addresses", lambda _: ("127.0.0.1", "127.0.0.2"))
+    reach._resolve()
+    monkeypatch.setattr("launch.discovery.names.addresses", lambda _: ())
+    with pytest.raises(OSError, match="does not resolve"):
+        reach._resolve()
+    reach._bad_since -= HOPELESS_AFTER
+    assert "algo-1 ended before the hosts had met" in reach.hopeless
+    assert reach.remedy == "see the log of algo-1, which says why it ended"
+
+
+def test_an_answer_of_a_moment_is_forgotten_when_nobody_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that ended for a reason of its own: its machine may take long to say that nobody is there."""
+    now = [100.0]
+    monkeypatch.setattr("launch.group.listeners.time.monotonic", lambda: now[0])
+    reach = Reach("algo-1", 7790)
+    reach.failed(ConnectionResetError(), "connection closed", answered=True)
+    now[0] += SURE_AFTER + 1
+    reach.failed(OSError(), "No route to host", answered=False)
+    now[0] += HOPELESS_AFTER
+    assert reach.hopeless == ""
+    for _ in range(3):
+        reach.failed(ConnectionResetError(), "connection closed", answered=True)
+        now[0] += SURE_AFTER
+    reach.failed(OSError(), "Connection refused", answered=False)
+    assert "connection closed" in reach.hopeless

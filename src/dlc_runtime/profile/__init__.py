@@ -18,6 +18,6 @@ def watch(batches: Iterable[T]) -> Iterator[T]:
 
     Loops over a DataLoader or a tf.data.Dataset need it only where DLC_PROFILE is not set.
     """
-    from dlc_runtime.profile.iterables import watched
+    from dlc_runtime.profile.session import watched
 
     return watched(batches)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from dlc_runtime.profile.fetches import Fetches, cpu_seconds
+from dlc_runtime.profile.meter import Fetches, cpu_seconds
 from dlc_runtime.profile.session import Framework, Session, current
 
 TYPE_CHECKING = False
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOOP = "_dlc_profile_loop"
+MOST_PARTS = 1000  # of a pipeline
+_first: dict[str, bool] = {}  # what is known of the first dataset: an iterator in a graph does not have its own
 
 
 def patch(module: ModuleType) -> None:
     """`module` is tensorflow.python.data.ops.iterator_ops."""
     iterator: Any = module.__dict__["OwnedIterator"]
     iterator._next_internal = _measured_next(iterator._next_internal)  # of next() and of get_next()
+    if hasattr(iterator, "_create_iterator"):
+        iterator._create_iterator = _noted_create(iterator._create_iterator)
 
 
 class TensorFlow(Framework):
@@ -71,6 +75,7 @@ class Loop:
 
     def __init__(self, session: Session, source: Any) -> None:
         self._session, self._meter = session, session.meter_of(source or self)
+        self._meter.parallel = is_parallel(source) if source is not None else _first.get("parallel")
         self._spent: float | None = None  # CPU seconds of the other threads when the last batch came
 
     def ask(self, *, settled: bool = False) -> int:
@@ -91,6 +96,26 @@ class Loop:
 
     def leave(self) -> None:
         self._meter.leave()
+
+
+def is_parallel(dataset: Any) -> bool:
+    """Whether a part of the pipeline prepares several elements at a time: num_parallel_calls, AUTOTUNE or a number."""
+    parts, seen = [dataset], 0
+    while parts and seen < MOST_PARTS:
+        part, seen = parts.pop(), seen + 1
+        if "Parallel" in type(part).__name__:
+            return True
+        parts.extend(part._inputs() if hasattr(part, "_inputs") else ())
+    return False
+
+
+def _noted_create(original: Any) -> Any:
+    @functools.wraps(original)
+    def noted(self: Any, dataset: Any, *more: Any, **named: Any) -> Any:
+        _first.setdefault("parallel", is_parallel(dataset))
+        return original(self, dataset, *more, **named)
+
+    return noted
 
 
 def _measured_next(original: Any) -> Any:

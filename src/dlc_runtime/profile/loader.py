@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 
-from dlc_runtime.profile import fetches
+from dlc_runtime.profile import meter as meters
 from dlc_runtime.profile.session import Framework, current
 
 TYPE_CHECKING = False
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
-_file: fetches.WorkerFile | None = None
+_file: meters.WorkerFile | None = None
 
 
 def patch(module: ModuleType) -> None:
@@ -45,7 +44,7 @@ class ArmWorker:
         self.own, self.folder = own, folder
 
     def __call__(self, worker: int) -> None:
-        os.environ[fetches.FOLDER] = self.folder
+        os.environ[meters.FOLDER] = self.folder
         patch_fetchers()
         if self.own is not None:
             self.own(worker)
@@ -64,6 +63,14 @@ class Torch(Framework):
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return int(distributed.get_rank())
         return None
+
+    def compilations(self) -> int:
+        """What Dynamo and XLA have timed: it grows with every compilation, also of a backward."""
+        dynamo: Any = sys.modules.get("torch._dynamo.utils")
+        timed = sum(map(len, list(getattr(dynamo, "compilation_time_metrics", {}).values())))
+        xla: Any = sys.modules.get("torch_xla.debug.metrics")
+        compiled = xla.metric_data("CompileTime") if xla is not None else None
+        return timed + (int(compiled[0]) if compiled else 0)
 
     def device_memory(self) -> tuple[int, int | None] | None:
         torch: Any = sys.modules.get("torch")
@@ -125,6 +132,7 @@ def _measured_next(original: Any) -> Any:
         workers = {worker.pid for worker in getattr(self, "_workers", ())}
         meter.workers |= workers
         meter.most_workers = max(meter.most_workers, len(workers))
+        meter.parallel = meter.most_workers > 1
         meter.got(batch)
         return batch
 
@@ -141,11 +149,11 @@ def _measured_fetch(original: Any) -> Any:
 
 def _in_worker(original: Any, fetcher: Any, index: Any) -> Any:
     global _file
-    folder = os.environ.get(fetches.FOLDER, "")
+    folder = os.environ.get(meters.FOLDER, "")
     if not os.path.isdir(folder):  # enough was measured
         return original(fetcher, index)
     if _file is None or _file.process != os.getpid():
-        _file = fetches.WorkerFile(folder)
+        _file = meters.WorkerFile(folder)
     _file.begin()
     batch = original(fetcher, index)
     _file.end()
@@ -156,9 +164,8 @@ def _in_process(original: Any, fetcher: Any, index: Any) -> Any:
     session = current(TORCH)
     if session.over:
         return original(fetcher, index)
-    cpu, began = fetches.cpu_seconds(), time.perf_counter()
+    fetch = meters.Fetch()
     batch = original(fetcher, index)
     meter = session.meter_of(fetcher.dataset)
-    spent = fetches.Fetches(1, fetches.cpu_seconds() - cpu, time.perf_counter() - began)
-    meter.in_process = meter.in_process.plus(spent)
+    meter.in_process = meter.in_process.plus(fetch.end())
     return batch

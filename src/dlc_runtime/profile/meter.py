@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+import os
+import resource
+import struct
 import time
 from collections import deque
 from statistics import median
-
-from dlc_runtime.profile.fetches import Fetches
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +25,15 @@ MOST_INNER = 2  # batches of another loader within one step; more are a loop of 
 class Clock:
     """Shared by the meters of a process: how long all of them have waited, and how often."""
 
-    def __init__(self, settle: Callable[[], None], now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        settle: Callable[[], None],
+        now: Callable[[], float] = time.perf_counter,
+        compilations: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.settle = settle  # waits until the accelerator has done what it was given
         self.now = now
+        self.compilations = compilations  # a number that changes when something is compiled
         self.waited = 0.0
         self.waits = 0
 
@@ -33,13 +43,15 @@ class Meter:
 
     def __init__(self, clock: Clock, skip: int) -> None:
         self._clock, self._skip = clock, skip
-        self.waiting = self.computing = self.starting = 0.0
+        self.waiting = self.computing = self.starting = self.compiling = 0.0
         self.batch_bytes = 0.0
         self.in_process = Fetches()
         self.workers: set[int] = set()
         self.most_workers = 0
+        self.parallel: bool | None = None  # whether the loader prepares several batches at a time; None: unknown
         self._steps: deque[float] = deque(maxlen=KEPT)
-        self.steps = 0
+        self.steps = self.compiled_steps = 0  # that count, and that do not: in these something was compiled
+        self._compilations = 0
         self._asked = self._got = 0.0
         self._fresh = True
         self._pending = False
@@ -71,6 +83,7 @@ class Meter:
         if not self.batch_bytes:
             self.batch_bytes = float(size(batch))
         self._others = (self._clock.waited, self._clock.waits)
+        self._compilations = self._clock.compilations()
 
     def leave(self) -> None:
         """There is none any more: the next batch is that of a new iteration."""
@@ -85,6 +98,10 @@ class Meter:
             self._skip -= 1
             return
         computed = self._asked - self._got - waited
+        if self._clock.compilations() != self._compilations:
+            self.compiled_steps += 1
+            self.compiling += computed
+            return
         self.steps += 1
         self._steps.append(computed)
         self.computing += computed
@@ -115,3 +132,76 @@ def size(value: Any, left: int = FEW) -> int:
     if hasattr(value, "__dict__") and left > 1:
         return size({k: v for k, v in vars(value).items() if not k.startswith("_")}, left - 1)
     return 0
+
+
+FOLDER = "DLC_PROFILE_FETCHES"  # set for workers that are started anew
+LAYOUT = struct.Struct("qddd")
+
+
+class Fetches(NamedTuple):
+    """Batches, CPU seconds, seconds that their fetching took, and those of them that it stood in line for a CPU."""
+
+    batches: int = 0
+    cpu: float = 0.0
+    seconds: float = 0.0
+    queued: float = 0.0
+
+    def plus(self, other: Fetches) -> Fetches:
+        seconds, queued = self.seconds + other.seconds, self.queued + other.queued
+        return Fetches(self.batches + other.batches, self.cpu + other.cpu, seconds, queued)
+
+
+def cpu_seconds() -> float:
+    """Of this process, and of the programs that it ran."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def queued_seconds() -> float:
+    """That this thread could have run and another one had its CPU, since it began; 0 where the kernel does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+    return 0.0
+
+
+class Fetch:
+    """What one batch costs the thread that fetches it, from here to `end`."""
+
+    def __init__(self) -> None:
+        self._cpu, self._began, self._queued = cpu_seconds(), time.perf_counter(), queued_seconds()
+
+    def end(self) -> Fetches:
+        seconds = time.perf_counter() - self._began
+        return Fetches(1, cpu_seconds() - self._cpu, seconds, queued_seconds() - self._queued)
+
+
+class WorkerFile:
+    """Written in a worker. All of its CPU time since its first batch counts: a thread of it also sends the batches."""
+
+    def __init__(self, folder: str) -> None:
+        self.process = os.getpid()
+        self._total = Fetches()
+        self._first = cpu_seconds()
+        self._fetch = Fetch()
+        descriptor = os.open(os.path.join(folder, str(self.process)), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, LAYOUT.size)
+            self._memory = mmap.mmap(descriptor, LAYOUT.size)
+        finally:
+            os.close(descriptor)
+
+    def begin(self) -> None:
+        self._fetch = Fetch()
+
+    def end(self) -> None:
+        self._total = self._total.plus(self._fetch.end())._replace(cpu=cpu_seconds() - self._first)
+        LAYOUT.pack_into(self._memory, 0, *self._total)
+
+
+def read(folder: str, pids: set[int]) -> Fetches:
+    """The sum over these workers; one that has made no batch yet has no file."""
+    total = Fetches()
+    for pid in sorted(pids):
+        with contextlib.suppress(OSError, struct.error), open(os.path.join(folder, str(pid)), "rb") as file:
+            total = total.plus(Fetches(*LAYOUT.unpack(file.read(LAYOUT.size))))
+    return total

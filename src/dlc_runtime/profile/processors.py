@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import threading
 import time
 
 from dlc_runtime.usable_cpus import GROUPS, usable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 TICKS = os.sysconf("SC_CLK_TCK")
+OWN_GROUP = 0.9  # of what the host worked: a container that took more is the host, or has it for itself
 
 
 def _number(path: str) -> int:
@@ -62,18 +69,121 @@ def _descends(pid: int, root: int, parents: dict[int, int]) -> bool:
     return pid == root
 
 
+def host_seconds(stat: str = "/proc/stat") -> float | None:
+    """CPU seconds that the host's processors have worked, for whomever. None: no file says it."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(stat) as file:
+        user, nice, system, _idle, _waiting, *others = (int(word) for word in file.readline().split()[1:9])
+        return (user + nice + system + sum(others)) / TICKS
+    return None
+
+
+def pressure_seconds(path: str) -> float | None:
+    """Seconds in which something stood in line for a processor (PSI). None: no file says it."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
+        return int(file.readline().rpartition("total=")[2]) / 1e6
+    return None
+
+
+def others(host: float | None, container: float | None, tree: float, ranks: int) -> float | None:
+    """CPU seconds of the host that this job did not take. None: it cannot be told.
+
+    A container that took all that the host did may be the host itself: then a rank knows its own processes alone.
+    """
+    if host is None:
+        return None
+    if container is not None and container < OWN_GROUP * host:
+        return host - max(container, tree)
+    return max(host - tree, 0.0) if ranks == 1 else None
+
+
 class Processors:
     """What the CPUs did since it was made."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: int = 1) -> None:
         self.usable = usable()
+        self._ranks = ranks
         self._began = time.monotonic()
         self._container, self._tree = container_seconds(), tree_seconds(os.getpid())
+        self._host, self._pressure = host_seconds(), self._pressures()
 
-    def as_json(self) -> dict[str, float]:
+    def _pressures(self) -> dict[str, float | None]:
+        container = pressure_seconds(os.path.join(GROUPS, "cpu.pressure"))
+        return {"container": container, "host": pressure_seconds("/proc/pressure/cpu")}
+
+    def as_json(self) -> dict[str, Any]:
+        """`others` are the processors that other programs took; `pressure` are shares of the time."""
         seconds = max(time.monotonic() - self._began, 1e-9)
-        tree = tree_seconds(os.getpid()) - self._tree
-        now = container_seconds()
-        whole = tree if now is None or self._container is None else max(now - self._container, tree)
-        busy = min(whole / (seconds * self.usable), 1.0)
-        return {"usable": self.usable, "busy": busy, "seconds": seconds, "job_cpu_seconds": max(tree, 0.0)}
+        tree = max(tree_seconds(os.getpid()) - self._tree, 0.0)
+        container = since(self._container, container_seconds())
+        whole = tree if container is None else max(container, tree)
+        taken = others(since(self._host, host_seconds()), container, tree, self._ranks)
+        waited = {name: since(self._pressure[name], now) for name, now in self._pressures().items()}
+        return {
+            "usable": self.usable,
+            "busy": min(whole / (seconds * self.usable), 1.0),
+            "seconds": seconds,
+            "job_cpu_seconds": tree,
+            "host": os.cpu_count() or 1,
+            "others": None if taken is None else taken / seconds,
+            "pressure": {name: None if value is None else min(value / seconds, 1.0) for name, value in waited.items()},
+        }
+
+
+def since(before: float | None, now: float | None) -> float | None:
+    return None if before is None or now is None else max(now - before, 0.0)
+
+
+QUERY = (
+    "nvidia-smi",
+    "--query-gpu=index,utilization.gpu,memory.used,name",
+    "--format=csv,noheader,nounits",
+    "--loop=1",
+)
+ENDS = 5.0  # seconds; only a bound
+
+
+class Gpus:
+    """Where there is no nvidia-smi it knows nothing."""
+
+    def __init__(self, command: tuple[str, ...] = QUERY) -> None:
+        self._lock = threading.Lock()
+        self._sums: dict[str, tuple[int, float, float, str]] = {}  # index -> samples, use, most memory, name
+        self._child = None
+        with contextlib.suppress(OSError):
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        self._reader = threading.Thread(target=self._read, name="dlc-profile-gpus", daemon=True)
+        if self._child is not None:
+            self._reader.start()
+
+    def _read(self) -> None:
+        child = self._child
+        for line in child.stdout if child is not None and child.stdout is not None else ():
+            index, *rest = (field.strip() for field in line.split(",", 3))
+            with contextlib.suppress(ValueError):  # `[N/A]` of a GPU that does not say
+                use, memory, name = float(rest[0]), float(rest[1]), rest[2]
+                with self._lock:
+                    samples, total, most, _ = self._sums.get(index, (0, 0.0, 0.0, ""))
+                    self._sums[index] = (samples + 1, total + use, max(most, memory), name)
+
+    def end(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(ENDS)
+            self._reader.join(ENDS)
+            if self._child.stdout is not None and not self._reader.is_alive():
+                self._child.stdout.close()
+
+    def as_json(self) -> dict[str, Any] | None:
+        with self._lock:
+            found = dict(self._sums)
+        if not found:
+            return None
+        each = [
+            {"index": index, "name": name, "use": use / samples / 100, "memory_mib": memory}
+            for index, (samples, use, memory, name) in sorted(found.items())
+        ]
+        shares = [use / samples / 100 for samples, use, _, _ in found.values()]
+        return {"use": sum(shares) / len(shares), "gpus": each}

@@ -11,17 +11,19 @@ import sys
 import tempfile
 import threading
 
-from dlc_runtime.profile import fetches
-from dlc_runtime.profile.fetches import Fetches
-from dlc_runtime.profile.gpus import Gpus
+from dlc_runtime.profile import arm
+from dlc_runtime.profile import meter as meters
 from dlc_runtime.profile.memory import Memory
-from dlc_runtime.profile.meter import Clock, Meter
-from dlc_runtime.profile.processors import Processors
+from dlc_runtime.profile.meter import Clock, Fetch, Fetches, Meter
+from dlc_runtime.profile.processors import Gpus, Processors
 from dlc_runtime.profile.settings import SWITCH, Settings, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterable, Iterator
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 VERSION = 1
 RUNNING, MEASURED, ENDED = "running", "measured", "ended"
@@ -44,6 +46,10 @@ class Framework:
     def rank(self) -> int | None:
         """This process's rank, where the script gave itself one."""
         return None
+
+    def compilations(self) -> int:
+        """A number that changes when something is compiled."""
+        return 0
 
     def device_memory(self) -> tuple[int, int | None] | None:
         """Bytes of this process's accelerator: the most that was taken, and all that it has. None: it uses none."""
@@ -70,14 +76,14 @@ class Session:
         self._rank = settings.rank
         self.over = False
         self.folder = tempfile.mkdtemp(prefix="dlc-profile-")
-        os.environ[fetches.FOLDER] = self.folder
-        self._clock = Clock(framework.settle)
+        os.environ[meters.FOLDER] = self.folder
+        self._clock = Clock(framework.settle, compilations=framework.compilations)
         self._meters: dict[int, tuple[Any, Meter]] = {}  # with what they measure, so that no other gets its number
         self._next = 8
         self._failed = False
         self._memory = Memory(framework)
         self._marked = False
-        self._processors = Processors()
+        self._processors = Processors(settings.ranks)
         self._gpus = Gpus() if settings.local_rank == 0 else None
         atexit.register(self._end)
         multiprocessing = sys.modules.get("multiprocessing.process")
@@ -145,11 +151,11 @@ class Session:
             return
         if state != RUNNING:
             share = value["waiting_seconds"] / (value["waiting_seconds"] + value["computing_seconds"])
-            say(f"{share:.0%} of {value['steps']} steps was waiting for data: dlc profile {path}")
+            say(f"{share:.0%} of the time of {value['steps']} steps was waiting for data: dlc profile {path}")
 
     def as_json(self, state: str) -> dict[str, Any]:
         meter = self._main()
-        work = meter.in_process.plus(fetches.read(self.folder, meter.workers))
+        work = meter.in_process.plus(meters.read(self.folder, meter.workers))
         return {
             "version": VERSION,
             "state": state,
@@ -162,6 +168,7 @@ class Session:
             "waiting_seconds": meter.waiting,
             "computing_seconds": meter.computing,
             "starting_seconds": meter.starting,
+            "compiling": {"steps": meter.compiled_steps, "seconds": meter.compiling},
             "batch_bytes": meter.batch_bytes,
             "preprocessing": self._preprocessing(meter, work),
             "memory": self._memory.as_json(),
@@ -174,7 +181,9 @@ class Session:
             "batches": work.batches,
             "cpu_seconds": work.cpu,
             "seconds": work.seconds,
+            "queued_seconds": work.queued,
             "workers": meter.most_workers,
+            "parallel": meter.parallel,
         }
 
 
@@ -183,3 +192,29 @@ def _end_process() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def watched(batches: Iterable[T]) -> Iterator[T]:
+    """What has a way of its own to be measured is measured in that way, and not twice."""
+    for name in arm.WATCHED:
+        if name in sys.modules:
+            arm.patch(sys.modules[name])
+    if type(batches).__module__.partition(".")[0] in ("torch", "tensorflow"):
+        yield from batches
+        return
+    session = current(Framework())
+    meter = session.meter_of(batches)
+    iterator = iter(batches)
+    while not session.over:
+        meter.ask()
+        session.after_step()
+        fetch = Fetch()
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            meter.leave()
+            return
+        meter.in_process = meter.in_process.plus(fetch.end())
+        meter.got(batch)
+        yield batch
+    yield from iterator

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
 SWITCH = "DLC_PROFILE"
 ENDS = "DLC_PROFILE_ENDS_JOB"
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-REPORT = "/opt/ml/output/data/profile"
+BASE = "/opt/ml"
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
 WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
@@ -16,7 +17,7 @@ LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK",
 
 class Settings(NamedTuple):
     on: bool = False
-    report: str = REPORT
+    report: str = f"{BASE}/output/data/profile"
     steps: int = 200  # measured, then the script runs on without
     skip: int = 3  # first steps, which also prepare and compile
     rank: int = 0
@@ -29,7 +30,7 @@ def read(environ: Mapping[str, str]) -> Settings:
     """Raises ValueError with the variable, what was expected and what was found."""
     return Settings(
         on=_switch(environ, SWITCH),
-        report=environ.get("DLC_PROFILE_REPORT") or REPORT,
+        report=environ.get("DLC_PROFILE_REPORT") or _report(environ),
         steps=_number(environ, "DLC_PROFILE_STEPS", 200, least=1),
         skip=_number(environ, "DLC_PROFILE_SKIP", 3, least=0),
         rank=_first(environ, RANKS),
@@ -37,6 +38,12 @@ def read(environ: Mapping[str, str]) -> Settings:
         ranks=max(_first(environ, WORLD_SIZES), 1),
         ends=_switch(environ, ENDS),
     )
+
+
+def _report(environ: Mapping[str, str]) -> str:
+    """Where the launcher says that results go, else where it would look for them."""
+    base = environ.get("SAGEMAKER_BASE_DIR") or BASE
+    return os.path.join(environ.get("SM_OUTPUT_DATA_DIR") or f"{base}/output/data", "profile")
 
 
 def _switch(environ: Mapping[str, str], name: str) -> bool:

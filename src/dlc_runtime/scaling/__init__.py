@@ -8,8 +8,15 @@ Nothing here imports a framework before it is used.
 from __future__ import annotations
 
 from dlc_runtime.scaling.largest import LargestBatch, TrialError, largest_batch
-from dlc_runtime.scaling.rates import LINEAR, RULES, SQUARE_ROOT, scale_learning_rate, scale_steps
-from dlc_runtime.scaling.warmup import Warmup, keras_warmup
+from dlc_runtime.scaling.warmup import (
+    LINEAR,
+    RULES,
+    SQUARE_ROOT,
+    Warmup,
+    keras_warmup,
+    scale_learning_rate,
+    scale_steps,
+)
 
 __all__ = [
     "LINEAR", "RULES", "SQUARE_ROOT", "LargestBatch", "TrialError", "Warmup", "keras_warmup", "largest_batch",

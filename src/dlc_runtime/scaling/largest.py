@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 
 from dlc_runtime.profile.memory import container_limit
-from dlc_runtime.scaling.said import says_memory
-from dlc_runtime.scaling.search import largest_that_fits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 STEPS = 5
@@ -109,3 +108,43 @@ def _run(command: list[str], environ: dict[str, str], log: str, seconds: float) 
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+FINE = 16  # a gap of a sixteenth of the batch that fits is not looked into: it is less than the margin
+
+
+def largest_that_fits(first: int, most: int, fits: Callable[[int], bool], fine: int = FINE) -> int:
+    """The largest batch from 1 to `most` for which `fits` said yes; 0 where it said no to 1.
+
+    It begins with `first`, asks for no batch twice, and takes it that a batch above one that does not fit does not
+    fit either. With `fine` of 0 the answer is exact; else up to a `fine`th of it may have been left.
+    """
+    if not 1 <= first <= most:
+        raise ValueError(f"first: expected a batch from 1 to {most}, found {first}")
+    good, bad, batch = 0, most + 1, first
+    while bad - good > max(good // fine if fine else 1, 1):
+        if fits(batch):
+            good = batch
+        else:
+            bad = batch
+        batch = _next(good, bad, most)
+    return good
+
+
+def _next(good: int, bad: int, most: int) -> int:
+    if bad > most:  # nothing was too large so far
+        return min(2 * good, most)
+    return (good + bad) // 2 if good else max(bad // 2, 1)
+
+
+# What the frameworks, the C++ runtime and the kernel say.
+SAYS_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|\bOOM\b|can't allocate memory|not enough memory|Cannot allocate memory"
+    r"|MemoryError|std::bad_alloc|RESOURCE_EXHAUSTED|ResourceExhaustedError|ALLOC_FAILED|Unable to allocate"
+)
+
+
+def says_memory(text: str) -> str:
+    """The words that say so, "" where none do."""
+    found = SAYS_MEMORY.search(text)
+    return found[0] if found else ""

@@ -143,6 +143,23 @@ def test_a_port_in_use_is_an_error_of_the_data_host_that_names_the_setting(servi
     assert "DLC_DATA_PORT" in host.log
 
 
+def test_packages_that_do_not_fit_each_other_are_told_as_that_and_not_as_a_port(
+    service: Service, tmp_path: Path
+) -> None:
+    """What the generated code of grpcio-health-checking raises beside a grpcio that is older."""
+    package = tmp_path / "packages/grpc_health/v1"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("raise RuntimeError('the generated code depends on grpcio>=99.1')")
+    service.environ["PYTHONPATH"] = f"{tmp_path / 'packages'}{os.pathsep}{service.environ['PYTHONPATH']}"
+    host, _ = service.serve("Numbers", 100)
+    assert host.wait() == 1
+    last = host.log.splitlines()[-1]
+    assert "cannot start its control process: grpc_health cannot be imported beside grpcio" in last
+    assert "depends on grpcio>=99.1; add grpcio==" in last
+    assert "port" not in last.replace("import", "")
+
+
 def test_strangers_at_the_ports_disturb_nobody(service: Service) -> None:
     """Garbage, a half greeting, a wrong proof, a connection that says nothing, and many of them."""
     host, port = service.serve("Numbers", 3000, batch_size=10)

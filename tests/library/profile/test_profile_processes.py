@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from dlc_runtime.profile import processors
-from dlc_runtime.profile.gpus import Gpus
+from dlc_runtime.profile.processors import Gpus
 
 BOUND = 60.0  # seconds; only a bound
 SOURCES = Path(__file__).parents[3] / "src"

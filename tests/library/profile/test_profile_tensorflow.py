@@ -15,6 +15,7 @@ def test_a_loop_over_a_dataset_is_measured_with_the_cpu_seconds_of_its_batches(t
     work = found["preprocessing"]
     assert work["batches"] == 80 - 2  # the first of each epoch is not whole
     assert 0.035 < work["cpu_seconds"] / work["batches"] < 0.08
+    assert work["parallel"] is False
 
 
 def test_keras_fit_is_measured_inside_its_graph(tensorflow_runner: Runner) -> None:
@@ -25,3 +26,4 @@ def test_keras_fit_is_measured_inside_its_graph(tensorflow_runner: Runner) -> No
     found = ended.report()
     assert (found["framework"], found["steps"], found["batch_bytes"]) == ("tensorflow", 80 - 3 - 2, 4 * (8 * 4 + 4))
     assert 0.035 < found["preprocessing"]["cpu_seconds"] / found["preprocessing"]["batches"] < 0.12
+    assert found["preprocessing"]["parallel"] is True  # num_parallel_calls of its map

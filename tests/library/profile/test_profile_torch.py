@@ -56,6 +56,25 @@ def test_an_evaluation_between_two_steps_is_no_step_and_no_part_of_one(runner: R
     assert found["steps"] == 40 - 8 - 3  # without those with an evaluation, and without the first others
 
 
+def test_steps_in_which_something_is_compiled_are_no_computing(runner: Runner) -> None:
+    """Importing Dynamo and compiling take seconds; the other steps take hundredths."""
+    found = runner.run(*MODULE, "--sample", "0", "--step", "0.02", "--compile-at", "6").report()
+    assert found["compiling"]["steps"] == 1
+    assert found["compiling"]["seconds"] > 10 * found["step_seconds"]
+    assert found["steps"] == 40 - 3 - 1
+
+
+def test_workers_without_a_processor_of_their_own_are_seen_in_a_line_for_it(runner: Runner) -> None:
+    """Three workers compute on the one processor that the script may use."""
+    argv = [runner.python, *MODULE, "--workers", "3"]
+    code = f"import os; os.sched_setaffinity(0, [{min(os.sched_getaffinity(0))}]); os.execv({argv[0]!r}, {argv!r})"
+    ended = runner.run("-c", code)
+    assert ended.code == 0, ended.log
+    found = read_profile([runner.folder])
+    assert found.queued > 0.4
+    assert found.kind in ("processors", "others")  # others where the machine runs something else too
+
+
 def test_measuring_ends_after_the_steps_asked_for_and_the_script_goes_on(runner: Runner) -> None:
     ended = runner.run(*MODULE, "--workers", "1", DLC_PROFILE_STEPS="10")
     assert "trained 2 epochs" in ended.log

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import ProtocolError, SettingError
 from dlc_runtime.dataservice.plan import progress
-from dlc_runtime.dataservice.plan.leases import Leases
+from dlc_runtime.dataservice.plan.progress import Leases
 from dlc_runtime.dataservice.wire.lines import Lines
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import ProtocolError
-from dlc_runtime.dataservice.wire import frames, leaves, structure, tls
+from dlc_runtime.dataservice.wire import frames, structure, tls
 from dlc_runtime.dataservice.wire import token as tokens
 from dlc_runtime.dataservice.wire.address import keep_alive
 
@@ -207,7 +207,7 @@ class Link:
             return Arrived(frame.epoch, frame.id, Failure(_told(self._text)), frame.size)
         layout, buffer, self._buffer = self._layouts[frame.schema], self._buffer, None
         arrays = [
-            leaves.over(leaf.kind, leaf.dtype, leaf.shape, buffer, start, size)  # type: ignore[arg-type]
+            structure.over(leaf.kind, leaf.dtype, leaf.shape, buffer, start, size)  # type: ignore[arg-type]
             for leaf, (start, size) in zip(layout.schema.arrays, layout.places)
         ]
         return Arrived(frame.epoch, frame.id, structure.build(layout.schema, arrays, bytes(self._text)), frame.size)

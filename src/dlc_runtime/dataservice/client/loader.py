@@ -8,20 +8,18 @@ import os
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice import errors
-from dlc_runtime.dataservice.client import calls, place
+from dlc_runtime.dataservice.client import place, training
 from dlc_runtime.dataservice.client.keeper import Keeper
 from dlc_runtime.dataservice.client.lessee import Lessee
 from dlc_runtime.dataservice.client.link import Failure
+from dlc_runtime.dataservice.client.place import Settings, check_above_zero
 from dlc_runtime.dataservice.client.pool import Pool
 from dlc_runtime.dataservice.client.pump import Pump
-from dlc_runtime.dataservice.client.settings import Settings, check_above_zero
+from dlc_runtime.dataservice.client.training import Mover
 from dlc_runtime.dataservice.plan import progress
 from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
-from dlc_runtime.dataservice.plan.leases import WHEN_LOST
-from dlc_runtime.dataservice.plan.progress import Progress
-from dlc_runtime.dataservice.training import gradient_sync, stand_in
-from dlc_runtime.dataservice.training.device import Mover
-from dlc_runtime.dataservice.wire import address, control, frames, grpc_package, tls
+from dlc_runtime.dataservice.plan.progress import WHEN_LOST, Progress
+from dlc_runtime.dataservice.wire import address, control, frames, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ class RemoteLoader:
     It is no DataLoader, so no framework shards it a second time. But it has what they ask one for.
     """
 
-    collate_fn = staticmethod(stand_in.as_it_is)
+    collate_fn = staticmethod(training.as_it_is)
     prefetch_factor = None  # of a DataLoader that a framework builds over this one: it has no workers
 
     def __init__(
@@ -71,7 +69,7 @@ class RemoteLoader:
         deadline: float = 600.0,
         patience: float = 300.0,
     ) -> None:
-        grpc_package.require()
+        control.require()
         tls.check(os.environ, token)
         if tail not in TAILS:
             raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
@@ -105,15 +103,15 @@ class RemoteLoader:
         self._lease_place = self._find_lease_place()
         self._round = 0  # which iteration is the current one
         self._process = os.getpid()
-        self.sampler = self.batch_sampler = stand_in.BatchNumbers(self)
+        self.sampler = self.batch_sampler = training.BatchNumbers(self)
 
     def __len__(self) -> int:
         """Batches of this rank in a whole epoch. Waits for the first data server."""
         return len(self.share.ids(self._known().batches, tail=self.tail))
 
     @property
-    def dataset(self) -> stand_in.RemoteDataset:
-        return stand_in.RemoteDataset(self._known().samples, self)
+    def dataset(self) -> training.RemoteDataset:
+        return training.RemoteDataset(self._known().samples, self)
 
     @property
     def batch_size(self) -> int:
@@ -191,7 +189,7 @@ class RemoteLoader:
 
         last = len(self.share.ids(self._known().batches, at.start, self.tail)) if self.settings.ordered else -1
         try:
-            with gradient_sync.iteration() as told:
+            with training.iteration() as told:
                 for id_, batch in self._mover.batches(current(pump.take), current(pump.take_ready)):
                     if isinstance(batch, Failure):
                         raise error_of(batch.told)
@@ -249,8 +247,8 @@ class RemoteLoader:
         """End `serve` on every data host that answers, for jobs in which no launcher does."""
         for server in self.servers:
             try:
-                calls.call(server, self._token, control.STOP)
-            except calls.CallError:
+                control.call(server, self._token, control.STOP)
+            except control.CallError:
                 continue
 
     def close(self) -> None:

@@ -23,6 +23,8 @@ HUGE = 4 << 20  # bytes from which huge pages are worth asking for
 class Buffer:
     """Memory of at least the size asked for; `owner` is what exports it."""
 
+    is_pinned = False
+
     def __init__(self, owner: Any) -> None:
         self.owner = owner
         self.memory = memoryview(owner)
@@ -40,6 +42,8 @@ class Buffer:
 
 class PinnedBuffer(Buffer):
     """Page-locked memory of torch's own pool, which waits for copies to the device that are still under way."""
+
+    is_pinned = True
 
     def __init__(self, size: int) -> None:
         import torch

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.client import late
+from dlc_runtime.dataservice.client import scout
 from dlc_runtime.dataservice.client.link import Link
 from dlc_runtime.dataservice.client.scout import Found, Scout
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError, ServersLostError
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from dlc_runtime.dataservice.client.place import Settings
     from dlc_runtime.dataservice.client.pool import Pool
-    from dlc_runtime.dataservice.client.settings import Settings
 
 LOG = logging.getLogger("dlc.dataservice")
 TICK = 0.25  # seconds between two looks at the clock
@@ -71,7 +71,7 @@ class Pump:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._ended = False
         self.scout = Scout(tuple(servers), token, self._server_found)
-        self._watch = late.Watch(self)
+        self._watch = scout.Watch(self)
         self._thread = threading.Thread(target=self._run, name="dlc-data-pump", daemon=True)
         self._thread.start()
 

@@ -8,13 +8,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime.dataservice.client import calls
-from dlc_runtime.dataservice.errors import DataServiceError, RefusedError, ServersDifferError
+from dlc_runtime.dataservice.errors import DataServiceError, HangingUserFunctionError, RefusedError, ServersDifferError
 from dlc_runtime.dataservice.wire import control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+    from dlc_runtime.dataservice.client.pump import Pump
 
 LOG = logging.getLogger("dlc.dataservice")
 AGAIN = 1.0  # seconds between two looks at a server that is not there
@@ -75,7 +76,7 @@ class Scout:
     def status(self, server: str, stacks_after: float) -> Any:
         """What a server's workers do; None where it does not answer."""
         try:
-            answer = calls.call(server, self.token, control.STATUS, {"stacks_after": stacks_after})
+            answer = control.call(server, self.token, control.STATUS, {"stacks_after": stacks_after})
         except DataServiceError as error:
             self.why[server] = str(error)
             return None
@@ -114,7 +115,7 @@ class Scout:
     def _ask(self, server: str) -> Found | None:
         host, _, port = server.rpartition(":")
         try:
-            told = calls.call(server, self.token, control.DESCRIBE)
+            told = control.call(server, self.token, control.DESCRIBE)
             address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
             found = Found(server, str(address), str(told["host"]), tuple(map(int, told["workers"])), dict(told["data"]))
         except (DataServiceError, OSError, ValueError, KeyError, TypeError) as error:
@@ -134,3 +135,47 @@ class Scout:
                 )
             self._changed.notify_all()
         return found
+
+
+LOOK = 5.0  # seconds an id may take before its server is asked about it, and between two such questions
+MOST_STACK = 8000  # characters
+
+
+class Watch:
+    """A thread of its own: the calls may take seconds."""
+
+    def __init__(self, pump: Pump) -> None:
+        self.pump = pump
+        self._end = threading.Event()
+        self.every = min(LOOK, pump.settings.deadline / 2)
+        threading.Thread(target=self._run, name="dlc-data-watch", daemon=True).start()
+
+    def close(self) -> None:
+        self._end.set()
+
+    def _run(self) -> None:
+        while not self._end.wait(self.every):
+            pump = self.pump
+            with pump._lock:
+                late = pump.asks.late(time.monotonic(), self.every)
+                servers = {pump.homes[server] for server in late.servers if server in pump.homes} if late else set()
+            for server in servers:
+                self._look(server)
+
+    def _look(self, server: str) -> None:
+        """A worker may also hang with a batch of another rank: ours waits behind it."""
+        status = self.pump.scout.status(server, stacks_after=self.pump.settings.deadline)
+        for number, told in enumerate((status or {}).get("workers", ())):
+            if (told.get("seconds") or 0.0) >= self.pump.settings.deadline:
+                self.pump.fail(HangingUserFunctionError(self._words(server, number, told)))
+
+    def _words(self, server: str, number: int, told: dict[str, Any]) -> str:
+        found = self.pump.found.get(server)
+        host = found.host if found is not None else server
+        stack = str(told.get("stack") or "unknown")[-MOST_STACK:]
+        batch = f"batch {told['id']} of epoch {told['epoch']} for {told['seconds']:.0f} s"
+        return (
+            f"the user's function on {host} has worked on {batch}, longer than the deadline of"
+            f" {self.pump.settings.deadline:.0f} s (worker {number}, pid {told['pid']}); raise deadline= of"
+            f" RemoteLoader if it is merely slow; where it is:\n{stack}"
+        )

@@ -8,12 +8,12 @@ import threading
 import time
 from collections import OrderedDict
 from concurrent import futures
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
 from dlc_runtime.dataservice.server import worker
-from dlc_runtime.dataservice.server.halts import Halts
-from dlc_runtime.dataservice.wire import control, grpc_package, tls
+from dlc_runtime.dataservice.server.board import Halts
+from dlc_runtime.dataservice.wire import control, tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Control:
         """A method: it checks the caller, then answers."""
 
         def handle(request: bytes, context: Any) -> bytes:
-            grpc = grpc_package.grpc()
+            grpc = control.load_grpc()
             nonce = control.split(request)[0]
             try:
                 if not self.nonces.use(nonce):
@@ -117,14 +117,24 @@ class Control:
         return {}
 
 
+class Unable(NamedTuple):
+    """Why a control process does not serve."""
+
+    what: str  # it cannot
+    why: str
+    remedy: str = ""
+
+
 def run(bound: Any, address: str, control_: Control, parent: int) -> None:
-    """The control process's whole life. `bound`: a pipe on which it says "" when it listens, else why it cannot."""
+    """The control process's whole life. `bound`: a pipe on which it says None when it listens, else an Unable."""
     worker.die_with(parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    grpc = grpc_package.grpc()
-    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-
+    try:
+        grpc, (health, health_pb2, health_pb2_grpc) = control.load_grpc(), control.health()
+    except DataServiceError as error:
+        bound.send(Unable("start its control process", str(error)))
+        return
     server = grpc.server(
         futures.ThreadPoolExecutor(THREADS),
         maximum_concurrent_rpcs=THREADS * 8,
@@ -152,12 +162,13 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
         if not _listens(grpc, server, address, control_.token):
             raise RuntimeError("the port is in use, or the address is not this host's")
     except RuntimeError as error:
-        bound.send(str(error) or "cannot listen")
+        remedy = "name another with port= of serve and DLC_DATA_PORT on every host"
+        bound.send(Unable(f"listen at {address}", str(error) or "gRPC does not say why", remedy))
         return
     server.start()
     for service in ("", control.SERVICE):
         checks.set(service, health_pb2.HealthCheckResponse.SERVING)
-    bound.send("")
+    bound.send(None)
     threading.Thread(target=control_.halts.watch, name="dlc-data-halts", daemon=True).start()
     server.wait_for_termination()
 

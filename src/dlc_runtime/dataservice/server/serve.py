@@ -12,13 +12,14 @@ from multiprocessing import connection
 from typing import TYPE_CHECKING
 
 from dlc_runtime import cluster_facts, usable_cpus
-from dlc_runtime.dataservice.ending import until_signalled
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import control, source, worker
 from dlc_runtime.dataservice.server.board import Board
 from dlc_runtime.dataservice.wire import address as addresses
-from dlc_runtime.dataservice.wire import frames, grpc_package, tls
+from dlc_runtime.dataservice.wire import frames, tls
 from dlc_runtime.dataservice.wire import token as tokens
+from dlc_runtime.dataservice.wire.control import require
+from dlc_runtime.usable_cpus import until_signalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ def serve(
     container may use. Raises SettingError, MissingPackageError, and DataServiceError where it cannot listen or the
     workers do not start.
     """
-    grpc_package.require()
+    require()
     tls.check(os.environ, token)
     made = source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
     workers = workers_of(workers, data)
@@ -189,14 +190,24 @@ class Server:
         process = self.context.Process(target=control.run, args=(theirs, where, calls, os.getpid()), daemon=True)
         process.start()
         theirs.close()
-        why = "it ended before it listened"
-        with contextlib.suppress(EOFError):
-            why = ours.recv() if ours.poll(LISTENS_WITHIN) else f"it does not listen after {LISTENS_WITHIN:.0f} s"
-        if why:
+        unable = self._unable(process, ours)
+        if unable is not None:
             process.kill()
             process.join()
-            raise DataServiceError(
-                f"the data service on {self.host} cannot listen at {where}: {why}; name another with port= of serve and"
-                " DLC_DATA_PORT on every host"
-            )
+            said = f"the data service on {self.host} cannot {unable.what}: {unable.why}"
+            raise DataServiceError(f"{said}; {unable.remedy}" if unable.remedy else said)
         return process
+
+    def _unable(self, process: Any, said: Any) -> control.Unable | None:
+        """Why a control process does not serve; None: it listens."""
+        starting = "start its control process"
+        if not said.poll(LISTENS_WITHIN):
+            why = f"it does not listen after {LISTENS_WITHIN:.0f} s"
+            return control.Unable(starting, why, "see what else takes this host's processors")
+        try:
+            answer: control.Unable | None = said.recv()
+        except EOFError:
+            process.join()
+            why = f"it ended with {process.exitcode} before it listened"
+            return control.Unable(starting, why, "its traceback, if it had one, is above")
+        return answer

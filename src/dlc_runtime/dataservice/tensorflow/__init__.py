@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.dataservice.tensorflow.consumer import distribute
     from dlc_runtime.dataservice.tensorflow.host import serve
+    from dlc_runtime.dataservice.tensorflow.place import distribute
 
 __all__ = ["distribute", "serve"]
 
@@ -19,7 +19,7 @@ __all__ = ["distribute", "serve"]
 def __getattr__(name: str) -> Any:
     """A training host imports nothing of the servers, a data host nothing of the consumer."""
     if name == "distribute":
-        from dlc_runtime.dataservice.tensorflow.consumer import distribute
+        from dlc_runtime.dataservice.tensorflow.place import distribute
 
         return distribute
     if name == "serve":

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import os
 import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import MissingPackageError, ServersLostError, SettingError
 from dlc_runtime.dataservice.wire import address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from dlc_runtime.cluster_facts import Cluster
 
@@ -117,3 +120,56 @@ def _split(where: str) -> tuple[str, int]:
     if not host or not number.isdigit():
         raise SettingError(f"tf.data.service: expected host:port, found {where!r}")
     return host.strip("[]"), int(number)
+
+
+# What TensorFlow 2.6 and later call the ways to share a dataset among workers.
+MODES = {"dynamic": "distributed_epoch", "off": "parallel_epochs"}
+_calls = itertools.count()
+
+
+def distribute(
+    dataset: Any,
+    *,
+    mode: str = "dynamic",
+    name: str | None = None,
+    group: str | None = None,
+    service: str | None = None,
+    patience: float = PATIENCE,
+    compression: str | None = None,
+    max_outstanding_requests: int | None = None,
+) -> Any:
+    """The dataset, made on the job's data hosts; what comes after it runs here.
+
+    `mode`: "dynamic" gives each element of an epoch to one worker and so to one training process, at most once: what a
+    worker had in hand when it died is lost. "off" gives every worker the whole dataset. The training processes that
+    call this in the same order share the elements; `name` states what is shared, for datasets that only some of them
+    read. `service`: the dispatcher as host:port, by default the job's.
+
+    Raises SettingError, MissingPackageError, and ServersLostError after `patience` seconds without a data host.
+    """
+    if mode not in MODES:
+        raise SettingError(f"distribute: mode: expected one of {', '.join(MODES)}, found {mode!r}")
+    if name == "":
+        raise SettingError("distribute: name: expected a text, found an empty one")
+    require_tensorflow()
+    found = Service(service, ()) if service else of_job(cluster_facts.read(), group)
+    past_proxies([found.dispatcher, *found.workers])
+    # TensorFlow itself would wait without a bound, and without a word.
+    wait_for_one([found.dispatcher], "the dispatcher", patience)
+    if found.workers:
+        wait_for_one(found.workers, "any worker", patience)
+    import tensorflow as tf
+
+    shared = dataset.apply(
+        tf.data.experimental.service.distribute(
+            processing_mode=MODES[mode],
+            service=f"grpc://{found.dispatcher}",
+            job_name=name or f"dlc-{next(_calls)}",
+            max_outstanding_requests=max_outstanding_requests,
+            compression=compression,
+            target_workers="ANY",
+        )
+    )
+    options = tf.data.Options()  # a rank's elements are its own: tf.distribute must not take a share of them
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return shared.with_options(options)

@@ -6,10 +6,12 @@ these are their words: a call cannot be replayed, and not be sent to another met
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.errors import ProtocolError, RefusedError
+from dlc_runtime.dataservice.errors import DataServiceError, MissingPackageError, ProtocolError, RefusedError
+from dlc_runtime.dataservice.wire import tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
@@ -58,3 +60,73 @@ def _parsed(text: bytes) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ProtocolError(f"expected JSON, found {text[:100]!r}") from error
+
+
+PACKAGES = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking"}
+
+
+def require() -> None:
+    """Raises MissingPackageError. Imports nothing: whoever forks later must not have gRPC's threads."""
+    absent = [package for module, package in PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if absent:
+        raise MissingPackageError(
+            f"the data service needs {' and '.join(absent)}, which this image does not have; add"
+            f" {' '.join(absent)} to the requirements.txt beside the script"
+        )
+
+
+def load_grpc() -> Any:
+    """The module. Raises MissingPackageError."""
+    require()
+    import grpc
+
+    return grpc
+
+
+def health() -> tuple[Any, Any, Any]:
+    """The modules of the health service. Raises MissingPackageError, also where their version does not fit gRPC's."""
+    module = load_grpc()
+    try:
+        from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    except Exception as error:  # generated code raises RuntimeError for a gRPC, and for a protobuf, that is too old
+        version = getattr(module, "__version__", "unknown")
+        raise MissingPackageError(
+            f"grpc_health cannot be imported beside grpcio {version}: {type(error).__name__}: {error}; add"
+            f" grpcio=={version} and grpcio-health-checking=={version} to the requirements.txt beside the script"
+        ) from error
+    return health, health_pb2, health_pb2_grpc
+
+
+WITHIN = 5.0  # seconds
+
+
+class CallError(DataServiceError):
+    """The control process does not answer, or not as it should."""
+
+
+def call(target: str, token: bytes, method: str, body: Any = None, within: float = WITHIN) -> Any:
+    """Raises CallError, and RefusedError where one side does not hold the other's token."""
+    grpc = load_grpc()
+    options = [
+        ("grpc.max_receive_message_length", MOST_MESSAGE),
+        ("grpc.enable_http_proxy", 0),  # the job's own network
+        ("grpc.use_local_subchannel_pool", 1),  # a server that was restarted is not kept waiting by an old backoff
+    ]
+    own = tls.of(token)
+    if own is None:
+        opened = grpc.insecure_channel(target, options)
+    else:
+        known = grpc.ssl_channel_credentials(own.authority, own.key, own.certificate)
+        opened = grpc.secure_channel(target, known, [*options, ("grpc.ssl_target_name_override", tls.NAME)])
+    with opened as channel:
+        try:
+            nonce = channel.unary_unary(f"/{SERVICE}/{CHALLENGE}")(b"", timeout=within)
+            sealed = seal(token, nonce, method, body)
+            reply = channel.unary_unary(f"/{SERVICE}/{method}")(sealed, timeout=within)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                raise RefusedError(
+                    f"{target}: the data server refuses this job's token; every host needs the same DLC_JOB_TOKEN"
+                ) from None
+            raise CallError(f"{target}: {error.code().name.lower().replace('_', ' ')}, {error.details()}") from None
+    return open_reply(token, nonce, method, reply)

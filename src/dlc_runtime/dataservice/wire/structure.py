@@ -7,17 +7,33 @@ A description (schema) is the same for batches of the same shapes, so it crosses
 from __future__ import annotations
 
 import collections
+import ctypes
 import json
 import keyword
+import marshal
+import math
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import ProtocolError, UnsupportedBatchError
-from dlc_runtime.dataservice.wire import leaves
-from dlc_runtime.dataservice.wire.frames import MOST_TEXT
+from dlc_runtime.dataservice.wire.frames import MOST_SCHEMAS, MOST_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, Optional, Protocol
+
+    class Buffer(Protocol):
+        """Memory that a batch was received into."""
+
+        memory: memoryview
+        owner: Any
+        is_pinned: bool
+
+        @property
+        def flat(self) -> Any:
+            """All of it as a tensor of uint8."""
+
+    Memory = tuple[str, str, Sequence[int], Optional[memoryview], Any]
 
 DEEPEST = 32
 _PLAIN = (str, int, float, bool, type(None))
@@ -62,7 +78,7 @@ def pack(batch: Any) -> Packed:
     parts: list[memoryview] = []
     kept: list[Any] = []
     tree = _walk(batch, "batch", 0, values, parts, kept)
-    schema = json.dumps(tree, separators=(",", ":")).encode()
+    schema = _described(tree)
     extras = json.dumps(values, separators=(",", ":")).encode() if values else b""
     for text, what in ((schema, "description"), (extras, "text and numbers")):
         if len(text) > MOST_TEXT:
@@ -72,11 +88,26 @@ def pack(batch: Any) -> Packed:
     return Packed(schema, extras, parts, kept)
 
 
+def _described(tree: Any) -> bytes:
+    """The tree as JSON. Most batches of a job have one of a few trees: comparing is faster than writing it anew."""
+    key = marshal.dumps(tree, _NO_REFERENCES)
+    found = _DESCRIBED.get(key)
+    if found is None:
+        if len(_DESCRIBED) >= MOST_SCHEMAS:
+            _DESCRIBED.clear()
+        found = _DESCRIBED[key] = json.dumps(tree, separators=(",", ":")).encode()
+    return found
+
+
+_NO_REFERENCES = 2  # marshal's version in which equal trees have equal bytes
+_DESCRIBED: dict[bytes, bytes] = {}
+
+
 def _walk(node: Any, place: str, depth: int, values: list[Any], parts: list[memoryview], kept: list[Any]) -> list[Any]:
     """No closure that calls itself: such a cycle would keep batches until the garbage collector comes."""
     if depth > DEEPEST:
         raise UnsupportedBatchError(f"{place}: nested more than {DEEPEST} deep")
-    found = leaves.memory_of(node, place)
+    found = memory_of(node, place)
     if found is not None:
         kind, dtype, shape, memory, owner = found
         if memory is not None:
@@ -123,11 +154,11 @@ def read_schema(text: bytes | memoryview, most: int) -> Schema:
         kind, *rest = node
         if kind == "v" and not rest:
             return
-        if kind in leaves.KINDS:
+        if kind in KINDS:
             dtype, shape = rest
             if not all(type(size) is int and 0 <= size <= most for size in shape) or len(shape) > 64:
                 raise ValueError("not a shape")
-            arrays.append(Leaf(kind, dtype, tuple(shape), leaves.size_of(kind, dtype, shape)))
+            arrays.append(Leaf(kind, dtype, tuple(shape), size_of(kind, dtype, shape)))
             return
         for child in _children(kind, rest):
             walk(child, depth + 1)
@@ -200,8 +231,118 @@ def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
     if (name, fields) not in _NAMED:
         if len(_NAMED) >= MOST_NAMED:
             _NAMED.clear()
-        _NAMED[name, fields] = leaves.class_of(name, fields) or collections.namedtuple(name, fields)
+        _NAMED[name, fields] = class_of(name, fields) or collections.namedtuple(name, fields)
     return _NAMED[name, fields]
 
 
 MOST_NAMED = 64
+
+
+KINDS = ("T", "A", "S", "B")
+# Name in torch -> bytes of an element; a torch that lacks one cannot send or receive it.
+TORCH_DTYPES = {
+    **dict.fromkeys(("uint8", "int8", "bool", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
+    **dict.fromkeys(("float8_e8m0fnu",), 1),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float32", "complex32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 8),
+    "complex128": 16,
+}
+_READ = 0x100  # PyBUF_READ
+_from_memory = ctypes.pythonapi.PyMemoryView_FromMemory
+_from_memory.restype = ctypes.py_object
+_from_memory.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+
+
+def memory_of(node: Any, place: str) -> Memory | None:
+    """None for what is no array. Raises UnsupportedBatchError for an array that does not travel."""
+    if isinstance(node, (bytes, bytearray)):
+        return "B", "", (len(node),), memoryview(bytes(node)) if node else None, node
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(node, torch.Tensor):
+        return _tensor(torch, node, place)
+    if numpy is not None and isinstance(node, (numpy.ndarray, numpy.generic)):
+        return _array(numpy, node, place)
+    return None
+
+
+def _tensor(torch: Any, node: Any, place: str) -> Memory:
+    dtype = str(node.dtype).rpartition(".")[2]
+    is_dense = node.layout is torch.strided and not getattr(node, "is_nested", False)
+    if dtype not in TORCH_DTYPES or not is_dense or node.device.type != "cpu":
+        raise UnsupportedBatchError(
+            f"{place}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a dense"
+            " tensor on the CPU; convert it in collate"
+        )
+    tensor = node.detach().contiguous()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    size = tensor.numel() * tensor.element_size()
+    memory = _from_memory(tensor.data_ptr(), size, _READ) if size else None
+    return "T", dtype, tuple(tensor.shape), memory, tensor
+
+
+def _array(numpy: Any, node: Any, place: str) -> Memory:
+    if isinstance(node, numpy.ma.MaskedArray):
+        raise UnsupportedBatchError(f"{place}: a masked array would arrive without its mask; send mask and data as two")
+    array = numpy.ascontiguousarray(node).reshape(node.shape)
+    if array.dtype.hasobject or array.dtype.names or array.dtype.kind not in "biufcSUmM":
+        raise UnsupportedBatchError(
+            f"{place}: a numpy array of {array.dtype} does not travel; expected numbers or text"
+        )
+    kind = "A" if isinstance(node, numpy.ndarray) else "S"
+    memory = memoryview(array.reshape(-1).view(numpy.uint8)) if array.nbytes else None
+    return kind, array.dtype.str, array.shape, memory, array
+
+
+def size_of(kind: str, dtype: str, shape: Sequence[int]) -> int:
+    """Bytes. Raises ValueError for a dtype that nobody sends, and for a numpy array where numpy is not installed."""
+    if kind == "B":
+        (size,) = shape
+        return size
+    if kind == "T":
+        if dtype not in TORCH_DTYPES:
+            raise ValueError(f"unknown dtype {dtype!r}")
+        return TORCH_DTYPES[dtype] * math.prod(shape)
+    try:
+        import numpy
+    except ImportError:
+        raise ValueError(f"a numpy array of {dtype!r}, and this host has no numpy") from None
+    found = numpy.dtype(dtype)
+    if found.hasobject or found.names or found.kind not in "biufcSUmM" or found.str != dtype:
+        raise ValueError(f"unknown dtype {dtype!r}")
+    return int(found.itemsize) * math.prod(shape)
+
+
+def class_of(name: str, fields: Sequence[str]) -> Any:
+    """torch's own class of named tuples of that name, which its layers ask for; None where there is none."""
+    torch = sys.modules.get("torch")  # a batch that arrived with tensors has imported it
+    found = torch.nn.utils.rnn.PackedSequence if torch is not None and name == "PackedSequence" else None
+    return found if found is not None and found._fields == tuple(fields) else None
+
+
+def over(kind: str, dtype: str, shape: Sequence[int], buffer: Buffer, start: int, size: int) -> Any:
+    """The array over `size` bytes of the buffer from `start` on, which it keeps alive."""
+    if kind == "B":
+        return bytes(buffer.memory[start : start + size]) if size else b""
+    if kind == "T":
+        import torch
+
+        if not size:
+            return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
+        own = getattr(torch, dtype)
+        if not buffer.is_pinned:
+            return torch.frombuffer(buffer.owner, dtype=own, count=size // TORCH_DTYPES[dtype], offset=start).view(
+                tuple(shape)
+            )
+        flat = buffer.flat[start : start + size]
+        try:
+            return flat.view(own).view(tuple(shape))
+        except RuntimeError:  # PyTorch 1.10 views no elements of another size
+            return torch.frombuffer(flat.numpy(), dtype=own).view(tuple(shape))
+    import numpy
+
+    if not size:
+        return numpy.empty(tuple(shape), dtype)
+    found = numpy.frombuffer(buffer.owner, numpy.uint8, size, start).view(dtype).reshape(tuple(shape))
+    return found if kind == "A" else found[()]

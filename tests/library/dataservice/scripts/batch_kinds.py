@@ -12,10 +12,10 @@ import torch
 from forked_host import data_host
 
 from dlc_runtime.dataservice import RemoteLoader
+from dlc_runtime.dataservice.client.training import moved
 from dlc_runtime.dataservice.errors import UnsupportedBatchError
-from dlc_runtime.dataservice.training.device import moved
 from dlc_runtime.dataservice.wire import structure
-from dlc_runtime.dataservice.wire.leaves import TORCH_DTYPES
+from dlc_runtime.dataservice.wire.structure import TORCH_DTYPES
 
 Pair = collections.namedtuple("Pair", ["image", "label"])
 NAMES = [name for name in TORCH_DTYPES if hasattr(torch, name)]

@@ -35,6 +35,15 @@ class Endless(IterableDataset):
             yield torch.randn(32), index % 3
 
 
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(32, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
 def evaluate(model, loader):
     with torch.no_grad():
         return sum(float(model(x).sum()) for x, _ in loader)
@@ -48,14 +57,17 @@ def main():
     parser.add_argument("--step", type=float, default=0.0)
     parser.add_argument("--iterable", action="store_true")
     parser.add_argument("--evaluate-every", type=int, default=0)
+    parser.add_argument("--compile-at", type=int, default=-1, help="step of the first epoch")
     arguments = parser.parse_args()
     dataset = (Endless if arguments.iterable else Indexed)(arguments.sample)
     loader = DataLoader(dataset, batch_size=8, num_workers=arguments.workers, multiprocessing_context=arguments.context)
-    model = torch.nn.Linear(32, 3)
+    model = Model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     epochs = 2
-    for _ in range(epochs):
+    for epoch in range(epochs):
         for number, (x, y) in enumerate(loader):
+            if (epoch, number) == (0, arguments.compile_at):
+                model.compile(backend="eager")
             loss = torch.nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()

@@ -14,7 +14,7 @@ import pytest
 from dlc_runtime.dataservice import RemoteLoader
 from dlc_runtime.dataservice import serve as served
 from dlc_runtime.dataservice.client import place
-from dlc_runtime.dataservice.client.settings import Settings
+from dlc_runtime.dataservice.client.place import Settings
 from dlc_runtime.dataservice.errors import MissingPackageError, SettingError
 from dlc_runtime.dataservice.plan.epoch import Share
 from dlc_runtime.dataservice.server import serve, source

@@ -10,8 +10,8 @@ import pytest
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.tensorflow import guard, place
-from dlc_runtime.dataservice.tensorflow.consumer import distribute
+from dlc_runtime.dataservice.tensorflow import place, server
+from dlc_runtime.dataservice.tensorflow.place import distribute
 
 GROUPS = {"cpus": ["algo-3", "algo-1"], "gpus": ["algo-2"]}
 
@@ -70,7 +70,7 @@ def test_connections_to_the_jobs_hosts_go_past_a_proxy() -> None:
 
 
 def test_the_interface_of_the_address_and_the_loopback_are_no_other_interfaces() -> None:
-    every = guard.other_interfaces("192.0.2.1")  # nobody's
+    every = server.other_interfaces("192.0.2.1")  # nobody's
     assert "lo" not in every
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
@@ -78,4 +78,4 @@ def test_the_interface_of_the_address_and_the_loopback_are_no_other_interfaces()
         except OSError:
             pytest.skip("this machine has no network")
         own = sock.getsockname()[0]
-    assert len(guard.other_interfaces(own)) == len(every) - 1
+    assert len(server.other_interfaces(own)) == len(every) - 1

@@ -66,6 +66,18 @@ def test_a_second_loader_in_each_step_is_waiting_and_a_loop_in_a_step_is_no_step
     assert (images.steps, images.computing, images.waiting) == (2, 2.0, 1.0)
 
 
+def test_a_step_in_which_something_was_compiled_is_left_out_and_counted_apart() -> None:
+    clock, compiled = Time(), [0]
+    meter = Meter(Clock(lambda: None, clock, lambda: compiled[0]), skip=0)
+    step(meter, clock, 0.0, 1.0)
+    step(meter, clock, 0.5, 20.0)
+    compiled[0] += 3
+    step(meter, clock, 0.25, 2.0)
+    meter.ask()
+    assert (meter.steps, meter.computing, meter.waiting) == (2, 3.0, 0.25)
+    assert (meter.compiled_steps, meter.compiling) == (1, 20.0)
+
+
 def test_bytes_of_a_batch_are_those_of_all_its_arrays() -> None:
     array = memoryview(bytes(100))
     assert size({"a": array, "b": [array, (array, "text")], "c": 7}) == 304
@@ -90,6 +102,36 @@ def test_a_containers_quota_limits_the_cpus_that_count(
         (tmp_path / name).write_text(text)
     own = float(len(os.sched_getaffinity(0)))
     assert usable_cpus.usable(str(tmp_path)) == (own if expected is None else min(expected, own))
+
+
+def test_what_stood_in_line_and_what_the_host_worked_are_read_from_the_kernels_files(tmp_path: Path) -> None:
+    (tmp_path / "cpu.pressure").write_text(
+        "some avg10=94.18 avg60=84.22 avg300=68.47 total=539790565\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    )
+    assert processors.pressure_seconds(str(tmp_path / "cpu.pressure")) == 539.790565
+    assert processors.pressure_seconds(str(tmp_path / "absent")) is None
+    (tmp_path / "stat").write_text("cpu  126703 839 31320 64914 2236 0 1081 845 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    assert processors.host_seconds(str(tmp_path / "stat")) == (126703 + 839 + 31320 + 1081 + 845) / processors.TICKS
+    (tmp_path / "stat").write_text("nothing\n")
+    assert processors.host_seconds(str(tmp_path / "stat")) is None
+
+
+@pytest.mark.parametrize(
+    ("container", "tree", "ranks", "expected"),
+    [
+        (60.0, 50.0, 1, 40.0),  # a container, and something beside it
+        (60.0, 50.0, 8, 40.0),
+        (99.0, 50.0, 1, 50.0),  # the container is the host: this job is its processes
+        (99.0, 50.0, 8, None),  # ... and other ranks are the job too
+        (None, 30.0, 1, 70.0),
+        (None, 30.0, 2, None),
+    ],
+)
+def test_what_other_programs_took_is_what_the_host_worked_without_the_job(
+    container: float | None, tree: float, ranks: int, expected: float | None
+) -> None:
+    assert processors.others(100.0, container, tree, ranks) == expected
+    assert processors.others(None, container, tree, ranks) is None
 
 
 def test_cpu_seconds_of_the_container_are_read_in_both_versions_of_control_groups(tmp_path: Path) -> None:
@@ -118,3 +160,19 @@ def test_settings_of_the_launchers_variables() -> None:
     found = read({"DLC_PROFILE": "1", "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
     assert (found.on, found.rank, found.local_rank) == (True, 9, 1)
     assert not read({}).on
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({}, "/opt/ml/output/data/profile"),
+        ({"SAGEMAKER_BASE_DIR": "/base"}, "/base/output/data/profile"),
+        (
+            {"SAGEMAKER_BASE_DIR": "base", "SM_OUTPUT_DATA_DIR": "/there/base/output/data"},
+            "/there/base/output/data/profile",
+        ),
+        ({"SAGEMAKER_BASE_DIR": "/base", "DLC_PROFILE_REPORT": "/there"}, "/there"),
+    ],
+)
+def test_the_report_is_among_the_results_of_the_job(variables: dict[str, str], folder: str) -> None:
+    assert read(variables).report == folder

@@ -29,7 +29,7 @@ ROOM = find_root() / "tests/library"
 # What takes minutes: the loops of three frameworks, what *data_service_jobs.py and *_faults.py do with containers, and
 # all that compiles or measures with a framework.
 LONG_ROOMS = {"compiler", "profile", "scaling"}
-LONG = {"test_frameworks.py", "test_first_come.py", "test_tensorflow_service.py"}
+LONG = {"test_frameworks.py", "test_first_come.py", "test_data_host_strangers.py", "test_tensorflow_service.py"}
 SHORT = {  # of those rooms: no framework
     "test_cache_on_disks.py", "test_page_from_folder.py", "test_xla_imports.py", "test_profile_processes.py",
     "test_largest_batch.py",

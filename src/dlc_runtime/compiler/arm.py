@@ -60,7 +60,7 @@ def start() -> None:
         __import__(name)
         sys.modules[name].start()
     except Exception as fault:
-        from dlc_runtime.compiler.base.log import say
+        from dlc_runtime.compiler.seen import say
 
         say(f"nothing will be compiled: {fault}")
 
@@ -72,8 +72,8 @@ def asked() -> str:
 def ask_for_dumps() -> None:
     """Before torch is imported, which reads what is asked."""
     try:
-        from dlc_runtime.compiler.base.settings import read
         from dlc_runtime.compiler.pytorch.dumps import ask
+        from dlc_runtime.compiler.settings import read
 
         settings = read(os.environ)
     except Exception:  # told when torch was imported
@@ -92,7 +92,7 @@ def arm() -> None:
     if asked() == "inductor" and os.environ.get("DLC_COMPILER_DEBUG"):
         ask_for_dumps()
     if asked() == "xla":  # which compiles both frameworks
-        from dlc_runtime.compiler.tensorflow_xla.entry import imports
+        from dlc_runtime.compiler.tensorflow_xla import imports
 
         imports.wait()
     if "torch" in sys.modules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -57,3 +58,33 @@ def test_a_cache_of_which_files_were_deleted_is_compiled_anew(runner: Runner, tm
     after = runner.run("sequential.py", environ=environ)
     assert after.losses == cold.losses
     assert after.report["fallbacks"] == []
+
+
+def test_files_that_a_lost_disk_has_cut_are_thrown_away_and_compiled_again(runner: Runner, tmp_path: Path) -> None:
+    environ = {"DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    cold = runner.run("sequential.py", environ=environ)
+    libraries = list((tmp_path / "cache").rglob("*.so"))
+    for library in libraries:
+        os.truncate(library, library.stat().st_size // 2)
+    after = runner.run("sequential.py", environ=environ)
+    assert f" held {len(libraries)} files that are not as a job left them, such as " in after.log
+    assert after.losses == cold.losses
+    assert after.report["fallbacks"] == []
+    assert len(after.report["graphs"]) == len(cold.report["graphs"])
+    again = runner.run("sequential.py", environ=environ)
+    assert "not as a job left them" not in again.log
+    assert again.report["cache_misses"] == 0
+
+
+def test_a_job_that_compiled_nothing_is_not_said_to_be_faster(runner: Runner, tmp_path: Path) -> None:
+    environ = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}  # a cache of torch's, which dlc does not check
+    runner.run("sequential.py", environ=environ)
+    for library in (tmp_path / "cache").rglob("*.so"):
+        os.truncate(library, 0)
+    run = runner.run("sequential.py", environ=environ)
+    assert run.report["graphs"] == []
+    assert "nothing was compiled in" in run.log
+    assert "times as fast" not in run.log
+    [failed] = run.report["fallbacks"]
+    assert "raised: " in failed["reason"]  # and what, which torch says in other lines
+    assert not failed["reason"].endswith((":", "C++ compile error"))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.compiler.cache import bounded, machine
-from dlc_runtime.compiler.cache import folder as cache
+from dlc_runtime.compiler import cache_folder as cache
+from dlc_runtime.compiler import cache_intact
 from harness.compile_cache import KEY, fill
 
 SOURCES = str(Path(cache.__file__).parents[3])
-USE = "import os, json; from dlc_runtime.compiler.cache import folder; print(json.dumps(folder.use(os.environ)))"
+USE = "import os, json; from dlc_runtime.compiler import cache_folder; print(json.dumps(cache_folder.use(os.environ)))"
 
 
 @pytest.fixture
@@ -42,8 +42,9 @@ def mounted(options: str, path: Path, then: list[str]) -> str:
 
 
 def test_a_read_only_cache_is_copied_and_is_a_warning(folder: Path) -> None:
-    key = machine.key(KEY)
+    key = cache.key_of(KEY)
     fill(folder, f"{key}/ab/code.so", 10, 1.0)
+    cache_intact.note(str(folder / key))
     see = f"{USE}; print(open(os.environ['TORCHINDUCTOR_CACHE_DIR'] + '/ab/code.so').read())"
     log = mounted(f'--bind -o ro "{folder}"', folder, [sys.executable, "-c", see])
     assert "the cache cannot be written" in log
@@ -61,8 +62,8 @@ def test_a_full_cache_is_a_warning(folder: Path) -> None:
 def test_what_another_job_uses_is_not_deleted(folder: Path) -> None:
     used = fill(folder, "used/file", 600, 1.0)
     free = fill(folder, "free/file", 600, 2.0)
-    take = f"bounded.hold({str(folder / 'used')!r}); print(1, flush=True); input()"
-    hold = f"from dlc_runtime.compiler.cache import bounded; {take}"
+    take = f"hold({str(folder / 'used')!r}); print(1, flush=True); input()"
+    hold = f"from dlc_runtime.compiler.cache_folder import hold; {take}"
     with subprocess.Popen(
         [sys.executable, "-c", hold],
         stdin=subprocess.PIPE,
@@ -72,8 +73,8 @@ def test_what_another_job_uses_is_not_deleted(folder: Path) -> None:
     ) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "1\n"
-        bounded.prune(str(folder), 0)
+        cache.prune(str(folder), 0)
         assert [used.exists(), free.exists()] == [True, False]
         job.communicate("\n")
-    bounded.prune(str(folder), 0)
+    cache.prune(str(folder), 0)
     assert not used.exists()

@@ -92,6 +92,9 @@ def test_a_script_that_is_stopped_while_it_compiles_saves_and_leaves_no_process(
         assert process.returncode == 3, log
         assert "never stopped" not in log
         assert read_results(folder / "results")[0]["losses"] == [0.0]
+        assert "It was stopped while Net was compiled, after " in log
+        [entry] = json.loads((folder / "report/report.json").read_text())["compiling"]
+        assert entry["function"] == "Net"
         assert wait_for_end(mark) == set()
     finally:
         for number in processes(mark):

@@ -43,6 +43,35 @@ def test_what_is_differentiated_twice_stays_eager_and_the_rest_is_compiled(runne
     assert [(entry["module"], "create_graph" in entry["reason"]) for entry in report["eager"]] == [("Critic", True)]
 
 
+def test_a_function_that_is_never_called_keeps_no_model_eager(runner: Runner) -> None:
+    report = runner.both("create_graph.py", "model", "99", weights=SGD).report
+    assert functions(report, "graphs") == {"Net"}
+    assert report["eager"] == []
+
+
+@pytest.mark.parametrize("first", ["0", "9"])
+def test_a_function_that_calls_a_model_and_differentiates_it_twice_calls_it_eager(runner: Runner, first: str) -> None:
+    """From the first step on the model is known to be differentiated twice; later it is compiled in other calls."""
+    report = runner.both("create_graph.py", "model", first, weights=SGD).report
+    assert report["fallbacks"] == []
+    assert [entry["module"] for entry in report["modules"]] == ([] if first == "0" else ["Net"])
+
+
+@pytest.mark.parametrize("first", ["0", "9"])
+def test_a_graph_that_the_script_retains_is_used_twice(runner: Runner, first: str) -> None:
+    assert functions(runner.both("retain.py", first, weights=SGD).report, "graphs") == {"Net"}
+
+
+def test_a_second_backward_through_what_is_compiled_is_one_error_with_a_remedy(runner: Runner) -> None:
+    run = runner.run("create_graph.py", "value", "9", fails=True)
+    assert run.code == 1
+    [line] = [line for line in run.log.splitlines() if "dlc compiler: the script differentiates" in line]
+    assert line.endswith(
+        "Remedy: call the model in the function that asks for create_graph=True, or set DLC_COMPILER=off"
+    )
+    assert line.removeprefix("dlc compiler: ") in run.report["warnings"]
+
+
 def test_a_second_backward_that_comes_later_does_not_end_the_training(runner: Runner) -> None:
     report = runner.both("double_backward.py", "9", weights=SGD).report
     assert {entry["module"] for entry in report["eager"]} == {"Net", "Critic"}
@@ -65,13 +94,37 @@ def test_hooks_are_called_as_in_eager_and_one_of_a_later_step_is_why_it_is_compi
     assert any("hook <lambda>" in reason and "hooks.py:7" in reason for reason in reasons), reasons
     first, *later = run.report["recompilations"]
     assert (first["kind"], first["step"]) == ("hook", 10)
-    assert "_forward_pre_hooks" in first["cause"]
+    assert first["cause"].startswith("the hooks of ")
+    assert "small_training.py:" in first["cause"]
     assert {entry["kind"] for entry in later} <= {"collection"}  # the later hook appends
 
 
-def test_a_model_that_is_evaluated_first_is_compiled(runner: Runner) -> None:
+def test_hooks_of_many_modules_are_each_called_and_none_is_compiled(runner: Runner) -> None:
+    run = runner.both("many_hooks.py", weights=1e-4)
+    assert run.results[0]["collected"] == [16] * 25
+    assert run.report["gave_up"] == run.report["fallbacks"] == []
+    entries = [*run.report["graphs"], *run.report["recompilations"]]
+    assert [entry for entry in entries if "dlc_runtime" in entry["file"]] == []
+    assert "Remedy" not in run.log
+
+
+def test_a_script_that_changes_the_weights_itself_is_told_that_nothing_is_compiled(runner: Runner) -> None:
+    for how in ("data", "no_grad"):
+        run = runner.both("by_hand.py", how, weights=SGD)
+        assert "Net stays eager: no optimizer step was seen, the script changes the weights itself" in run.log
+        assert "nothing was compiled: no optimizer step was seen." in run.log
+        assert [entry["module"] for entry in run.report["eager"]] == ["Net"]
+
+
+def test_dropout_draws_the_same_numbers_as_eager_if_asked(runner: Runner) -> None:
+    report = runner.both("dropout.py", environ={"DLC_COMPILER_SAME_RANDOM": "1"}).report
+    assert functions(report, "graphs") == {"Sequential"}
+
+
+def test_of_a_model_that_is_evaluated_first_the_training_is_compiled_and_the_evaluation_is_not(runner: Runner) -> None:
     report = runner.both("eval_first.py").report
-    assert {"Net", "Net.eval"} <= functions(report, "graphs")
+    assert functions(report, "graphs") == {"Net"}
+    assert report["recompilations"] == []
 
 
 def test_copies_are_eager_and_need_nothing_of_ours(runner: Runner) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import threading
 
 import torch
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler.base.places import calls_create_graph, class_name
+from dlc_runtime.compiler.places import (
+    class_name,
+    create_graph_around,
+    create_graph_in,
+    is_users,
+    place_of,
+    seen_create_graph,
+)
+from dlc_runtime.compiler.pytorch.comparison import autocasts
+from dlc_runtime.compiler.seen import Seen, guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from dlc_runtime.compiler.pytorch.watch import Root, Watch
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
 
 RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
@@ -32,6 +44,7 @@ class Choice:
         self.chosen: list[torch.nn.Module] = []
         self.stays: list[Stays] = []
         self.wrappers: list[torch.nn.Module] = []  # DistributedDataParallel around what is chosen
+        self.batches: list[list[str]] = []  # of each root of what is chosen
 
     def wrap(self, module: torch.nn.Module) -> None:
         if module is not unwrapped(module):
@@ -40,24 +53,22 @@ class Choice:
 
 def choose(watch: Watch) -> Choice:
     choice = Choice()
-    places = calls_create_graph()
-    seen = sum(root.twice for root in watch.roots.values())
-    differentiated_later = places[0] if len(places) > seen else ""  # else each was seen, with its module
     for root in watch.roots.values():
         if next(root.module.parameters(), None) is None:
             continue  # a loss function
         if is_ours(unwrapped(root.module)):
             continue  # compiled before, by the process that this one was forked from
-        stays = why_eager(root, watch, differentiated_later)
+        stays = why_eager(root, watch)
         if stays:
             choice.stays.append(stays)
         else:
             choice.wrap(root.module)
+            choice.batches.append(root.batch)
             compilable(unwrapped(root.module), choice)
     return choice
 
 
-def why_eager(root: Root, watch: Watch, differentiated_later: str) -> Stays | None:
+def why_eager(root: Root, watch: Watch) -> Stays | None:
     module = root.module
     if not watch.trained(module):
         return Stays(module, "the script does not train it: no optimizer has its parameters", wanted=False)
@@ -65,13 +76,21 @@ def why_eager(root: Root, watch: Watch, differentiated_later: str) -> Stays | No
         return Stays(module, "called without gradients only", wanted=False)
     if root.twice:
         return Stays(module, "the script differentiates its backward (create_graph=True), which cannot be compiled")
-    if differentiated_later:
+    place = "" if root.create_graph in seen_create_graph else root.create_graph
+    place = place or create_graph_in_forward(module)
+    if place:
         return Stays(
             module,
-            f"{differentiated_later} uses create_graph=True, which a compiled module cannot do",
-            "remove that call, or compile the parts it does not reach with dlc_runtime.compiler.prepare",
+            f"{place} uses create_graph=True in the function that calls it, which a compiled module cannot do",
+            "move what needs it into a function of its own that also calls the model, or remove it",
         )
     return unfit(module)
+
+
+def create_graph_in_forward(module: torch.nn.Module) -> str:
+    """Return file and line of create_graph=True in the forward of a part, which differentiates what is in it."""
+    codes = (getattr(kind.forward, "__code__", None) for kind in {type(part) for part in module.modules()})
+    return next(filter(None, (create_graph_in(code) for code in codes if code is not None)), "")
 
 
 def unfit(module: torch.nn.Module) -> Stays | None:
@@ -138,3 +157,175 @@ def pieces(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 def trained_parts(parts: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
     return (part for part in parts if any(p.requires_grad for p in part.parameters(recurse=False)))
+
+
+class OwnCompile:
+    def __init__(self, noticed: Callable[[str], None]) -> None:
+        self._noticed = noticed
+        self.listening = False
+
+    def listen(self) -> None:
+        original = torch.compile
+        self.listening = True
+
+        @functools.wraps(original)
+        def compile_and_notice(*arguments: Any, **named: Any) -> Any:
+            if self.listening:
+                self._notice(arguments[0] if arguments else named.get("model"))
+            return original(*arguments, **named)
+
+        torch.compile = compile_and_notice
+
+    def _notice(self, target: Any) -> None:
+        module = getattr(target, "__self__", target)
+        if isinstance(module, torch.nn.Module):
+            self._noticed(type(module).__name__)
+        elif callable(target) and is_users(place_of(target)[0]):  # libraries compile functions of theirs
+            self._noticed(getattr(target, "__qualname__", type(target).__name__))
+
+
+MOST_WATCHED = 8  # parameters of a module
+UPDATES = 2  # one may be the loading of a checkpoint
+
+
+class ByHand:
+    """Tells of a module whether the script changes its weights itself, so that no optimizer's step is to be seen."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        # Not a sharded one: comparing it would be a message to other ranks.
+        plain = (p for p in module.parameters() if type(p) is torch.nn.Parameter)
+        trained = sorted((p for p in plain if p.requires_grad), key=torch.Tensor.numel)
+        self._parameters = trained[:MOST_WATCHED]
+        self._before: list[torch.Tensor] = []
+        self._updates = 0
+        self.backward = False
+        """Whether a backward went through the module since the last call."""
+
+    def called(self) -> bool:
+        """Return whether the weights have changed often enough after a backward; call it as the module is called."""
+        if self.backward or not self._before:
+            current = [parameter.detach().clone() for parameter in self._parameters]
+            pairs = zip(current, self._before) if self.backward else ()
+            self._updates += any(not torch.equal(one, other) for one, other in pairs)
+            self._before, self.backward = current, False
+        return self._updates >= UPDATES
+
+
+NO_BACKWARD = -1
+MOST_OUTPUTS = 32  # tensors of one output that are watched for a second backward
+
+
+class Root:
+    """A module that the script calls itself."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+        self.with_gradients = False
+        self.twice = False  # its backward was itself differentiated
+        self.batch: list[str] = []  # what went in and came out of its first call with gradients, and its autocast
+        self.create_graph = ""  # file and line in a function that calls it
+        self.thread = threading.get_ident()
+        self.by_hand = ByHand(module)
+
+    def note_backward(self, _gradient: torch.Tensor) -> None:
+        self.by_hand.backward = True
+        if torch.is_grad_enabled():  # in a backward: only with create_graph=True
+            self.twice = True
+            seen_create_graph.add(create_graph_around(self.thread))  # the backward may run in a thread of its own
+
+
+class Watch:
+    def __init__(self, fail: Callable[[Exception], None], by_hand: Callable[[torch.nn.Module], None]) -> None:
+        self.fail = fail
+        self.noticed_by_hand = by_hand
+        self.roots: dict[int, Root] = {}
+        self.stepped = Seen()  # parameters of the optimizers that stepped
+        self.autocast = False  # some module ran in it
+        self._thread = threading.local()
+        self._handles: list[Any] = []
+
+    def begin(self) -> None:
+        self._handles = [
+            modules.register_module_forward_pre_hook(self._enter),
+            modules.register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def end(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def note_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self.stepped.add_all(parameters_of(optimizer))
+
+    def waiting(self) -> bool:
+        """Whether a module was called with gradients and none of its parameters has been stepped yet."""
+        return any(root.with_gradients and not self.trained(root.module) for root in self.roots.values())
+
+    def trained(self, module: torch.nn.Module) -> bool:
+        return any(parameter in self.stepped for parameter in module.parameters())
+
+    @guarded
+    def _enter(self, module: torch.nn.Module, _arguments: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self.autocast = self.autocast or torch.is_autocast_enabled()
+        stack = self._stack()
+        if (
+            not stack and torch._C._current_graph_task_id() == NO_BACKWARD
+        ):  # checkpointing calls modules in the backward
+            root = self.roots.setdefault(id(module), Root(module))
+            root.with_gradients |= torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
+            root.create_graph = root.create_graph or create_graph_around()
+            if not self.trained(module) and root.by_hand.called():
+                self.noticed_by_hand(module)
+        stack.append(module)
+
+    @guarded
+    def _leave(self, module: torch.nn.Module, arguments: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        stack = self._stack()
+        while stack and stack.pop() is not module:  # a module that raised before it was entered in full
+            pass
+        root = self.roots.get(id(stack[0] if stack else module))
+        if root is not None:  # also of its parts: a forward may differentiate what they return
+            if not stack and not root.batch and torch.is_grad_enabled():
+                root.batch = [*described(arguments), *described(output), *map(str, autocasts())]
+            self._watch_backward(root, output)
+
+    def _watch_backward(self, root: Root, output: Any) -> None:
+        if torch._C._get_tracing_state() is not None or torch._C._functorch.peek_interpreter_stack() is not None:
+            return  # what is traced or transformed is no training
+        for leaf in torch.utils._pytree.tree_flatten(output)[0][:MOST_OUTPUTS]:
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+                leaf.register_hook(root.note_backward)
+
+    def _stack(self) -> list[torch.nn.Module]:
+        stack: list[torch.nn.Module] = self._thread.__dict__.setdefault("stack", [])
+        return stack
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def described(tree: Any) -> list[str]:
+    """Shapes and number formats of the tensors in it."""
+    leaves = torch.utils._pytree.tree_flatten(tree)[0][:MOST_OUTPUTS]
+    return [f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def is_inner_step() -> bool:
+    """Whether the optimizer's step that has just ended was called by another one's.
+
+    The stack tells, and no count of beginnings: a step that raises, as one without memory does, has no end to count.
+    """
+    frame, step = sys._getframe(), None
+    while (outer := frame.f_back) is not None:
+        frame = outer
+        if frame.f_globals is vars(optimizers):  # torch's own function around each step, which calls our hook
+            if frame.f_code is step:
+                return True
+            step = step or frame.f_code
+    return False

@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import sys
 
-from dlc_runtime.compiler.base.log import say
+from dlc_runtime.compiler.seen import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
-    from dlc_runtime.compiler.base.settings import Settings
+    from dlc_runtime.compiler.settings import Settings
 
 FOLDER = "debug"  # below the report's
 TRACE, GRAPHS, PAGES = "trace", "torch_compile_debug", "pages"

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import inspect
+import os
+import re
+from typing import Any, Callable, NamedTuple
 
 import torch
 
-from dlc_runtime.compiler.base.settings import Settings
+from dlc_runtime.compiler.places import is_users, place_of
+from dlc_runtime.compiler.report.record import Cause, Record, cause_of, lines_of
+from dlc_runtime.compiler.settings import Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_RECORDS = 4096  # torch keeps 64
 MIB = 1 << 20
@@ -46,9 +55,17 @@ def configure(settings: Settings) -> None:
     config.suppress_errors = not settings.strict
     if hasattr(config, "skip_nnmodule_hook_guards"):
         config.skip_nnmodule_hook_guards = False  # else a hook added later is silently never called
+    import torch._functorch.config as functorch
+
+    if hasattr(functorch, "donated_buffer"):
+        functorch.donated_buffer = False  # else a backward with retain_graph=True fails, which runs eager
     limit = getattr(utils(), "set_compilation_metrics_limit", None)
     if limit is not None:
         limit(MOST_RECORDS)
+    if settings.same_random:
+        import torch._inductor.config as inductor
+
+        inductor.fallback_random = True
 
 
 def without_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:
@@ -70,6 +87,37 @@ def drain() -> list[Compilation]:
     found = list(records)
     utils().clear_compilation_metrics()
     return [compilation(record) for record in found]
+
+
+def recorded() -> int:
+    """Return how many records wait to be drained."""
+    return len(getattr(utils(), "_compilation_metrics", None) or ())
+
+
+def forget_failures(known: int) -> None:
+    """Drop what failed after the first `known` records."""
+    records = getattr(utils(), "_compilation_metrics", None)
+    if not records:
+        return
+    latest = [records.pop() for _ in range(len(records) - known)]
+    records.extend(record for record in reversed(latest) if not compilation(record).failure)
+
+
+def is_own_error(fault: BaseException) -> bool:
+    """Return whether Dynamo raised it, not the script."""
+    import torch._dynamo.exc as exc
+
+    return isinstance(fault, exc.TorchDynamoException)
+
+
+def listen(begin: Callable[..., None], end: Callable[..., None]) -> None:
+    """Call `begin` and `end` around everything that is compiled, in the thread that compiles."""
+    try:
+        from torch._dynamo.callback import callback_handler
+    except ImportError:  # torch 2.3
+        return
+    callback_handler.register_start_callback(begin)
+    callback_handler.register_end_callback(end)
 
 
 def compilation(record: Any) -> Compilation:
@@ -123,3 +171,122 @@ def is_recompile_limit(item: Compilation) -> bool:
 
 def version() -> str:
     return str(torch.__version__)
+
+
+EXPLANATION = "Explanation: "
+RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
+
+
+class Compilations(Record):
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[str, tuple[str, int]] = {}
+        self._frames: dict[str, tuple[str, str, int]] = {}  # what Dynamo's numbers of functions stand for
+        self._parameters: dict[str, list[str]] = {}
+        self._failures: dict[tuple[str, str, int], set[str]] = {}  # type and line, or reason -> functions
+
+    def add_module(self, module: torch.nn.Module) -> str:
+        """Returns the name that its compiled function has."""
+        base = type(module).__name__
+        name, number = base, 1
+        while name in self.places:
+            number += 1
+            name = f"{base}_{number}"
+        self.places[name] = place_of(type(module).forward)
+        self._parameters[name] = parameter_names(type(module).forward)
+        file, line = self.places[name]
+        parameters = sum(parameter.numel() for parameter in module.parameters())
+        self.modules.append({"module": name, "file": file, "line": line, "parameters": parameters})
+        return name
+
+    def add_compilation(self, item: Compilation, step: int) -> str:
+        """Returns what to warn about, if anything."""
+        self.compile_seconds += item.seconds
+        graph = self.graphs.get(item.id)
+        if graph is not None and not item.function:  # the backward of a graph
+            graph["backward_seconds"] += item.seconds
+            return ""
+        where = {**self._place(item), "step": step}
+        if item.failure:
+            return self._add_failure(item, where)
+        if item.operations or item.cause:
+            self.add_graph(item.id, where, item.seconds, item.operations)
+        return self.add_recompilation(where, item.seconds, self._cause(item, where)) if item.cause else ""
+
+    def _add_failure(self, item: Compilation, where: dict[str, Any]) -> str:
+        if is_recompile_limit(item):
+            return self.add_gave_up("Dynamo", where, self._cause(item, where))
+        failed_at, reason = (item.failure_file, item.failure_line), reason_of(item.failure)
+        failed = self._failures.setdefault((item.failure_type, *(failed_at if failed_at[0] else (reason, 0))), set())
+        name = module_of(where["function"])
+        if failed and (name not in self.places or name in failed):
+            return ""  # Dynamo tries each part of what failed as a whole
+        failed.add(name)
+        return self.add_fallback(where, item.failure_type, reason, failed_at)
+
+    def _place(self, item: Compilation) -> dict[str, Any]:
+        """Where giving up is recorded, only Dynamo's number says what function it is about."""
+        frame = item.id.partition("/")[0]
+        if item.function:
+            resumed = RESUMED.fullmatch(item.function)  # what follows a graph break in a function
+            name, line = (resumed[1], int(resumed[2])) if resumed else (item.function, item.line)
+            self._frames[frame] = (name, *self.places.get(module_of(name), (item.file, line)))
+        function, file, line = self._frames.get(frame, ("", "", 0))
+        return {"function": function, "file": file, "line": line}
+
+    def _cause(self, item: Compilation, where: dict[str, Any]) -> Cause:
+        """Return the cause with the user's line and the names of the user's parameters, not of the function around."""
+        cause = cause_of(item.cause)
+        names = dict(enumerate(self._parameters.get(module_of(where["function"]), ())))
+        if module_of(where["function"]) not in self.places:
+            remedy = cause.remedy if is_users(where["file"]) else ""  # no user can change a library's function
+            return cause._replace(text=cause.text + self._line(item.cause), remedy=remedy)
+        text = re.sub(r"\barguments\[(\d+)\]", lambda found: names.get(int(found[1]), found[0]), cause.text)
+        text = re.sub(r"\bnamed\['(\w+)'\]", r"\1", text)
+        return cause._replace(text=re.sub(r"\bmodule\b(?=[.\[ ])", "self", text) + self._line(item.cause))
+
+    def _line(self, reason: str) -> str:
+        """Return " (train.py:7)": the innermost line of the user's that a cause comes from, "" if none is named."""
+        for line in reversed(lines_of(reason)):
+            file, _, number = line.rpartition(":")
+            known = [path for path, _ in self.places.values() if path.endswith(f"/{file}")]  # Dynamo cuts folders off
+            if os.path.isabs(file) and is_users(file):
+                return f" ({line})"
+            if known:
+                return f" ({known[0]}:{number})"
+        return ""
+
+    def add_graph_break(self, item: Break) -> None:
+        hook = item.reason.partition("(reason: hook ")[2].partition("))")[0]
+        reason = f"hook {hook}) runs outside the graph" if hook else reason_of(item.reason)
+        self.add_break(reason, item.stack)
+
+    def cache_counts(self) -> tuple[int, int]:
+        return cache_counts() if self.graphs or self.fallbacks else (0, 0)
+
+
+def parameter_names(forward: Any) -> list[str]:
+    """Without `self`; up to one that takes any number."""
+    names = []
+    for parameter in list(inspect.signature(forward).parameters.values())[1:]:
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            break
+        names.append(parameter.name)
+    return names
+
+
+def module_of(function: str) -> str:
+    """Return the name of the module that a function of ours was compiled for, such as Net of Net.regional."""
+    return function.partition(".")[0]
+
+
+def reason_of(failure: str) -> str:
+    """Return its first line, or more if that only announces the next, and what Dynamo or a compiler explains below."""
+    first, _, rest = failure.strip().partition("\n")
+    while first.endswith(":") and rest.strip():
+        following, _, rest = rest.strip().partition("\n")
+        first = f"{first} {following}"
+    for line in rest.splitlines():
+        if line.strip().startswith(EXPLANATION) or " error: " in line:
+            return f"{first}: {line.strip().removeprefix(EXPLANATION)}"
+    return first

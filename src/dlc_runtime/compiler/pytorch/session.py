@@ -1,4 +1,4 @@
-"""One process's use of the compiler: watches the first eager steps, measures a few more, compiles, and reports.
+"""One process's use of the compiler: watches the first eager steps, chooses the way of the others, and reports.
 
 Everything happens in hooks around optimizer steps: there no forward or backward of this thread is under way.
 """
@@ -14,30 +14,47 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler.base import settings as settings_of
-from dlc_runtime.compiler.base.errors import StrictError
-from dlc_runtime.compiler.base.guarded import guarded
-from dlc_runtime.compiler.base.log import say
-from dlc_runtime.compiler.base.seen import Seen
-from dlc_runtime.compiler.pytorch import process
-from dlc_runtime.compiler.pytorch.choose import Choice, Stays, choose, compilable, unfit, unwrapped
-from dlc_runtime.compiler.pytorch.compilations import Compilations
+from dlc_runtime.compiler import cache_folder, cache_intact
+from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.pytorch import process, ways
+from dlc_runtime.compiler.pytorch.choose import (
+    Choice,
+    OwnCompile,
+    Stays,
+    Watch,
+    choose,
+    compilable,
+    is_inner_step,
+    parameters_of,
+    unfit,
+    unwrapped,
+)
+from dlc_runtime.compiler.pytorch.dispatch import Dispatch
 from dlc_runtime.compiler.pytorch.dumps import Dumps
-from dlc_runtime.compiler.pytorch.own_compile import OwnCompile
-from dlc_runtime.compiler.pytorch.watch import Watch, parameters_of
+from dlc_runtime.compiler.pytorch.dynamo import Compilations
+from dlc_runtime.compiler.pytorch.progress import Progress
+from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns
+from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
+from dlc_runtime.compiler.report.choosing import Budget, Choosing
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
+from dlc_runtime.compiler.seen import Seen, guarded, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from dlc_runtime.compiler.base.settings import Settings
+    from dlc_runtime.compiler.settings import Settings
 
 WATCHED = 2  # steps with hooks on every module; the rest of the eager steps is the baseline
 MOST_WAITING = 10  # times as many steps are watched while a module waits for its optimizer's first step
-WATCHING, BASELINE, COMPILED, OWN = "watching", "baseline", "compiled", "the script compiles"
-FAILED = "failed"
+WATCHING, BASELINE, CHOOSING, COMPILED = "watching", "baseline", "choosing", "compiled"
+OWN, FAILED = "the script compiles", "failed"
+BY_HAND = "no optimizer step was seen, the script changes the weights itself"
+BY_HAND_REMEDY = "step with an optimizer of torch.optim, or compile the model with dlc_runtime.compiler.prepare"
+TWICE = "does not currently support double backward"  # as torch says it
+TWICE_WARNING = "the script differentiates the backward of a compiled module (create_graph=True), which torch cannot do"
+TWICE_REMEDY = "call the model in the function that asks for create_graph=True, or set DLC_COMPILER=off"
 
 
 class Session:
@@ -52,16 +69,27 @@ class Session:
         self.record, self.steps = Compilations(), Steps()
         self.writer = Writer(self.settings, self.record, self.steps, process.facts)
         self.dumps = Dumps(self.settings)
-        self.writer.at_end = self.dumps.end
+        self.writer.before_end, self.writer.at_end = self._before_end, self.dumps.end
+        self.progress = Progress(self.record, self.writer.write)
         self.watch: Watch | None = None
         self.choice = Choice()
         self._optimizers, self._decided = Seen(), Seen()
         self._primary: Callable[[], Any] = lambda: None  # its steps are counted
         self._in_phase = 0
+        self._began = time.perf_counter()
+        self._agreement = Agreement()
+        self._turns: Turns | None = None
+        self._chosen: list[weakref.ref[torch.nn.Module]] = []  # to be compiled when a way needs it
+        self._wrappers: list[weakref.ref[torch.nn.Module]] = []
+        self._decisions = Decisions()
+        self._was_idle = False  # the device, when the step before ended
+        self._fixed = ways.fixed(self.settings)
 
     def start(self) -> None:
         optimizers.register_optimizer_step_post_hook(self._after_step)
         self.own_compile.listen()
+        if self.settings.tf32:
+            process.use_tf32()
         self._begin_watch()
 
     # -- steps ----------------------------------------------------------------------------------------------------
@@ -83,7 +111,7 @@ class Session:
         if optimizer not in self._optimizers:
             self._optimizers.add(optimizer)
             new = any(parameter not in self._decided for parameter in parameters_of(optimizer))
-            if self.phase in (BASELINE, COMPILED) and new:
+            if self.phase in (BASELINE, CHOOSING, COMPILED) and new:
                 self._begin_watch()
                 self._primary = weakref.ref(optimizer)
         if self._primary() is None:
@@ -93,9 +121,16 @@ class Session:
 
     def _count_step(self) -> None:
         self._in_phase += 1
-        {WATCHING: self._watched_step, BASELINE: self._baseline_step}.get(self.phase, self._compiled_step)()
+        process.gpu.sample(time.perf_counter())
+        steps = {WATCHING: self._watched_step, BASELINE: self._baseline_step, CHOOSING: self._choosing_step}
+        steps.get(self.phase, self._compiled_step)()
+        Dispatch.step += 1
+        if Dispatch.way.reuses_memory:
+            torch.compiler.cudagraph_mark_step_begin()
         if self.writer.after_step():
             self.steps.resume(time.perf_counter())
+            if self._turns is not None:
+                self._turns.resume(time.perf_counter())
 
     def _watched_step(self) -> None:
         self._tick(EAGER, measured=False)
@@ -106,35 +141,68 @@ class Session:
             return
         self._end_watch()
         self.choice = choose(watch)
+        process.note_training((p for root in watch.roots.values() for p in root.module.parameters()), watch.autocast)
         for root in watch.roots.values():
             self._decided.add_all(root.module.parameters())
-        self.phase, self._in_phase = BASELINE, 0
-        if self.settings.eager_steps <= WATCHED:
-            self._compile()
+        self._begin_phase()
 
     def _baseline_step(self) -> None:
         self._tick(EAGER)
         if self._in_phase >= self.settings.eager_steps - WATCHED:
             self._compile()
 
+    def _choosing_step(self) -> None:
+        turns = self._turns
+        assert turns is not None  # noqa: S101 - the phase
+        before = self.record.compile_seconds
+        compiled = self._drain()
+        way = Dispatch.way.name
+        now = self._tick(WARM_UP if compiled else EAGER if way == EAGER_WAY else AFTER)
+        compiling = max(self.record.compile_seconds - before, 1e-6) if compiled else 0.0
+        if not turns.step_ended(now, compiling, self.steps.count):
+            return
+        for text in turns.choosing.news:
+            say(text)
+        turns.choosing.news.clear()
+        if Dispatch.way.name != EAGER_WAY and self._chosen:
+            self._compile_in_place(living(self._chosen), living(self._wrappers))
+            self._chosen = []
+        if turns.decided:
+            self._decisions.keep(turns.choosing, self.record.cache.get("folder", ""))
+
     def _compiled_step(self) -> None:
         compiled = self._drain()
-        if self.phase == COMPILED and not self.record.modules:
-            return self._tick(EAGER)
+        if Dispatch.failed:
+            text = self.record.warn(f"from step {self.steps.count} on all modules run eager: {Dispatch.failed}")
+            Dispatch.failed = ""
+            say(text)
+        if self.phase == COMPILED and (not self.record.modules or Dispatch.way.name == EAGER_WAY):
+            self._tick(EAGER)
+            return
         warming_up = compiled or not self.steps.first_compiled or self._in_phase == 1
-        return self._tick(WARM_UP if warming_up else AFTER)
+        self._tick(WARM_UP if warming_up else AFTER)
 
-    def _tick(self, phase: str, measured: bool = True) -> None:
-        idle = self.steps.wants_device_idle(phase)
-        if torch.cuda.is_initialized() and idle:
-            torch.cuda.synchronize()
-        self.steps.tick(phase, time.perf_counter(), measured and idle)
+    def _tick(self, phase: str, measured: bool = True) -> float:
+        """A step has ended; return when. On a GPU only a step that began and ended with it idle is measured."""
+        idle = not torch.cuda.is_initialized()
+        if not idle:
+            turns = self._turns
+            idle = turns.at_edge() if turns is not None else False
+            idle = idle or ((turns is None or turns.decided) and self.steps.wants_device_idle(phase))
+            if idle:
+                torch.cuda.synchronize()
+        now = time.perf_counter()
+        self.steps.tick(phase, now, measured and idle and self._was_idle)
+        self._was_idle = idle
+        return now
 
     def fail(self, fault: Exception) -> None:
         """A fault of ours: what is compiled stays so, and nothing more is done."""
         self._end_watch()
         self._pause(False)
         self.phase = FAILED
+        if self._turns is not None:
+            Dispatch.way = ways.WAYS[self._turns.choosing.way]
         text = self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}")
         self._say_or_fail(text)
         self.writer.write()
@@ -143,7 +211,7 @@ class Session:
 
     def _begin_watch(self) -> None:
         if self.watch is None:
-            self.watch = Watch(self.fail)
+            self.watch = Watch(self.fail, self._by_hand)
             self.watch.begin()
         self._pause(True)
         self.phase, self._in_phase = WATCHING, 0
@@ -155,47 +223,93 @@ class Session:
 
     def _pause(self, paused: bool) -> None:
         """While all modules have hooks, nothing compiled may see them: it would be compiled again."""
-        inplace = sys.modules.get("dlc_runtime.compiler.pytorch.inplace")  # not imported: nothing was compiled
-        if inplace is not None:
-            inplace.Dispatch.paused = paused
+        Dispatch.paused = paused
 
     def _stand_down(self, what: str) -> None:
-        if self.phase in (WATCHING, BASELINE) and not self.record.modules:
+        if self.phase in (WATCHING, BASELINE, CHOOSING) and not self.record.modules:
             self._end_watch()
-            self._configure()
-            self.phase = OWN
+            self._pause(False)
+            self._configure([])
+            self.phase, self._turns, self.record.choosing = OWN, None, None
             self.record.add_eager(what, "the script compiles it itself")
             say(f"the script itself compiles {what}: its modules are left as they are")
+
+    # -- choosing -------------------------------------------------------------------------------------------------
+
+    def _begin_phase(self) -> None:
+        """The watch has ended: what is compiled is known, and how is to be found."""
+        self._in_phase = 0
+        if self._fixed is None:
+            self._refuse_without_compiler()
+        if self._fixed is None and (self.choice.chosen or self._turns is not None):
+            self._begin_choosing()
+            return
+        self.phase = BASELINE
+        if self.settings.eager_steps <= WATCHED:
+            self._compile()
+
+    def _begin_choosing(self) -> None:
+        """Anew where modules are new; else go on."""
+        for stays in self.choice.stays:
+            self._stay(stays)
+        if self.choice.chosen:
+            self._turns = self._new_turns(self.choice.chosen)
+            self._chosen += [weakref.ref(module) for module in self.choice.chosen]
+            self._wrappers += [weakref.ref(module) for module in self.choice.wrappers]
+        assert self._turns is not None  # noqa: S101 - the caller has looked
+        self.choice, self.phase = Choice(), CHOOSING
+        self._pause(False)
+        self._turns.begin_block()
+        self.steps.resume(time.perf_counter())
+
+    def _new_turns(self, chosen: list[torch.nn.Module]) -> Turns:
+        tried = ways.to_try(self.settings, chosen)
+        self._decisions.facts = process.facts_of_choice(chosen, self.choice.batches, tried, self.settings)
+        kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
+        baseline = max(1, self.settings.eager_steps - WATCHED)
+        choosing = Choosing(tried, Budget(*self.settings.budget), baseline, (kept[0], kept[1]))
+        Dispatch.choosing, Dispatch.strict = True, self.settings.strict
+        self.record.choosing = choosing
+        return Turns(choosing, self._agreement, self._began)
+
+    def _by_hand(self, module: torch.nn.Module) -> None:
+        self.writer.open()
+        self._stay(Stays(module, BY_HAND, BY_HAND_REMEDY))
 
     # -- compiling ------------------------------------------------------------------------------------------------
 
     def _compile(self) -> None:
-        self.phase, self._in_phase = COMPILED, 0
+        """Without choosing."""
+        self.phase, self._in_phase, self._turns = COMPILED, 0, None
+        Dispatch.choosing, Dispatch.strict = False, self.settings.strict
+        self._refuse_without_compiler()
         for stays in self.choice.stays:
             self._stay(stays)
         if self.choice.chosen:
-            self._configure()
-            self._compile_modules(self.choice.chosen)
+            Dispatch.way = self._fixed or ways.WAYS[ways.INDUCTOR]
+            self._compile_in_place(self.choice.chosen, self.choice.wrappers)
         self._pause(False)
         self.choice = Choice()  # holds no module alive
         self.writer.write()
 
-    def _compile_modules(self, modules: list[torch.nn.Module]) -> None:
-        from dlc_runtime.compiler.pytorch.inplace import compile_in_place
-        from dlc_runtime.compiler.pytorch.toolchain import missing_compiler, spare_headers
-
-        missing = missing_compiler(modules)
+    def _refuse_without_compiler(self) -> None:
+        missing = process.missing_compiler(self.choice.chosen) if self.choice.chosen else ""
         if missing:
-            for module in modules:
-                self._stay(Stays(module, missing, "install g++ in the image, or set DLC_COMPILER=off"))
-            return
+            remedy = "install g++ in the image, or set DLC_COMPILER=off"
+            self.choice.stays.extend(Stays(module, missing, remedy) for module in self.choice.chosen)
+            self.choice.chosen = []
+
+    def _compile_in_place(self, modules: list[torch.nn.Module], wrappers: list[torch.nn.Module]) -> None:
+        from dlc_runtime.compiler.pytorch.inplace import compile_in_place
+
+        self._configure(wrappers)
         if self.settings.backend == settings_of.INDUCTOR:
-            spare_headers()
+            process.spare_headers()
         names = []
         for module in modules:
             names.append(self.record.add_module(module))
             compile_in_place(module, names[-1], self.settings)
-        say(f"compiling {', '.join(names)} with {self.settings.backend}, after {self.steps.count} eager steps")
+        say(f"compiling {', '.join(names)} with {Dispatch.way.name}, after {self.steps.count} eager steps")
 
     def _stay(self, stays: Stays) -> None:
         remedy = f". Remedy: {stays.remedy}" if stays.remedy else ""
@@ -203,17 +317,19 @@ class Session:
             text = self.record.warn(f"{stays.module} stays eager: {stays.reason}{remedy}")
             self._say_or_fail(text)
 
-    def _configure(self) -> None:
+    def _configure(self, wrappers: list[torch.nn.Module]) -> None:
         from dlc_runtime.compiler.pytorch import dynamo
 
         dynamo.configure(self.settings)
-        self.record.notes.extend(dynamo.without_small_buckets(self.choice.wrappers))
+        self.progress.listen()
+        self.record.notes.extend(dynamo.without_small_buckets(wrappers))
 
     def _drain(self) -> bool:
         if "torch._dynamo" not in sys.modules:  # its import takes seconds, and nothing was compiled
             return False
         from dlc_runtime.compiler.pytorch import dynamo
 
+        self.progress.end_step()
         found = dynamo.drain()
         for item in dynamo.drain_breaks():
             self.record.add_graph_break(item)
@@ -226,13 +342,20 @@ class Session:
                 say(warning)
         if found:
             self.dumps.after_compiling()
+            if self.record.cache.get("folder"):
+                cache_intact.note(self.record.cache["folder"])
         return bool(found)
 
     def _say_or_fail(self, text: str) -> None:
         if self.settings.strict:
             self.writer.write()
-            raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
+            raise settings_of.StrictError(f"DLC_COMPILER_STRICT=1: {text}")
         say(text)
+
+    def _before_end(self) -> None:
+        """Add to the report what came after the last step."""
+        if self.phase in (COMPILED, CHOOSING) and TWICE in str(getattr(sys, "last_value", "")):
+            say(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))
 
     def prepare(self, model: torch.nn.Module, given: tuple[torch.optim.Optimizer, ...]) -> None:
         self._end_watch()
@@ -250,28 +373,15 @@ class Session:
         self._compile()
 
 
-def is_inner_step() -> bool:
-    """Whether the optimizer's step that has just ended was called by another one's.
-
-    The stack tells, and no count of beginnings: a step that raises, as one without memory does, has no end to count.
-    """
-    frame, step = sys._getframe(), None
-    while (outer := frame.f_back) is not None:
-        frame = outer
-        if frame.f_globals is vars(optimizers):  # torch's own function around each step, which calls our hook
-            if frame.f_code is step:
-                return True
-            step = step or frame.f_code
-    return False
+def living(modules: list[weakref.ref[torch.nn.Module]]) -> list[torch.nn.Module]:
+    return [module for reference in modules if (module := reference()) is not None]
 
 
 @functools.cache
 def start() -> Session:
     """The process's session, begun at the first call."""
     asked = settings_of.read(os.environ)
-    from dlc_runtime.compiler.cache import folder
-
-    held = folder.use(os.environ)
+    held = cache_folder.use(os.environ)
     session = Session(asked)
     session.record.cache = held
     session.start()

@@ -13,12 +13,21 @@ A rank's own file has the same lists, without `ranks`. Of the merged one:
     recompilations, gave_up      function, file, line, step, cause, kind, remedy
     graph_breaks                 reason, file, line, stack
     fallbacks                    function, file, line, step, type, reason
+    compiling                    function, seconds: what was being compiled when the report was written or the job ended
     warnings, notes              sentences
+    choosing                     of the first rank that chose: way and from_step (empty until it was decided), words,
+                                 kept (by a job before), spent_seconds and allowed_seconds
+    ways                         its candidates: way, steps, seconds of a step, compile_seconds, memory_bytes, against
+                                 (the way that it was compared with), pairs, low, high, verdict, compared, outcome
 """
 
 from __future__ import annotations
 
+import json
+import os
 from statistics import median
+
+from dlc_runtime.compiler.report.html import page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +43,7 @@ KEYS = {
     "graph_breaks": ("file", "line", "reason"),
     "fallbacks": ("function", "file", "line", "reason"),
     "gave_up": ("function", "file", "line", "cause"),
+    "compiling": ("function",),
 }
 
 
@@ -49,6 +59,9 @@ def merged(records: list[dict[str, Any]]) -> dict[str, Any]:
         "warnings": texts("warnings", records),
         "notes": texts("notes", records),
     }
+    chosen = next((dict(record["choosing"]) for record in records if record.get("choosing")), {})
+    result["ways"] = chosen.pop("candidates", [])
+    result["choosing"] = chosen
     for name, keys in KEYS.items():
         result[name] = merged_entries(name, keys, records)
     return result
@@ -97,3 +110,167 @@ def merged_steps(records: list[dict[str, Any]]) -> dict[str, Any]:
     result["speed_up"] = median(speed_ups) if speed_ups else None
     result["break_even_step"] = max(evens) if evens and None not in evens else None
     return result
+
+
+RANKS, MERGED, PAGE = "rank-", "report.json", "report.html"
+TRIES = 8  # merges, while other ranks write
+
+
+def write_rank(folder: str, record: dict[str, Any]) -> None:
+    os.makedirs(folder, exist_ok=True)
+    write(os.path.join(folder, f"{RANKS}{record['rank']}-{record['pid']}.json"), record)
+
+
+def merge_folder(folder: str, with_page: bool = False) -> dict[str, Any]:
+    """The last rank to end sees all others' files; one that wrote meanwhile is merged too, so no lock is needed."""
+    for _ in range(TRIES):
+        before = versions(folder)
+        result = merged(read_ranks(folder))
+        write(os.path.join(folder, MERGED), result)
+        if versions(folder) == before:
+            break
+    if with_page:
+        write_text(os.path.join(folder, PAGE), page(result, paragraph(result, MERGED)))
+    return result
+
+
+def versions(folder: str) -> list[tuple[str, int]]:
+    return [(path, os.stat(path).st_mtime_ns) for path in rank_files(folder)]
+
+
+def rank_files(folder: str) -> list[str]:
+    names = sorted(name for name in os.listdir(folder) if name.startswith(RANKS) and name.endswith(".json"))
+    return [os.path.join(folder, name) for name in names]
+
+
+def read_ranks(folder: str) -> list[dict[str, Any]]:
+    records = []
+    for path in rank_files(folder):
+        try:
+            with open(path, encoding="utf-8") as stream:
+                record = json.load(stream)
+        except (OSError, ValueError):
+            continue  # half a file, or not one of ours
+        if isinstance(record, dict) and isinstance(record.get("steps"), dict):
+            records.append(record)
+    return records
+
+
+def write(path: str, value: dict[str, Any]) -> None:
+    write_text(path, json.dumps(value, indent=1, default=str))
+
+
+def write_text(path: str, text: str) -> None:
+    partial = f"{path}.{os.getpid()}.partial"
+    try:
+        with open(partial, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(partial, path)
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+
+
+ENOUGH = 20  # steps, to say how fast they are
+
+
+def paragraph(report: dict[str, Any], path: str) -> str:
+    fast = speed(report) if was_compiled(report) or (report.get("choosing") or {}).get("words") else []
+    sentences = [compiled(report), *fast, *trouble(report), f"Report: {path}"]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def was_compiled(report: dict[str, Any]) -> bool:
+    """Return whether something runs compiled: of inductor's each graph is known, of XLA's in TensorFlow not."""
+    on_xla = any(rank.get("backend") == "xla" for rank in report["ranks"])
+    return bool(report["graphs"] or (report["modules"] and on_xla))
+
+
+def compiled(report: dict[str, Any]) -> str:
+    names = [entry["module"] for entry in report["modules"]]
+    steps = report["steps"]
+    if not was_compiled(report):
+        if not steps["count"]:
+            return "nothing was compiled: no optimizer step was seen."
+        tried = f": no graph was made of {', '.join(names[:5])}" if names else ""
+        return f"nothing was compiled in {many(steps['count'], 'step')}{tried}."
+    what = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    on_xla = any(rank.get("backend") == "xla" for rank in report["ranks"])
+    unnamed = "what ran on XLA devices" if on_xla else "what the script compiles itself"
+    return (
+        f"compiled {what or unnamed}: {many(len(report['graphs']), 'graph')} "
+        f"in {report['compile_seconds']:.1f} s, {many(report['cache_hits'], 'cache hit')}."
+    )
+
+
+def speed(report: dict[str, Any]) -> list[str]:
+    """Tells how much faster only what was measured in turns, with its interval."""
+    steps, chosen = report["steps"], report.get("choosing") or {}
+    eager, after = steps["eager"]["median_seconds"], steps["after"]["median_seconds"]
+    if after is not None and not steps["eager"]["steps"]:  # on XLA devices nothing runs eager
+        return [f"A step takes {seconds(after)}."]
+    if chosen.get("words"):
+        return [f"By measuring in turns: {chosen['words']}.", *pays(report, chosen["way"])]
+    if eager is None or after is None or steps["after"]["steps"] < ENOUGH:
+        return ["The run was too short to say how much faster it is."] if steps["warm_up"]["steps"] else []
+    return [
+        f"A step takes {seconds(after)}, the {steps['eager']['steps']} eager ones before took {seconds(eager)}; they "
+        "were not measured in turns, so what else the host did counts in."
+    ]
+
+
+def pays(report: dict[str, Any], way: str) -> list[str]:
+    """Of a way that was faster for sure."""
+    low = next((entry["low"] for entry in report["ways"] if entry["way"] == way), None)
+    even, count = report["steps"]["break_even_step"], report["steps"]["count"]
+    if even is None or low is None or low <= 1:
+        return []
+    if even > count:
+        return [f"It would have paid from step {even} on; the job had {count}."]
+    return [f"It paid from step {even} of {count} on."]
+
+
+def trouble(report: dict[str, Any]) -> list[str]:
+    sentences = []
+    if report["recompilations"]:
+        sentences.append(recompilations(report["recompilations"]))
+    if report.get("compiling"):
+        entry = report["compiling"][0]
+        sentences.append(f"It was stopped while {entry['function']} was compiled, after {entry['seconds']:.0f} s.")
+    if report["gave_up"]:
+        sentences.append(f"The compiler gave up on {many(len(report['gave_up']), 'function')}.")
+    if report["graph_breaks"]:
+        first = report["graph_breaks"][0]
+        sentences.append(
+            f"{many(len(report['graph_breaks']), 'graph break')}, first at {first['file']}:{first['line']}."
+        )
+    if report["eager"]:
+        sentences.append(
+            "Eager: " + "; ".join(f"{entry['module']} ({entry['reason']})" for entry in report["eager"][:5]) + "."
+        )
+    if report["fallbacks"]:
+        sentences.append(f"{many(len(report['fallbacks']), 'function')} did not compile.")
+    return sentences
+
+
+def recompilations(entries: list[dict[str, Any]]) -> str:
+    """Name the kind that most of them have, by the entry that has it most often."""
+    kinds: dict[str, int] = {}
+    for entry in entries:
+        kinds[entry.get("kind", "")] = kinds.get(entry.get("kind", ""), 0) + entry["count"]
+    kind = max(kinds, key=lambda name: kinds[name])
+    first = max((entry for entry in entries if entry.get("kind", "") == kind), key=lambda entry: int(entry["count"]))
+    total = sum(kinds.values())
+    place = f"{first['function']} ({first['file']}:{first['line']})"
+    if total == 1:
+        return f"1 recompilation: {place}: {first['cause']}."
+    share = f"{kinds[kind]} of them" if kinds[kind] < total else "all"
+    return f"{total} recompilations, {share} of the kind {kind!r}, such as {place}: {first['cause']}."
+
+
+def many(count: int, thing: str) -> str:
+    return f"{count} {thing}" + ("" if count == 1 else "s")
+
+
+def seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dlc_runtime.compiler.base.places import is_users
+import re
+from typing import NamedTuple
+
+from dlc_runtime.compiler.places import is_users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.compiler.report.causes import Cause
+    from dlc_runtime.compiler.report.choosing import Choosing
 
 MOST = 500  # entries of each list
 FIRST_WARNING = 3  # recompilations of one function; then at each doubling
@@ -25,10 +28,12 @@ class Record:
         self.breaks: dict[tuple[str, int, str], dict[str, Any]] = {}
         self.fallbacks: list[dict[str, Any]] = []
         self.gave_up: list[dict[str, Any]] = []
+        self.compiling: list[dict[str, Any]] = []  # at this moment, or when the job was stopped: function and seconds
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.cache: dict[str, Any] = {}
         self.compile_seconds = 0.0
+        self.choosing: Choosing | None = None  # where the way is chosen by measuring
         self._recompiled: dict[tuple[str, int, str], int] = {}
 
     def add_eager(self, module: str, reason: str, remedy: str = "") -> bool:
@@ -59,8 +64,8 @@ class Record:
         if count < FIRST_WARNING or (count // FIRST_WARNING) & (count // FIRST_WARNING - 1) or count % FIRST_WARNING:
             return ""
         return self.warn(
-            f"{place(where)} was compiled again {count} times, last at step {where['step']}: {cause.text}. "
-            f"Remedy: {cause.remedy}"
+            f"{place(where)} was compiled again {count} times, last at step {where['step']}: {cause.text}"
+            f"{advice(cause.remedy)}"
         )
 
     def add_gave_up(self, compiler: str, where: dict[str, Any], cause: Cause) -> str:
@@ -68,7 +73,7 @@ class Record:
         self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
         return self.warn(
             f"{compiler} gave up on {place(where)} at step {where['step']}: from now on what it has not compiled yet "
-            f"runs eager. Last cause: {cause.text}. Remedy: {cause.remedy}"
+            f"runs eager. Last cause: {cause.text}{advice(cause.remedy)}"
         )
 
     def add_fallback(self, where: dict[str, Any], kind: str, reason: str, failed_at: tuple[str, int] = ("", 0)) -> str:
@@ -112,7 +117,9 @@ class Record:
             "graph_breaks": list(self.breaks.values()),
             "fallbacks": self.fallbacks,
             "gave_up": self.gave_up,
+            "compiling": list(self.compiling),
             "warnings": self.warnings,
+            "choosing": self.choosing.as_json() if self.choosing is not None else {},
         }
 
 
@@ -120,7 +127,142 @@ def place(where: dict[str, Any]) -> str:
     return f"{where['function']} ({where['file']}:{where['line']})"
 
 
+def advice(remedy: str) -> str:
+    """Return the end of a sentence: with the remedy, if there is one."""
+    return f". Remedy: {remedy}" if remedy else ""
+
+
 def innermost(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
     """The user's line nearest to the break; the break's own where no line is the user's."""
     users = [frame for frame in stack if is_users(frame[0])]
     return (users or list(stack) or [("", 0)])[-1]
+
+
+SHAPE = (
+    "pad to one length (padding='max_length'), drop the last smaller batch (drop_last=True), or use few bucket lengths"
+)
+LAYOUT = "call .contiguous() on it before the model gets it"
+DTYPE = "give it the same dtype in every step"
+NUMBER = "do not change this number in the model, or keep it in a tensor (register_buffer)"
+VALUE = "give the model the same value in every step"
+GROWING = "do not collect things in lists or dictionaries inside the model or its hooks"
+KEYS = "give the model the same keys in every step"
+MODE = "train and evaluate in longer stretches, each in one mode"
+GRADIENT = "choose before the training what requires a gradient, and leave it so"
+HOOK = "register hooks before training, and leave them"
+TYPE = "give the model values of the same class in every step"
+OTHER = ""  # nothing that a script can be told to change
+
+
+class Cause(NamedTuple):
+    kind: str
+    text: str
+    remedy: str
+    """"" if nothing in the script is known to avoid it."""
+
+
+class Guard(NamedTuple):
+    """A form of the conditions that Dynamo checks before it runs what it compiled."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    words: str
+    """With the pattern's groups by name, or `condition` for the whole."""
+    remedy: str
+
+
+def guard(kind: str, pattern: str, words: str, remedy: str) -> Guard:
+    return Guard(kind, re.compile(pattern), words, remedy)
+
+
+TENSOR = r"tensor '(?P<what>.+?)' "
+CHANGED = r" expected (?P<old>.+?),? actual (?P<new>.+)"
+NAME = r"(?P<what>[\w.\[\]'\"]+)"
+# The first that matches is taken, so the exact forms come before those that only know the kind.
+GUARDS = (
+    guard("hook", NAME[:-2] + r"*?)\.?_\w*hooks\b", "the hooks of {what} are not those it was compiled with", HOOK),
+    guard(
+        "shape",
+        TENSOR + r"size mismatch at index (?P<at>\d+)\." + CHANGED,
+        "{what} has size {new} in dimension {at}, and was compiled for {old}",
+        SHAPE,
+    ),
+    guard(
+        "shape",
+        TENSOR + r"rank mismatch\." + CHANGED,
+        "{what} has {new} dimensions, and was compiled for {old}",
+        SHAPE,
+    ),
+    guard(
+        "layout",
+        TENSOR + r"stride mismatch at index (?P<at>\d+)\." + CHANGED,
+        "{what} lies in memory with stride {new} in dimension {at}, and was compiled for {old}",
+        LAYOUT,
+    ),
+    guard("dtype", TENSOR + r"dtype mismatch\." + CHANGED, "{what} is {new}, and was compiled for {old}", DTYPE),
+    guard(
+        "gradient",
+        TENSOR + r"requires_grad mismatch",
+        "{what} requires a gradient in some steps, and in others not",
+        GRADIENT,
+    ),
+    guard(
+        "shape",
+        NAME + r"\.(?:size\(\)|shape)\[(?P<at>\d+)\] == (?P<old>\d+)$",
+        "{what} does not have size {old} in dimension {at}, for which it was compiled",
+        SHAPE,
+    ),
+    guard("shape", r"\.size\(\)|\.shape\b|Ne\(|Eq\(", "sizes are not as when it was compiled: {condition}", SHAPE),
+    guard("shape", TENSOR, "{what} is another kind of tensor than it was compiled for: {condition}", DTYPE),
+    guard("mode", NAME + r"\.training\b", "{what} was switched between train() and eval()", MODE),
+    guard("mode", r"GLOBAL_STATE changed: (?P<what>.+?)\s*$", "torch runs in another mode: {what}", MODE),
+    guard("mode", r"grad_mode|GLOBAL_STATE|inference", "torch runs in another mode: {condition}", MODE),
+    guard("gradient", r"requires_grad", "other tensors require a gradient: {condition}", GRADIENT),
+    guard(
+        "collection",
+        r"\blen\(" + NAME + r"\) == (?P<old>\d+)",
+        "the number of elements in {what} is not {old}, as when it was compiled",
+        GROWING,
+    ),
+    guard("collection", r"\blen\(", "a list or dictionary has grown or shrunk: {condition}", GROWING),
+    guard("keys", r"___dict_contains\(.+?, " + NAME + r"\)", "{what} has other keys than it was compiled with", KEYS),
+    guard("keys", r"\bkeys\(\)", "a dictionary has other keys: {condition}", KEYS),
+    guard("number", NAME + r" == (?P<old>-?[\d.e+-]+)$", "{what} is not {old}, as when it was compiled", NUMBER),
+    guard("number", r"integer attributes|float", "a number is another one: {condition}", NUMBER),
+    guard("value", NAME + r" == (?P<old>['\"\w].*)$", "{what} is not {old}, as when it was compiled", VALUE),
+    guard("type", r"___check_type_id\((?P<what>.+?), ", "{what} is of another class than when it was compiled", TYPE),
+    guard("object", r"___check_obj_id\((?P<what>.+?), ", "{what} is another object than when it was compiled", OTHER),
+    guard("object", NAME + r" is (?!not )\S+$", "{what} is another object than when it was compiled", OTHER),
+    guard("collection", r"^not " + NAME + "$", "{what} was empty when it was compiled, and is not", GROWING),
+)
+PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as Dynamo finds the parts of a module
+GLOBAL = re.compile(r"\b[GL]\[(['\"])(\w+)\1\]")  # variables of a module, and of a function
+
+MODULE = re.compile(r"\b__import_\w+\.")  # that a variable is of
+STACK = re.compile(r"\b___stack\w*")  # what a function that a graph break has cut goes on with
+
+
+def cause_of(reason: str) -> Cause:
+    """Return the cause in `reason`, which is Dynamo's: "1/0: tensor 'x' size mismatch at index 1. expected 16, ...".
+
+    After "#" Dynamo names the line of the script that the condition comes from: see `lines_of`.
+    """
+    first = reason.split("\n")[0].split("(HINT:")[0]
+    condition = first.partition("  #")[0].strip() or first.strip()
+    condition = re.sub(r"^\d+/\d+:\s*", "", condition)
+    condition = MODULE.sub("", GLOBAL.sub(r"\2", PARTS.sub(r".\1", condition)))
+    for form in GUARDS:
+        found = form.pattern.search(condition)
+        if found:
+            words = {name: text.rstrip(".") for name, text in found.groupdict().items()}
+            text = form.words.format(condition=condition, **words)
+            return Cause(form.kind, STACK.sub("an intermediate value", text), form.remedy)
+    return Cause("other", f"this does not hold any more: {condition}", OTHER)
+
+
+def lines_of(reason: str) -> list[str]:
+    """Return file:line of each place that Dynamo names for a cause, innermost last; it may cut folders off a file."""
+    named = re.findall(r'File "(.+?)", line (\d+)', reason)
+    if not named:
+        named = re.findall(r"#[^#\n]*?([^\s#]+\.py):(\d+) in ", reason.split("\n")[0])
+    return [f"{file}:{line}" for file, line in named]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EAGER, WARM_UP, AFTER = "eager", "warm_up", "after"
 KEPT = 512  # of the latest steps, for the median
-SETTLED = 20  # compiled steps that are measured one by one on a GPU
+SETTLED = 20  # steps of a phase that are measured one by one on a GPU
 EVERY = 100  # and then one of so many: waiting for the GPU costs
 
 
@@ -46,7 +46,7 @@ class Steps:
     def wants_device_idle(self, phase: str) -> bool:
         """Whether to wait for the GPU, so that this step and the next are measured from idle to idle."""
         done = self.phases[phase].count
-        return phase != AFTER or done < SETTLED or done % EVERY in (0, 1)
+        return phase == WARM_UP or done < SETTLED or done % EVERY in (0, 1)
 
     def tick(self, phase: str, now: float, measured: bool = True) -> None:
         """A step has ended. `measured`: this one ran as its phase does, and began where the last tick was."""

@@ -12,17 +12,17 @@ import sys
 import threading
 import time
 
-from dlc_runtime.compiler.base.log import say
-from dlc_runtime.compiler.report import files
-from dlc_runtime.compiler.report.summary import paragraph
+from dlc_runtime.compiler.report import merge
+from dlc_runtime.compiler.report.merge import paragraph
+from dlc_runtime.compiler.seen import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from dlc_runtime.compiler.base.settings import Settings
     from dlc_runtime.compiler.report.record import Record
     from dlc_runtime.compiler.report.steps import Steps
+    from dlc_runtime.compiler.settings import Settings
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
 LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "SLURM_LOCALID")
@@ -32,8 +32,9 @@ RUNNING, ENDED = "running", "ended"
 
 class Writer:
     def __init__(self, settings: Settings, record: Record, steps: Steps, facts: Callable[[], dict[str, Any]]) -> None:
-        """`facts`: framework and device of this process, and its rank where the framework knows it."""
+        """`facts`: framework, device and notes of this process, and its rank where the framework knows it."""
         self._settings, self._record, self._steps, self._facts = settings, record, steps, facts
+        self.before_end: Callable[[], None] = lambda: None
         self.at_end: Callable[[int, int], None] = lambda rank, local_rank: None
         self._started = time.time()
         self._process = os.getpid()
@@ -42,12 +43,16 @@ class Writer:
         self._compiled = 0
         self._failed = self._open = False
 
-    def after_step(self) -> bool:
-        """Returns whether something was written."""
-        count = self._steps.count
+    def open(self) -> None:
+        """Have a report at the process's end, whether it has steps or not."""
         if not self._open:
             self._open = True
             self._promise_the_end()
+
+    def after_step(self) -> bool:
+        """Returns whether something was written."""
+        count = self._steps.count
+        self.open()
         compiled = len(self._record.graphs)
         news = compiled != self._compiled and time.monotonic() - self._written > SECONDS_BETWEEN
         if not news and count & (count - 1):  # 1, 2, 4, 8 ...: a short run leaves a report too, however it ends
@@ -59,8 +64,8 @@ class Writer:
     def write(self, state: str = RUNNING, with_page: bool = False) -> None:
         self._written = time.monotonic()
         try:
-            files.write_rank(self._settings.report, self._as_json(state))
-            files.merge_folder(self._settings.report, with_page)
+            merge.write_rank(self._settings.report, self._as_json(state))
+            merge.merge_folder(self._settings.report, with_page)
         except Exception as fault:  # a full disk must not end the training
             if not self._failed:
                 self._failed = True
@@ -83,6 +88,7 @@ class Writer:
         if os.getpid() != self._process or not self._open:
             return
         self._open = False
+        self.before_end()
         self.write(ENDED, with_page=True)
         local_rank = first_number(LOCAL_VARIABLES, self._rank)
         try:
@@ -91,11 +97,13 @@ class Writer:
             say(f"debug dumps are not complete: {fault}")
         if not self._failed and local_rank == 0:
             folder = self._settings.report
-            say(paragraph(files.merge_folder(folder), os.path.join(folder, files.MERGED)))
+            say(paragraph(merge.merge_folder(folder), os.path.join(folder, merge.MERGED)))
 
     def _as_json(self, state: str) -> dict[str, Any]:
         facts = self._facts()
         self._rank = facts.pop("rank", self._rank)  # a script may end its group before we end
+        record = self._record.as_json()
+        notes = [*record["notes"], *facts.pop("notes", [])]
         return {
             "rank": self._rank,
             "host": socket.gethostname(),
@@ -106,7 +114,8 @@ class Writer:
             "started": self._started,
             "written": time.time(),
             "steps": self._steps.as_json(),
-            **self._record.as_json(),
+            **record,
+            "notes": notes,
         }
 
 

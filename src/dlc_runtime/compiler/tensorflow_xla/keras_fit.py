@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import weakref
 from contextlib import nullcontext
 
 import tensorflow as tf
 
-from dlc_runtime.compiler.base.errors import StrictError
-from dlc_runtime.compiler.tensorflow_xla import owners, replay
+from dlc_runtime.compiler.settings import StrictError
+from dlc_runtime.compiler.tensorflow_xla import owners
 from dlc_runtime.compiler.tensorflow_xla import session as sessions
-from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, Owner
-from dlc_runtime.compiler.tensorflow_xla.signatures import Leaf, leaf
-from dlc_runtime.compiler.tensorflow_xla.whole import compiled_as_a_whole
+from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, LEFT, OWN, Leaf, Owner, leaf
+from dlc_runtime.compiler.tensorflow_xla.shared import compiled_as_a_whole
+from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def patch(trainer: Any) -> None:
 def compile_at_once(model: Any) -> None:
     """From its first step on, whose train function is made when `fit` is called."""
     owner = _owners[model] = owners.of_model(model)
-    owner.clusters = False
+    owner.ways = (WHOLE,)
     session = sessions.current()
     if session is not None:
         session.compile(owner)
@@ -124,15 +125,19 @@ class Stepper:
         self._plain, self._compiled = function, None
         known = _owners.get(model)
         self.owner = known if known is not None else owners.of_model(model)
-        self.owner.training = self.owner.expects_trace = True
-        self.owner.clusters = not route.jit
+        self.owner.training = True
+        self.owner.is_made_anew()
         _owners[model] = self.owner
         if route.own:
             session.own(self.owner)
         elif route.left:
             session.leave(self.owner, route.left, route.remedy, route.wanted)
-        elif self.owner.phase not in (BASELINE, COMPILED):
+        elif self.owner.phase in (OWN, LEFT):
             self.owner.begin(BASELINE)
+        if not route.jit:
+            self.owner.ways = (CLUSTERS,)
+        elif self.owner.phase == BASELINE:
+            self.owner.ways = (WHOLE, CLUSTERS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_plain"], name)
@@ -143,7 +148,7 @@ class Stepper:
         return self._session.run(self.owner, lambda: self._run(iterator), lambda: described(iterator))
 
     def _run(self, iterator: Any) -> Any:
-        if not self._route.jit or self.owner.phase != COMPILED or self.owner.clusters:
+        if not self._route.jit or self.owner.way != WHOLE:
             return self._with_switch(self._plain, iterator, False)
         if self._compiled is None:
             return self._first(iterator)
@@ -161,7 +166,7 @@ class Stepper:
     def _first(self, iterator: Any) -> Any:
         """Keeps the batches until it is known that XLA takes the step: one that fails has changed nothing."""
         self._compiled = self._make_compiled()
-        kept = replay.take(iterator, self._steps())
+        kept = take(iterator, self._steps())
         if kept is None:
             return self._or_fall_back(iterator)
         try:
@@ -211,3 +216,56 @@ class Stepper:
 def described(iterator: Any) -> dict[str, Leaf]:
     """train_on_batch passes a generator, which tells nothing: what XLA compiles tells the shapes."""
     return {"iterator": leaf(iterator)} if hasattr(iterator, "element_spec") else {}
+
+
+KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
+
+
+class Kept:
+    """`again` gives an iterator over the batches each time. `enough`: the data has not ended among them."""
+
+    def __init__(self, batches: list[Any], count: int, iterator: Any, again: Callable[[], Any]) -> None:
+        self.enough = len(batches) == count
+        self.again = again if batches else lambda: iterator
+
+
+def take(iterator: Any, count: int) -> Kept | None:
+    """None, and nothing is taken, where it cannot be."""
+    if not isinstance(iterator, tf.data.Iterator):
+        if hasattr(iterator, "element_spec"):  # distributed: each replica has batches of its own
+            return None
+        batches = list(itertools.islice(iterator, count))
+        return Kept(batches, count, iterator, lambda: iter(batches))
+    spec = iterator.element_spec
+    if not all(isinstance(part, KINDS) for part in tf.nest.flatten(spec)):
+        return None
+    batches = list(itertools.islice(iterator, count))
+    return Kept(batches, count, iterator, lambda: iter(dataset(batches, spec)))
+
+
+def dataset(batches: list[Any], spec: Any) -> Any:
+    """With the shapes that the script's own data set states: else the step would be traced anew."""
+    parts = [tf.data.Dataset.from_tensors(batch) for batch in batches]
+    if any(part.element_spec != spec for part in parts):
+        parts = [part.map(lambda *batch: stated(batch, spec)) for part in parts]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.concatenate(part)
+    return untuned(whole)
+
+
+def untuned(data: Any) -> Any:
+    """Tuning takes a thread, for which the iterator's end waits: up to a second, and there is nothing to tune."""
+    options = tf.data.Options()
+    tuning = getattr(options, "autotune", None)  # TensorFlow 2.6 has none
+    if tuning is not None:
+        tuning.enabled = False
+    return data.with_options(options)
+
+
+def stated(batch: Any, spec: Any) -> Any:
+    if not isinstance(spec, tuple):  # a data set of single tensors, or of dictionaries
+        batch = batch[0]
+    parts = zip(tf.nest.flatten(batch, expand_composites=True), tf.nest.flatten(spec, expand_composites=True))
+    flat = [tf.compat.v1.placeholder_with_default(value, part.shape) for value, part in parts]
+    return tf.nest.pack_sequence_as(spec, flat, expand_composites=True)

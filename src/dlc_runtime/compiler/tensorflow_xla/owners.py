@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
-from dlc_runtime.compiler.base.places import is_users, place_of
+from dlc_runtime.compiler.places import is_users, place_of
+from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.record import OTHER, SHAPE, Cause
 from dlc_runtime.compiler.tensorflow_xla.programs import Program, difference
+from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, Turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    from dlc_runtime.compiler.tensorflow_xla.signatures import Leaf
-
-BASELINE, COMPILED, OWN, LEFT = "baseline", "compiled", "the script compiles", "left alone"
+BASELINE, CHOOSING, COMPILED, OWN, LEFT = "baseline", "choosing", "compiled", "the script compiles", "left alone"
+CONSTANT = "the same shapes, another value that XLA must know, such as a length"
 
 
 class Owner:
@@ -21,25 +25,47 @@ class Owner:
         self.name, self.file, self.line, self.parameters = name, file, line, parameters
         self.training = self.random = False
         self.phase = BASELINE
-        self.calls = 0
-        self.fresh = True  # the next call is the first one of its phase
-        self.clusters = True  # compiled by auto-clustering, else as a whole
+        self.calls = self.compiled_calls = 0
+        self.compiled_anew = 0  # calls in which XLA compiled it again
+        self.ways: tuple[str, ...] = (CLUSTERS,)  # of XLA, in the order of trying
+        self.turns: Turns | None = None  # if it chooses
+        self.refused = ""  # why the way of the last call cannot be used
+        self.decided_at = 0  # the step after which a way was taken
+        self.facts: dict[str, Any] = {}  # on which a choice depends that is kept
+        self.states_no_xla = False
         self.expects_trace = True  # nothing to report: the first one, and the one that compiling needs
         self.signature: dict[str, Leaf] | None = None
         self._shapes: dict[str, tuple[str, ...]] = {}
 
-    def begin(self, phase: str) -> None:
-        self.phase, self.fresh = phase, True
+    def begin(self, phase: str, turns: Turns | None = None) -> None:
+        self.phase, self.turns = phase, turns
+
+    @property
+    def way(self) -> str:
+        """How the next call runs."""
+        if self.turns is not None:
+            return self.turns.way
+        return self.ways[0] if self.phase == COMPILED else EAGER
+
+    def is_made_anew(self) -> None:
+        """Its functions are other ones: what they compile is nothing again."""
+        self.compiled_calls, self.expects_trace = 0, True
+        self._shapes.clear()
 
     def compiled_again(self, programs: list[Program]) -> str:
-        """What is another in a program that was there before; "" where all are new. Keeps what they are."""
-        found = ""
+        """What is another in a program that was there before; "" where all are new. Keeps what they are.
+
+        A shape before anything else: programs that are cut out behind it have other constants because of it.
+        """
+        shape = constant = ""
         for program in programs:
             old = self._shapes.get(program.name)
-            if old is not None and program.name and not found:
-                found = f"{program.name}: {difference(old, program.shapes) or 'the same shapes, another constant'}"
+            if old is not None and program.name:
+                changed = difference(old, program.shapes)
+                shape = shape or (f"{program.name}: {changed}" if changed else "")
+                constant = constant or f"{program.name}: {CONSTANT}"
             self._shapes[program.name] = program.shapes
-        return found
+        return shape or constant
 
 
 def of_function(function: Any) -> Owner:
@@ -71,3 +97,75 @@ def users_line() -> tuple[str, int]:
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0
+
+
+VALUE = "pass it as a tensor (tf.constant), or keep it in a tf.Variable: each new Python value is traced anew"
+OBJECT = "create it once, outside of the loop, and pass the same object each time"
+KIND = "pass the same type in every step (tf.cast)"
+DEEPEST, LONGEST = 4, 200
+
+
+class Leaf:
+    """A part of an argument: what it is, and as what it is told apart."""
+
+    def __init__(self, kind: str, text: str, key: object) -> None:
+        self.kind, self.text, self.key = kind, text[:LONGEST], key
+
+
+def signature(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Leaf]:
+    """By name, such as `batch[0]`."""
+    leaves: dict[str, Leaf] = {}
+    for name, value in bound(function, arguments, named).items():
+        describe(name, value, leaves, 0)
+    return leaves
+
+
+def bound(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(inspect.signature(function).bind(*arguments, **named).arguments)
+    except (TypeError, ValueError):
+        return {**{f"argument {place}": value for place, value in enumerate(arguments)}, **named}
+
+
+def describe(name: str, value: Any, leaves: dict[str, Leaf], depth: int) -> None:
+    if isinstance(value, (list, tuple)) and depth < DEEPEST:
+        for place, part in enumerate(value):
+            describe(f"{name}[{place}]", part, leaves, depth + 1)
+    elif isinstance(value, dict) and depth < DEEPEST:
+        for key, part in value.items():
+            describe(f"{name}[{key!r}]", part, leaves, depth + 1)
+    else:
+        leaves[name] = leaf(value)
+
+
+def leaf(value: Any) -> Leaf:
+    element = getattr(value, "element_spec", None)
+    if element is not None:
+        return Leaf("shape", f"an iterator over {element}", str(element))
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        kind, shape = getattr(value.dtype, "name", str(value.dtype)), tuple(value.shape)
+        return Leaf("shape", f"a {kind} tensor of shape {shape}", (kind, shape))
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return Leaf("number", f"the Python value {value!r}", (type(value), value))
+    return Leaf("object", f"another {type(value).__name__}", id(value))
+
+
+def cause_of_tracing(old: dict[str, Leaf] | None, new: dict[str, Leaf]) -> Cause:
+    for name in new:
+        if old is None or name not in old or old[name].key == new[name].key:
+            continue
+        before, after = old[name], new[name]
+        text = f"'{name}' is {after.text}"
+        if after.kind == "object":
+            return Cause("object", f"{text} than before", OBJECT)
+        same_type = after.kind != "shape" or same_dtype(before, after)
+        remedy = {"shape": SHAPE if same_type else KIND, "number": VALUE}[after.kind]
+        return Cause(after.kind if same_type else "type", f"{text}, it was {before.text}", remedy)
+    if old is not None and set(old) != set(new):
+        return Cause("structure", f"the arguments are {', '.join(new)}, they were {', '.join(old)}", OBJECT)
+    return Cause("other", "it was traced again for the same arguments", OTHER)
+
+
+def same_dtype(before: Leaf, after: Leaf) -> bool:
+    keys = (before.key, after.key)
+    return not all(isinstance(key, tuple) for key in keys) or keys[0][0] == keys[1][0]  # type: ignore[index]

@@ -10,9 +10,15 @@ import os
 import re
 from typing import NamedTuple
 
+from dlc_runtime.compiler.places import is_users
+from dlc_runtime.compiler.report.record import Record, place
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
+
+    from dlc_runtime.compiler.report.record import Cause
 
 MOST_BYTES = 256 << 20  # of one program that is read
 TYPES = {1: "bool", 2: "int8", 4: "int32", 5: "int64", 10: "float16", 11: "float32", 12: "float64", 16: "bfloat16"}
@@ -136,7 +142,88 @@ def fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     """The first argument whose shape is another; "" where none is."""
-    for place, (before, after) in enumerate(zip(old, new)):
+    for number, (before, after) in enumerate(zip(old, new)):
         if before != after:
-            return f"argument {place} is {after}, it was {before}"
+            return f"argument {number} is {after}, it was {before}"
     return "" if len(old) == len(new) else f"{len(new)} arguments, there were {len(old)}"
+
+
+RANDOM = (
+    "{} draws random numbers that XLA draws otherwise, so the losses are not those of a job without it; the same are "
+    "the float32 numbers of stateless_uniform and stateless_normal of tf.random, and of a tf.random.Generator"
+)
+LONGEST = 400  # characters of an error's text
+FRAME = r"Graph execution error|Detected at node|<stack traces|\[\[|File \"|\w*Error in user code|Traceback"
+LOADS = "TensorFlow prints error lines (cpu_aot_loader, XlaSerializedCacheEntry) as it loads from the cache: no harm"
+
+
+class XlaRecord(Record):
+    def __init__(self) -> None:
+        super().__init__()
+        self._hits = self._misses = 0
+
+    def add_compiled(self, name: str, file: str, line: int, parameters: int, random: bool) -> None:
+        """`random`: it draws numbers that XLA draws otherwise."""
+        note = RANDOM.format(name)
+        if random and note not in self.notes:
+            self.notes.append(note)
+        entry = {"module": name, "file": file, "line": line, "parameters": parameters}
+        if entry not in self.modules:
+            self.modules.append(entry)
+
+    def add_programs(
+        self, where: dict[str, Any], seconds: float, programs: list[Program], first: bool, observed: bool
+    ) -> None:
+        """`first`: the first compiled call. Where it leaves no new program, it was loaded from the cache."""
+        self._misses += len(programs)
+        for program in programs:
+            identifier = f"{program.name or 'program'}/{len(self.graphs)}"
+            self.add_graph(identifier, where, seconds / len(programs), program.operations)
+        if programs or not first:
+            return
+        self.add_graph(f"{where['function']}/{len(self.graphs)}", where, seconds, 0)
+        if observed:
+            self._hits += 1
+            if LOADS not in self.notes:
+                self.notes.append(LOADS)
+
+    def add_given_up(self, times: int, where: dict[str, Any], cause: Cause) -> str:
+        """Returns the warning: a function was compiled again so many times that it runs without XLA."""
+        self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
+        return self.warn(
+            f"XLA has compiled {place(where)} again {times} times: it runs without XLA from step {where['step'] + 1} "
+            f"on. Last cause: {cause.text}. Remedy: {cause.remedy}"
+        )
+
+    def add_failure(self, where: dict[str, Any], fault: Exception, lost: int) -> str:
+        """Returns the warning. `lost`: batches that no step trained on."""
+        reason, (file, line) = reason_of(str(fault)), users_line_of(str(fault))
+        entry = {**where, "type": type(fault).__name__, "reason": reason}
+        if file:
+            entry.update(failed_file=file, failed_line=line)
+        self.fallbacks.append(entry)
+        at = f" ({file}:{line})" if file else ""
+        skipped = f" {lost} batches were skipped." if lost else ""
+        return self.warn(
+            f"XLA does not take {place(where)} as a whole, so its parts are compiled (auto-clustering): "
+            f"{type(fault).__name__}: {reason}{at}.{skipped}"
+        )
+
+    def cache_counts(self) -> tuple[int, int]:
+        return (self._hits, self._misses) if self.cache.get("folder") else (0, 0)
+
+
+def users_line_of(message: str) -> tuple[str, int]:
+    """The last line of the user's in an error's stack, or ("", 0)."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', message)
+    return next(((file, int(line)) for file, line in reversed(frames) if is_users(file)), ("", 0))
+
+
+def reason_of(message: str) -> str:
+    """One line, with the operations that XLA lacks where it names them."""
+    lacks = re.findall(r"(\w+) \(No registered", message)
+    if lacks:
+        return f"XLA lacks {', '.join(dict.fromkeys(lacks))}"
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    telling = [line for line in lines if not re.match(FRAME, line)]
+    return (telling or lines or [""])[0][:LONGEST]

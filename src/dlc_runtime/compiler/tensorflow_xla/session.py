@@ -1,6 +1,7 @@
-"""One process's use of XLA: measures the first steps as the script has them, then compiles, and reports.
+"""One process's use of XLA: measures the first steps as the script has them, then chooses a way, and reports.
 
-A step is a call of the tf.function, or of Keras's train function, in which a tape was asked for gradients.
+A step is a call of the tf.function, or of Keras's train function, in which a tape was asked for gradients. Each of
+these functions has its ways, which take turns until it is known which one is the fastest.
 """
 
 from __future__ import annotations
@@ -12,39 +13,38 @@ import weakref
 
 import tensorflow as tf
 
-from dlc_runtime.compiler.base import settings as settings_of
-from dlc_runtime.compiler.base.errors import StrictError
-from dlc_runtime.compiler.base.guarded import guarded
-from dlc_runtime.compiler.base.log import say
-from dlc_runtime.compiler.cache import bounded
-from dlc_runtime.compiler.report.causes import SHAPE, Cause
+from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.report.choosing import EAGER as WITHOUT_XLA
+from dlc_runtime.compiler.report.record import SHAPE, Cause
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.tensorflow_xla import graph_sessions, owners, process, signatures, tracing
-from dlc_runtime.compiler.tensorflow_xla.entry.preparation import prepared
+from dlc_runtime.compiler.seen import guarded, say
+from dlc_runtime.compiler.settings import StrictError
+from dlc_runtime.compiler.tensorflow_xla import choices, owners, process, tracing
+from dlc_runtime.compiler.tensorflow_xla.choices import Choices
 from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, LEFT, OWN, Owner
-from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs
-from dlc_runtime.compiler.tensorflow_xla.xla_record import XlaRecord
+from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
+from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs, XlaRecord, reason_of
+from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, TOO_OFTEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from dlc_runtime.compiler.base.settings import Settings
-    from dlc_runtime.compiler.tensorflow_xla.signatures import Leaf
+    from dlc_runtime.compiler.settings import Settings
+    from dlc_runtime.compiler.tensorflow_xla.owners import Leaf
 
 STALE = 20  # steps of others, and the steps of another function are counted from then on
 MOST_DUMPED = 1 << 28  # bytes of debug mode's files
 OWN_REASON = "the script compiles it itself"
-RANDOM = (
-    "{} draws random numbers from TensorFlow's stateful generators: XLA draws others, so the losses are not those of a "
-    "job without it; tf.random.stateless_uniform and its like draw the same"
-)
 GRAPHS = (
     "compiling the graphs of each Session with xla (auto-clustering), from the first step on: of scripts of "
     "TensorFlow 1 the report has no steps"
 )
 NO_FUNCTION = "its step runs without tf.function, so there is no graph to compile"
+MOST_AGAIN = 8  # times that XLA compiles a function again before it runs without XLA
+STATES_NO_XLA = "the script says jit_compile=False"
 
 
 class Session:
@@ -60,6 +60,8 @@ class Session:
         self.record, self.steps = XlaRecord(), Steps()
         self.record.cache = prepared.cache
         self.writer = Writer(self.settings, self.record, self.steps, process.facts)
+        folder = prepared.cache.get("folder", "")
+        self.choices = Choices(self.settings, self.record, folder, self.writer.write)
         self.programs = Programs(prepared.programs, prepared.private)
         self._functions: weakref.WeakKeyDictionary[Any, Owner] = weakref.WeakKeyDictionary()
         self._lines: dict[tuple[str, int], Owner] = {}  # of steps without a tf.function
@@ -74,7 +76,7 @@ class Session:
             self.record.notes.append(
                 "this TensorFlow does not tell what XLA compiles: the report has what was traced instead"
             )
-        graph_sessions.wrap_sessions(self.note_session)
+        choices.wrap_sessions(self.note_session)
         tracing.wrap_gradient(self.note_gradient)
         tracing.wrap_call(self.call_function)
 
@@ -91,18 +93,22 @@ class Session:
         return self.run(
             owner,
             lambda: call(function, *arguments, **named),
-            lambda: signatures.signature(function.python_function, arguments, named),
+            lambda: owners.signature(function.python_function, arguments, named),
         )
 
     def run(self, owner: Owner, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]]) -> Any:
         self._choose_clustering(owner)
+        way = owner.way
         traced, started = self.tracing.seconds, time.perf_counter()
         self.tracing.random, self.current = False, owner
         try:
-            result = call()
+            with tracing.without_our_frames():
+                result = call()
+            if owner.turns is not None:
+                process.wait_for_devices()
         finally:
             self.current = None
-        self._after(owner, time.perf_counter() - started, self.tracing.seconds - traced, signature)
+        self._after(owner, way, time.perf_counter() - started, self.tracing.seconds - traced, signature)
         return result
 
     @guarded
@@ -126,8 +132,12 @@ class Session:
     def _meet(self, function: Any) -> None:
         if function not in self._functions:
             owner = self._functions[function] = owners.of_function(function)
-            if tracing.is_jitted(function):
+            stated = tracing.stated_jit(function)
+            if stated:
                 self.own(owner)
+            elif stated is not None:
+                owner.states_no_xla = True
+                owner.begin(LEFT)
 
     def fail(self, fault: Exception) -> None:
         """A fault of ours: what is compiled stays so, and nothing more is done."""
@@ -142,14 +152,19 @@ class Session:
     # -- what a call has done -------------------------------------------------------------------------------------
 
     @guarded
-    def _after(self, owner: Owner, seconds: float, traced: float, signature: Callable[[], dict[str, Leaf]]) -> None:
+    def _after(
+        self, owner: Owner, way: str, seconds: float, traced: float, signature: Callable[[], dict[str, Leaf]]
+    ) -> None:
         programs = self.programs.new()
         owner.random |= self.tracing.random
+        compiled = owner.phase == OWN or (way != WITHOUT_XLA and not owner.refused)
         cause = self._cause_of_tracing(owner, signature) if traced else None
+        if owner.turns is not None and not compiled:
+            cause = None  # the other way has told it, or will
         if owner.training or programs:
-            self._add_programs(owner, programs, cause, max(0.0, seconds - traced - self._usual()))
+            self._add_programs(owner, compiled, programs, cause, max(0.0, seconds - traced - self._usual()))
         if owner.training:
-            self._step(owner, bool(traced or programs))
+            self._step(owner, compiled, seconds, bool(traced or programs))
 
     def _usual(self) -> float:
         return self.steps.phases[EAGER].median or 0.0
@@ -157,11 +172,13 @@ class Session:
     def _cause_of_tracing(self, owner: Owner, signature: Callable[[], dict[str, Leaf]]) -> Cause | None:
         old, owner.signature = owner.signature, signature()
         expected, owner.expects_trace = owner.expects_trace, False
-        return None if expected else signatures.cause_of_tracing(old, owner.signature)
+        return None if expected else owners.cause_of_tracing(old, owner.signature)
 
-    def _add_programs(self, owner: Owner, programs: list[Program], cause: Cause | None, seconds: float) -> None:
-        where = {"function": owner.name, "file": owner.file, "line": owner.line, "step": self.steps.count + 1}
-        first = owner.fresh and owner.phase in (COMPILED, OWN)
+    def _add_programs(
+        self, owner: Owner, compiled: bool, programs: list[Program], cause: Cause | None, seconds: float
+    ) -> None:
+        where = self._where(owner)
+        first = compiled and not owner.compiled_calls
         again = owner.compiled_again(programs)
         if programs or first:
             self.record.compile_seconds += seconds
@@ -172,18 +189,44 @@ class Session:
             warning = self.record.add_recompilation(where, seconds if programs else 0.0, cause)
             if warning:
                 say(warning)
+        if compiled and not first and cause is not None and (programs or not prepared.programs):
+            self._bound_compilations(owner, where, cause)
+
+    def _where(self, owner: Owner) -> dict[str, Any]:
+        return {"function": owner.name, "file": owner.file, "line": owner.line, "step": self.steps.count + 1}
+
+    def _bound_compilations(self, owner: Owner, where: dict[str, Any], cause: Cause) -> None:
+        """Data whose shape changes without an end would have a program compiled for each batch."""
+        owner.compiled_anew += 1
+        if owner.compiled_anew <= MOST_AGAIN or owner.phase == OWN:
+            return
+        owner.refused = TOO_OFTEN
+        if owner.turns is None:
+            owner.begin(LEFT)
+        self._say_or_fail(self.record.add_given_up(owner.compiled_anew, where, cause))
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def _step(self, owner: Owner, changed: bool) -> None:
+    def _step(self, owner: Owner, compiled: bool, seconds: float, changed: bool) -> None:
         owner.calls += 1
-        if owner.phase == BASELINE and owner.calls == 1 and self._clusters_itself():
-            self.own(owner)
+        if owner.calls == 1:
+            self._first_step(owner)
         if self._counts(owner):
-            self._tick(owner, changed)
-        owner.fresh = False
-        if owner.phase == BASELINE and owner.calls >= self.settings.eager_steps:
+            self._tick(owner, compiled, changed)
+        owner.compiled_calls += compiled
+        if owner.turns is not None:
+            self.choices.take_turn(owner, owner.turns, seconds, changed, self.steps.count)
+        elif owner.phase == BASELINE and owner.calls >= self.settings.eager_steps:
             self.compile(owner)
+        owner.refused = ""
+
+    def _first_step(self, owner: Owner) -> None:
+        if owner.phase == BASELINE and self._clusters_itself():
+            self.own(owner)
+        elif owner.states_no_xla:
+            self.leave(owner, STATES_NO_XLA, "remove that argument", False)
+        elif owner.phase == BASELINE and self.choices.can_choose():
+            self.choices.begin(owner, self.tracing.fingerprint)
 
     def _counts(self, owner: Owner) -> bool:
         self._others = 0 if owner is self._primary else self._others + 1
@@ -191,13 +234,12 @@ class Session:
             self._primary, self._others = owner, 0
         return owner is self._primary
 
-    def _tick(self, owner: Owner, changed: bool) -> None:
-        compiled = owner.phase in (COMPILED, OWN)
-        phase = EAGER if not compiled else WARM_UP if changed or owner.fresh else AFTER
-        idle = self.steps.wants_device_idle(phase)
+    def _tick(self, owner: Owner, compiled: bool, changed: bool) -> None:
+        phase = EAGER if not compiled else WARM_UP if changed or not owner.compiled_calls else AFTER
+        idle = not process.gpus() or self.steps.wants_device_idle(phase)  # a processor has done it when it returns
         if idle:
             process.wait_for_devices()
-        measured = not (phase == EAGER and (changed or owner.fresh))
+        measured = not (phase == EAGER and (changed or owner.calls == 1))
         self.steps.tick(phase, time.perf_counter(), measured and idle)
         if self.writer.after_step():
             self._bound_dumps()
@@ -205,7 +247,7 @@ class Session:
 
     def _bound_dumps(self) -> None:
         if prepared.dumps and os.path.isdir(prepared.dumps):
-            bounded.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
+            cache_folder.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
 
     def _step_without_function(self) -> None:
         self._after_a_fork()
@@ -215,19 +257,15 @@ class Session:
         if owner.calls == 2:  # once is not yet a loop
             self.leave(owner, NO_FUNCTION, "put @tf.function on the function of a step")
         if self._counts(owner):
-            self._tick(owner, False)
-        owner.fresh = False
+            self._tick(owner, False, False)
 
     # -- compiling ------------------------------------------------------------------------------------------------
 
     def compile(self, owner: Owner) -> None:
-        """From its next step on."""
+        """From its next step on, without being measured."""
         owner.begin(COMPILED)
-        how = "auto-clustering" if owner.clusters else "jit_compile"
-        self.record.add_compiled(owner.name, owner.file, owner.line, owner.parameters)
-        if owner.random:
-            self.record.notes.append(RANDOM.format(owner.name))
-        say(f"compiling {owner.name} with xla ({how}), after {self.steps.count} steps without it")
+        self.record.add_compiled(owner.name, owner.file, owner.line, owner.parameters, owner.random)
+        say(f"compiling {owner.name} with xla ({owner.way}), after {self.steps.count} steps without it")
         self.writer.write()
 
     def _clusters_itself(self) -> bool:
@@ -235,13 +273,11 @@ class Session:
 
     @guarded
     def _choose_clustering(self, owner: Owner) -> None:
-        """It holds for everything that is called while it is on; a step that is measured without it has it off."""
-        wanted = owner.phase == COMPILED and owner.clusters
-        if wanted == bool(self._clustering) or (owner.phase in (OWN, LEFT)):
-            return
-        if wanted or owner.training or owner.signature is None:  # what is called for the first time may train
+        """It holds for everything that is called while it is on: only what is compiled by it is called so."""
+        wanted = owner.way == CLUSTERS
+        if wanted != bool(self._clustering) and owner.phase != OWN:
             self._clustering = wanted
-            tf.config.optimizer.set_jit(wanted)
+            tracing.cluster(wanted)
 
     @guarded
     def own(self, owner: Owner) -> None:
@@ -257,9 +293,8 @@ class Session:
 
     def fall_back(self, owner: Owner, fault: Exception, lost: int) -> None:
         """XLA does not take it as a whole: from now on what it can take of it, in parts."""
-        where = {"function": owner.name, "file": owner.file, "line": owner.line, "step": self.steps.count + 1}
-        warning = self.record.add_failure(where, fault, lost)
-        owner.clusters, owner.expects_trace = True, True
+        warning = self.record.add_failure(self._where(owner), fault, lost)
+        owner.ways, owner.refused, owner.expects_trace = (CLUSTERS,), reason_of(str(fault)), True
         self._say_or_fail(warning)
 
     def _say_or_fail(self, text: str) -> None:

@@ -7,12 +7,16 @@ branch; XLA puts the branch in its place before it optimizes. Reads TensorFlow's
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
+from collections import defaultdict
 from contextlib import contextmanager, suppress
 
 import tensorflow as tf
 
 from dlc_runtime.compiler.tensorflow_xla import process
+from dlc_runtime.compiler.tensorflow_xla.tracing import drawn_alike
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,3 +129,60 @@ def branch_of(operation: Any) -> Any:
     branch.__name__ = f"shared_{kind}"
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in operation.inputs]
     return tf.function(branch, autograph=False).get_concrete_function(*specs)
+
+
+CONTEXT = "tensorflow.python.eager.context"
+CONCRETE, NAMING = "tensorflow.python.eager.polymorphic_function.concrete_function", "_inference_name"
+
+_numbers: dict[str, Iterator[int]] = defaultdict(itertools.count)
+
+
+@contextmanager
+def compiled_as_a_whole() -> Iterator[None]:
+    with without_grappler(), names_of_every_job(), shared_operations(), drawn_alike():
+        yield
+
+
+@contextmanager
+def without_grappler() -> Iterator[None]:
+    """It leaves the compiled function as it is, and takes its time with what is around it."""
+    module = sys.modules.get(CONTEXT)
+    context = module.context() if module is not None else None
+    held = getattr(context, "function_call_options", None)
+    if context is None or held is None:
+        yield
+        return
+    context.function_call_options = ungrappled(held)  # of this thread
+    try:
+        yield
+    finally:
+        context.function_call_options = held
+
+
+@functools.lru_cache(maxsize=8)
+def ungrappled(options: Any) -> Any:
+    """The same ones for each step: for others TensorFlow prepares the function anew."""
+    config = tf.compat.v1.ConfigProto.FromString(options.config_proto_serialized)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return type(options)(options.executor_type, config)
+
+
+@contextmanager
+def names_of_every_job() -> Iterator[None]:
+    """XLA asks its cache by name too, and TensorFlow's names count the tensors before: a job that loads a checkpoint
+    first would find nothing."""
+    module = sys.modules.get(CONCRETE)
+    held = getattr(module, NAMING, None)
+    if held is None:
+        yield
+        return
+    setattr(module, NAMING, numbered)
+    try:
+        yield
+    finally:
+        setattr(module, NAMING, held)
+
+
+def numbered(name: str) -> str:
+    """The zero keeps it apart from TensorFlow's own numbers."""
+    return f"__inference_{name}_0{next(_numbers[name])}"

@@ -6,18 +6,35 @@ What a version lacks reads as nothing.
 from __future__ import annotations
 
 import functools
+import math
+import os
 import sys
 import time
+import weakref
+from collections import Counter
+from contextlib import ExitStack, contextmanager, suppress
 
 import tensorflow as tf
 
+from dlc_runtime.compiler import cache_folder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Callable
 
 MODULE = "tensorflow.python.framework.func_graph"
 ENTRY = "func_graph_from_py_func"
-STATEFUL_RANDOM = ("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial")
+CONTEXT = "tensorflow.python.eager.context"
+STACKS = "tensorflow.python.util.tf_stack"
+RANDOM = "tensorflow.python.ops.gen_stateless_random_ops_v2"
+UNIFORM, NORMAL = "stateless_random_uniform_v2", "stateless_random_normal_v2"
+BITS = "stateless_random_uniform_full_int_v2"
+DRAWN_OTHERWISE = (
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial",
+    "StatelessTruncatedNormalV2", "StatelessMultinomial",
+)  # fmt: skip
+DRAWN_ALIKE = ("StatelessRandomUniformV2", "StatelessRandomNormalV2")  # if they are of float32
 
 
 class Tracing:
@@ -25,8 +42,9 @@ class Tracing:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.random = False  # something that was traced draws random numbers whose state XLA keeps otherwise
+        self.random = False  # something that was traced draws random numbers that XLA draws otherwise
         self._depth = 0
+        self._latest: Callable[[], Any] = lambda: None  # the graph that was made last, of the outermost function
 
     def listen(self) -> bool:
         module = sys.modules.get(MODULE)
@@ -41,6 +59,7 @@ class Tracing:
             try:
                 graph = entry(*arguments, **named)
                 self.random |= draws_random_numbers(graph)
+                self._latest = weakref.ref(graph)  # the outermost one ends last
                 return graph
             finally:
                 self._depth -= 1
@@ -50,10 +69,27 @@ class Tracing:
         setattr(module, ENTRY, traced)
         return True
 
+    def fingerprint(self) -> str:
+        """What the latest graph computes and trains, the same in each job; "" where it cannot be told."""
+        graph = self._latest()
+        try:
+            definition = graph.as_graph_def()
+            functions = [definition.node, *(function.node_def for function in definition.library.function)]
+            kinds = Counter(node.op for nodes in functions for node in nodes)
+            variables = sorted(f"{variable.dtype.name}{variable.shape}" for variable in graph.variables)
+        except Exception:  # none, or larger than a protocol buffer may be
+            return ""
+        return cache_folder.digest(f"{sorted(kinds.items())} {variables}")
+
 
 def draws_random_numbers(graph: Any) -> bool:
+    """Whether some of its random numbers are others under XLA."""
     operations = graph.get_operations() if hasattr(graph, "get_operations") else ()
-    return any(operation.type in STATEFUL_RANDOM for operation in operations)
+    return any(
+        operation.type in DRAWN_OTHERWISE
+        or (operation.type in DRAWN_ALIKE and operation.outputs[0].dtype != tf.float32)
+        for operation in operations
+    )
 
 
 def function_class() -> Any:
@@ -90,5 +126,84 @@ def traces(function: Any) -> int:
     return int(count()) if count is not None else 0
 
 
-def is_jitted(function: Any) -> bool:
-    return bool(getattr(function, "_jit_compile", None) or getattr(function, "_experimental_compile", None))
+def stated_jit(function: Any) -> bool | None:
+    """What the script says of a tf.function's jit_compile; None if it says nothing."""
+    stated: bool | None = getattr(function, "_jit_compile", None)
+    return stated if stated is not None else getattr(function, "_experimental_compile", None)
+
+
+def cluster(wanted: bool) -> None:
+    """Switch auto-clustering on or off for what is called from now on."""
+    tf.config.optimizer.set_jit(wanted)
+    module = sys.modules.get(CONTEXT)
+    if module is not None:  # made now, it is no part of the next step's time
+        _ = module.context().function_call_options
+
+
+@contextmanager
+def without_our_frames() -> Iterator[None]:
+    """What TensorFlow keeps and prints of where an operation was made begins and ends in the script's own files."""
+    stacks: Any = sys.modules.get(STACKS)
+    with ExitStack() as entered:
+        with suppress(Exception):  # a version that filters otherwise
+            entered.enter_context(frame_filter(stacks.StackTraceFilter)())
+        yield
+
+
+@functools.lru_cache(maxsize=1)
+def frame_filter(base: Any) -> Any:
+    class OurFrames(base):  # type: ignore[misc]
+        def get_filtered_filenames(self) -> frozenset[str]:
+            outer = self.parent.get_filtered_filenames() if self.parent is not None else frozenset()
+            return our_files() | outer
+
+    return OurFrames
+
+
+@functools.lru_cache(maxsize=1)
+def our_files() -> frozenset[str]:
+    folder = os.path.dirname(__file__)
+    return frozenset(os.path.join(folder, name) for name in os.listdir(folder))
+
+
+@contextmanager
+def drawn_alike() -> Iterator[None]:
+    """Stateless random numbers of functions that are traced meanwhile are those of the same function without XLA.
+
+    Both have the same random bits, of which XLA makes other numbers than TensorFlow's own operations do. So here the
+    numbers are made of the bits as these do it: uniform ones to the bit, normal ones as near as sines are.
+    """
+    module: Any = sys.modules.get(RANDOM)
+    held = {name: getattr(module, name) for name in (UNIFORM, NORMAL) if hasattr(module, name)}
+    if len(held) < 2 or not hasattr(module, BITS):
+        yield
+        return
+
+    def draw(name: str, shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, **named: Any) -> Any:
+        if dtype != tf.float32:
+            return held[name](shape, key, counter, alg, dtype=dtype, **named)
+        count = tf.reduce_prod(shape)
+        bits = getattr(module, BITS)([count + count % 2], key, counter, alg, dtype=tf.uint32)
+        return tf.reshape((normal if name == NORMAL else uniform)(bits)[:count], shape)
+
+    for name in held:
+        setattr(module, name, functools.partial(draw, name))
+    try:
+        yield
+    finally:
+        for name, own in held.items():
+            setattr(module, name, own)
+
+
+def uniform(bits: Any) -> Any:
+    """float32 in [0, 1): a number's last 23 bits are the fraction of one between 1 and 2."""
+    fraction = tf.bitwise.bitwise_and(bits, tf.constant(0x7FFFFF, tf.uint32))
+    return tf.bitcast(tf.bitwise.bitwise_or(fraction, tf.constant(0x3F800000, tf.uint32)), tf.float32) - 1.0
+
+
+def normal(bits: Any) -> Any:
+    """By the method of Box and Muller: two of an even count of uniform numbers give two normal ones."""
+    pairs = tf.reshape(uniform(bits), [-1, 2])
+    radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(pairs[:, :1], 1e-7)))
+    angle = 2.0 * math.pi * pairs[:, 1:]
+    return tf.reshape(tf.concat([tf.sin(angle), tf.cos(angle)], 1) * radius, [-1])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dlc_runtime.compiler.report.causes import SHAPE, Cause
-from dlc_runtime.compiler.report.record import Record
+from typing import Any, NamedTuple
+
+from dlc_runtime.compiler.report.record import SHAPE, Cause, Record
 from dlc_runtime.compiler.report.steps import AFTER, WARM_UP
-from dlc_runtime.compiler.xla.metrics import Metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     Shapes = tuple[tuple[int, ...], ...]
+    from torch.optim import Optimizer
 
 OTHER = "run with DLC_COMPILER_DEBUG=1 and read debug/pt_xla.txt: it has the line of each compilation"
 NO_LOWERING = "XLA does not have it: it runs on the CPU, and its tensors travel there and back in every step"
@@ -71,3 +72,44 @@ class Graphs(Record):
 
 def shown(shapes: Shapes) -> str:
     return " ".join(str(list(shape)) for shape in shapes)
+
+
+COMPILED, CACHED, TIME = "UncachedCompile", "CachedCompile", "CompileTime"
+FALLBACK = "aten::"
+NANOSECONDS = 1e-9
+
+
+class Metrics(NamedTuple):
+    """Of this process so far."""
+
+    compiled: int = 0  # graphs
+    cached: int = 0  # graphs that were there already
+    seconds: float = 0.0  # of compiling
+    fallbacks: tuple[str, ...] = ()  # operations that XLA does not have, which run on the CPU
+
+
+def read(source: Any) -> Metrics:
+    """`source` is the module torch_xla.debug.metrics. What it does not have yet reads as nothing."""
+    names = list(source.counter_names())
+    time = source.metric_data(TIME)  # how often, nanoseconds in all, the latest ones
+    return Metrics(
+        compiled=count(source, COMPILED, names),
+        cached=count(source, CACHED, names),
+        seconds=float(time[1]) * NANOSECONDS if time else 0.0,
+        fallbacks=tuple(sorted(name for name in names if name.startswith(FALLBACK))),
+    )
+
+
+def count(source: Any, name: str, names: list[str]) -> int:
+    return int(source.counter_value(name) or 0) if name in names else 0
+
+
+NOTE = "XLA has no fused {0}: it ran as {0}(fused=False), which computes the same and which XLA fuses by itself"
+
+
+def unfuse(optimizer: Optimizer) -> bool:
+    """Whether something had to be changed. In each step: groups are added, and a checkpoint brings the flag back."""
+    found = [group for group in optimizer.param_groups if group.get("fused")]
+    for group in found:
+        group["fused"] = False
+    return bool(found)

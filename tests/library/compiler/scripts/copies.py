@@ -8,7 +8,15 @@ import sys
 import torch
 from small_training import Net, data, finish, train
 
-model = Net()
+
+class Stateful(Net):
+    """As Lightning's modules: its state is all of its attributes."""
+
+    def __getstate__(self):
+        return dict(self.__dict__)
+
+
+model = Stateful()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 batches = data(10)
 keys = list(model.state_dict())
@@ -25,8 +33,10 @@ model.eval()
 with torch.no_grad():
     traced = torch.jit.trace(model, x)
     exported = torch.export.export(model, (x,)).module()
-    scripted = torch.fx.symbolic_trace(model)
-    outputs = [each(x) for each in (model, copied.eval(), pickled.eval(), loaded.eval(), traced, exported, scripted)]
+    symbolic = torch.fx.symbolic_trace(model)
+    scripted = torch.jit.script(model)
+    eager = (copied.eval(), pickled.eval(), loaded.eval())
+    outputs = [each(x) for each in (model, *eager, traced, exported, symbolic, scripted)]
 batched = torch.func.vmap(model)(x)
 named = dict(model.named_parameters())
 gradient = torch.func.grad(lambda p: torch.func.functional_call(model, p, (x,)).sum())(named)

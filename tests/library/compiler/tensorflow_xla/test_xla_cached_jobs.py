@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tensorflow_runs import SCRIPTS, Runner
+from tensorflow_runs import SCRIPTS, Runner, at_once
 from torch_runs import HANGS, SOURCES, Run, TorchPython, assert_same_model, make_python
 
 LAUNCHER = SOURCES / "entrypoint/launcher.py"
@@ -70,26 +68,10 @@ def test_debug_mode_leaves_the_programs_of_each_rank_in_the_report(kept: tuple[R
     assert not (plain.folder / "report/xla").exists()
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(held.getsockname()[1]) for held in sockets]
-
-
 def workers(runner: Runner, how: str, compiler: str, cache: Path) -> list[Run]:
     """Two workers at once, with one cache."""
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
-    started = []
-    for index in range(2):
-        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-        environ = {"TF_CONFIG": config, "TF_USE_LEGACY_KERAS": "1", "DLC_COMPILE_CACHE": str(cache)}
-        started.append(runner.start(["workers.py", how], compiler, environ))
-    try:
-        return [runner.end(*process) for process in started]
-    finally:
-        for process, _ in started:
-            process.kill()
-            process.communicate()
+    environ = {"TF_USE_LEGACY_KERAS": "1", "DLC_COMPILE_CACHE": str(cache)}
+    return at_once(runner, ["workers.py", how], compiler, environ)
 
 
 @pytest.mark.parametrize("how", ["fit", "loop"])

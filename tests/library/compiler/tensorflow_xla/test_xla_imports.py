@@ -35,12 +35,10 @@ def test_a_job_without_tensorflow_loads_only_what_waits_for_it(packages: Path) -
         "dlc_runtime",
         "dlc_runtime.compiler",
         "dlc_runtime.compiler.arm",
-        "dlc_runtime.compiler.base",
-        "dlc_runtime.compiler.base.errors",
-        "dlc_runtime.compiler.base.log",
+        "dlc_runtime.compiler.seen",
+        "dlc_runtime.compiler.settings",
         "dlc_runtime.compiler.tensorflow_xla",
-        "dlc_runtime.compiler.tensorflow_xla.entry",
-        "dlc_runtime.compiler.tensorflow_xla.entry.imports",
+        "dlc_runtime.compiler.tensorflow_xla.imports",
     ]
 
 

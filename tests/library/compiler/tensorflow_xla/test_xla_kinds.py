@@ -11,8 +11,8 @@ import pytest
 from tensorflow_runs import SCRIPTS, Runner
 from torch_runs import Run, TorchPython
 
-LEFT = ("false", "own", "eagerly", "without_function", "own_function")
-WHOLE = ("partial", "on_batch", "several", "evaluates")
+LEFT = ("false", "false_function", "own", "eagerly", "without_function", "own_function")
+WHOLE = ("partial", "on_batch", "several", "evaluates", "noise")
 PARTS = ("mirrored", "mirrored_loop", "shapes", "numbers", "gan", "random")
 KINDS = (*LEFT, *WHOLE, *PARTS, "lacks")
 
@@ -69,6 +69,7 @@ def test_both_functions_of_a_gan_are_compiled(compiled: Run) -> None:
     ("module", "reason"),
     [
         ("false", "the script says jit_compile=False"),
+        ("false_function.false_step", "the script says jit_compile=False"),
         ("own", "the script compiles it itself"),
         ("own_function.own_step", "the script compiles it itself"),
         ("eagerly", "the script runs it eagerly (run_eagerly=True)"),
@@ -92,6 +93,22 @@ def test_what_xla_lacks_is_named_and_the_rest_is_compiled_in_parts(compiled: Run
     assert (entry["function"], entry["reason"]) == ("lacks", "XLA lacks AsString")
     assert any(graph["id"].startswith("cluster_") for graph in of(compiled.report, "graphs", "lacks"))
     assert "skipped" not in compiled.log
+
+
+def test_a_step_that_xla_refuses_is_told_with_the_user_s_line_and_no_frame_of_ours(compiled: Run) -> None:
+    [entry] = compiled.report["fallbacks"]
+    lines = (SCRIPTS / "kinds.py").read_text().splitlines()
+    assert Path(entry["failed_file"]).name == "kinds.py"
+    assert "tf.strings." in lines[entry["failed_line"] - 1]
+    [said] = [line for line in compiled.log.splitlines() if "XLA lacks AsString" in line]
+    assert f"kinds.py:{entry['failed_line']})" in said
+    assert "dlc_runtime/compiler" not in compiled.log
+
+
+def test_a_function_that_says_no_to_xla_is_compiled_neither_beside_one_that_is(compiled: Run) -> None:
+    """Auto-clustering is switched for the whole process: another function has it on."""
+    functions = {graph["function"] for graph in of(compiled.report, "graphs", "false_function")}
+    assert functions == {"false_function.other_step"}
 
 
 def test_a_smaller_last_batch_is_compiled_anew_and_its_shape_is_named(compiled: Run) -> None:
@@ -127,7 +144,7 @@ def test_a_python_value_that_changes_is_named(compiled: Run) -> None:
 
 
 def test_random_numbers_that_xla_draws_otherwise_are_noted(compiled: Run) -> None:
-    [note] = [note for note in compiled.report["notes"] if "stateful generators" in note]
+    [note] = [note for note in compiled.report["notes"] if "XLA draws otherwise" in note]
     assert note.startswith("random.random_step ")
 
 

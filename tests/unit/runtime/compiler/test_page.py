@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from dlc_runtime.compiler.page.html import page
+from dlc_runtime.compiler.report.html import page
 from dlc_runtime.compiler.report.merge import merged
 from dlc_runtime.compiler.report.record import Record
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
@@ -61,7 +61,7 @@ def test_every_list_of_the_report_that_has_entries_is_a_table_and_no_other() -> 
     titles = re.findall(r"<h2>([^<]+) <span", text)
     assert titles == ["Compiled again", "Graph breaks", "Graphs", "Modules", "Ranks"]
     assert "/opt/ml/code/train.py:12" in text
-    assert "tensor 'x' size mismatch at index 1. expected 16, actual 24" in text
+    assert "x has size 24 in dimension 1, and was compiled for 16" in text
 
 
 def test_the_chart_shows_each_step_and_each_compilation_of_each_rank() -> None:
@@ -70,7 +70,15 @@ def test_the_chart_shows_each_step_and_each_compilation_of_each_rank() -> None:
     assert text.count('<circle class="mark graphs"') == 2 * 2
     assert text.count('<circle class="mark recompilations"') == 2
     assert "<title>step 6, while compiling: 8 s</title>" in text
-    assert "<title>step 20: Net compiled again in 7.5 s: tensor 'x' size mismatch" in text
+    assert "<title>step 20: Net compiled again in 7.5 s: x has size 24" in text
+
+
+def test_in_a_narrow_window_the_chart_keeps_its_letters_and_tables_their_columns() -> None:
+    """Both scroll: 860 of the chart's 960 units leave letters of 12 units more than 10 pixels."""
+    narrow = page(merged([rank_report()]), "").partition("@media (max-width: 720px)")[2]
+    assert "svg, table { min-width: 860px; }" in narrow
+    assert "figure { overflow-x: auto; }" in narrow
+    assert page(merged([rank_report()]), "").count('<div class="wide">') >= 4
 
 
 def test_a_report_without_steps_has_a_page_too() -> None:

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler.base import settings
-from dlc_runtime.compiler.base.errors import CompilerError
-from dlc_runtime.compiler.base.seen import Seen
+from dlc_runtime.compiler import settings
 from dlc_runtime.compiler.pytorch.dumps import CONTENT
-from dlc_runtime.compiler.report import files
-from dlc_runtime.compiler.report.causes import cause_of
-from dlc_runtime.compiler.report.merge import merged
+from dlc_runtime.compiler.report import merge
+from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
+from dlc_runtime.compiler.report.choosing import Budget, Choosing, Result
+from dlc_runtime.compiler.report.html import page
+from dlc_runtime.compiler.report.merge import merged, paragraph
+from dlc_runtime.compiler.report.record import Record, cause_of, lines_of
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.report.summary import paragraph
+from dlc_runtime.compiler.seen import Seen
+from dlc_runtime.compiler.settings import CompilerError
 
 
 def test_settings_are_read_from_the_environment() -> None:
@@ -36,6 +38,10 @@ def test_settings_are_read_from_the_environment() -> None:
         ("DLC_COMPILER_EAGER_STEPS", "0"),
         ("DLC_COMPILER_EAGER_STEPS", "many"),
         ("DLC_COMPILER_REPORT_MINUTES", "nan"),
+        ("DLC_COMPILER_MODE", "fast"),
+        ("DLC_COMPILER_EFFORT", "most"),
+        ("DLC_COMPILER_BUDGET", "5 percent"),
+        ("DLC_COMPILER_BUDGET", "-1"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_it(name: str, value: str) -> None:
@@ -44,25 +50,98 @@ def test_a_wrong_value_is_an_error_that_names_it(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds", "share"),
+    [("", 60.0, 0.05), ("30", 30.0, 0.0), ("2%", 0.0, 0.02), ("30, 2%", 30.0, 0.02), ("0", 0.0, 0.0)],
+)
+def test_a_budget_is_seconds_a_share_of_the_job_or_both(text: str, seconds: float, share: float) -> None:
+    assert settings.read({"DLC_COMPILER_BUDGET": text}).budget == (seconds, share)
+
+
+@pytest.mark.parametrize(
     ("reason", "kind", "text"),
     [
         (
             "1/0: tensor 'x' size mismatch at index 1. expected 16, actual 24  # return x  # a.py:3 in forward",
             "shape",
-            "tensor 'x' size mismatch at index 1. expected 16, actual 24",
+            "x has size 24 in dimension 1, and was compiled for 16",
         ),
-        ("1/0: s.n == 0    # s.n+=1  # a.py:10 in forward (HINT: torch.compile considers ...", "number", "s.n == 0"),
-        ("0/3: len(G['got']) == 3   # got.append(1)", "collection", "len(G['got']) == 3"),
-        ("0/0: not G['got']   # got.append(1)", "collection", "not G['got']"),
-        ("0/0: not module._modules['0']._forward_hooks   # x", "hook", "not module._modules['0']._forward_hooks"),
-        ("0/0: GLOBAL_STATE changed: grad_mode ", "mode", "GLOBAL_STATE changed: grad_mode"),
-        ("0/0: ___check_type_id(x, 1)", "other", "___check_type_id(x, 1)"),
+        ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape", "x has 3 dimensions, and was compiled for 2"),
+        (
+            "0/0: tensor 'L['x']' stride mismatch at index 0. expected 8, actual 1",
+            "layout",
+            "x lies in memory with stride 1 in dimension 0, and was compiled for 8",
+        ),
+        (
+            "0/0: tensor 'x' dtype mismatch. expected Float, actual Half",
+            "dtype",
+            "x is Half, and was compiled for Float",
+        ),
+        (
+            "0/0: tensor 'x' requires_grad mismatch. expected requires_grad=0",
+            "gradient",
+            "x requires a gradient in some steps, and in others not",
+        ),
+        (
+            "0/1: x.size()[0] == 4  # y = x + 1  # a.py:3 in forward",
+            "shape",
+            "x does not have size 4 in dimension 0, for which it was compiled",
+        ),
+        ("0/1: Eq(s0, 4)  # a.py:3 in forward", "shape", "sizes are not as when it was compiled: Eq(s0, 4)"),
+        (
+            "1/0: s.n == 0    # s.n+=1  # a.py:10 in forward (HINT: torch.compile considers ...",
+            "number",
+            "s.n is not 0, as when it was compiled",
+        ),
+        ("1/0: s.kind == 'train'  # a.py:10 in forward", "value", "s.kind is not 'train', as when it was compiled"),
+        (
+            "0/3: len(G['got']) == 3   # got.append(1)",
+            "collection",
+            "the number of elements in got is not 3, as when it was compiled",
+        ),
+        (
+            "0/3: len(G['__import_my_dot_module'].late) == 1   # late.append(1)",
+            "collection",
+            "the number of elements in late is not 1, as when it was compiled",
+        ),
+        ("0/0: not G['got']   # got.append(1)", "collection", "got was empty when it was compiled, and is not"),
+        (
+            "0/0: not module._modules['body']._modules['0']._forward_pre_hooks   # x",
+            "hook",
+            "the hooks of module.body.0 are not those it was compiled with",
+        ),
+        (
+            "0/0: module.body.training  # a.py:3 in forward",
+            "mode",
+            "module.body was switched between train() and eval()",
+        ),
+        ("0/0: GLOBAL_STATE changed: grad_mode ", "mode", "torch runs in another mode: grad_mode"),
+        ("0/0: ___check_type_id(x, 1), type=<class 'int'>", "type", "x is of another class than when it was compiled"),
+        ("0/0: ___check_obj_id(x.y, 1)", "object", "x.y is another object than when it was compiled"),
+        ("0/0: ___dict_contains('a', x)", "keys", "x has other keys than it was compiled with"),
+        ("0/0: something(else)", "other", "this does not hold any more: something(else)"),
     ],
 )
-def test_a_cause_of_dynamo_is_a_kind_and_a_short_text(reason: str, kind: str, text: str) -> None:
+def test_a_cause_of_dynamo_is_a_kind_and_a_sentence(reason: str, kind: str, text: str) -> None:
     found = cause_of(reason)
     assert (found.kind, found.text) == (kind, text)
-    assert found.remedy
+    assert bool(found.remedy) == (kind not in ("object", "other"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "lines"),
+    [
+        ("0/0: s.n == 0  # s.n += 1  # code/a.py:10 in forward (HINT: torch.compile ...)", ["code/a.py:10"]),
+        ("0/0: s.n == 0  # a.py:10 in forward", ["a.py:10"]),
+        (
+            '0/0: s.n == 0  # code/a.py:10 in g\nUser stack trace:\n  File "/code/a.py", line 7, in forward\n'
+            '    g()\n  File "/code/a.py", line 10, in g\n    s.n += 1',
+            ["/code/a.py:7", "/code/a.py:10"],
+        ),
+        ("0/0: s.n == 0", []),
+    ],
+)
+def test_the_lines_of_a_cause_are_those_that_dynamo_names(reason: str, lines: list[str]) -> None:
+    assert lines_of(reason) == lines
 
 
 def steps(eager: float, warm_up: float, after: float, count: int = 10) -> Steps:
@@ -108,11 +187,24 @@ def test_a_gpu_is_waited_for_in_few_steps_once_it_has_settled() -> None:
     assert 20 < waited <= 40
 
 
+def chosen_by_measuring(ways: dict[str, float]) -> dict[str, Any]:
+    """Seconds of a step of each way; eager ones take two. The first step of each compiles."""
+    choosing, step, compiled = Choosing(list(ways), Budget(), 3), 0, set()
+    while not choosing.decided_at:
+        block = choosing.block
+        each, count = {**ways, EAGER_WAY: 2.0}[block.way], block.skipped + block.steps
+        compiling = 0.0 if block.way in (EAGER_WAY, *compiled) else 1.0
+        compiled.add(block.way)
+        step += count
+        choosing.end_block(Result(each, each * count + compiling, compiling, step=step))
+    return choosing.as_json()
+
+
 def record(rank: int, **more: Any) -> dict[str, Any]:
     again = {"function": "Net", "file": "a.py", "line": 3, "cause": "x == 1", "seconds": 1.0 + rank}
-    empty: dict[str, Any] = {
-        name: [] for name in ("modules", "eager", "graphs", "graph_breaks", "fallbacks", "gave_up", "warnings")
-    }
+    names = ("eager", "graph_breaks", "fallbacks", "gave_up", "warnings")
+    empty: dict[str, Any] = {name: [] for name in names}
+    empty |= {"modules": [{"module": "Net"}], "graphs": [{"function": "Net", "file": "a.py", "line": 3, "id": "0/0"}]}
     held = {"rank": rank, "pid": 100 + rank, "steps": steps(2.0, 12.0 + rank, 1.0, 40).as_json(), "cache_hits": 1}
     return {**empty, **held, "recompilations": [again], "compile_seconds": 5.0 + rank, **more}
 
@@ -129,27 +221,56 @@ def test_ranks_are_merged_into_one_entry_for_each_place_and_cause() -> None:
 
 
 def test_a_report_that_is_broken_or_half_written_does_not_hide_the_others(tmp_path: Path) -> None:
-    files.write_rank(str(tmp_path), record(0))
+    merge.write_rank(str(tmp_path), record(0))
     (tmp_path / "rank-1-7.json").write_text('{"rank": 1, "ste')
     (tmp_path / "rank-2-7.json").write_text('{"rank": 2}')
     (tmp_path / "rank-3-7.json").write_text("[]")
-    found = files.merge_folder(str(tmp_path))
+    found = merge.merge_folder(str(tmp_path))
     assert [rank["rank"] for rank in found["ranks"]] == [0]
     assert json.loads((tmp_path / "report.json").read_text()) == found
 
 
 def test_merging_again_changes_nothing(tmp_path: Path) -> None:
-    files.write_rank(str(tmp_path), record(0))
-    first = copy.deepcopy(files.merge_folder(str(tmp_path)))
-    assert files.merge_folder(str(tmp_path)) == first
+    merge.write_rank(str(tmp_path), record(0))
+    first = copy.deepcopy(merge.merge_folder(str(tmp_path)))
+    assert merge.merge_folder(str(tmp_path)) == first
 
 
 def test_the_paragraph_says_speed_up_break_even_and_what_went_wrong() -> None:
-    text = paragraph(merged([record(0, modules=[{"module": "Net"}])]), "/out/report.json")
-    assert "A step takes 1.00 s, eager 2.00 s: 2.00 times as fast." in text
+    choosing = chosen_by_measuring({"inductor": 1.0})
+    text = paragraph(merged([record(0, choosing=choosing)]), "/out/report.json")
+    assert "By measuring in turns: inductor from step 25 on: 2.00 to 2.00 times as fast as eager." in text
     assert "It paid from step 16 of 40 on." in text
-    assert "1 recompilation, mostly Net (a.py:3): x == 1." in text
+    assert "1 recompilation: Net (a.py:3): x == 1." in text
     assert text.endswith("Report: /out/report.json")
+
+
+def test_the_paragraph_names_the_kind_that_most_recompilations_have() -> None:
+    """Not the entry that came most often: each shape is an entry of its own."""
+    where = {"function": "Net", "file": "a.py", "line": 3, "seconds": 1.0}
+    shapes = [{**where, "kind": "shape", "cause": f"x has size {size}"} for size in range(9)]
+    numbers = [{**where, "kind": "number", "cause": "self.calls is not 0"}] * 2
+    text = paragraph(merged([record(0, recompilations=numbers + shapes)]), "/out/report.json")
+    assert "11 recompilations, 9 of them of the kind 'shape', such as Net (a.py:3): x has size 0." in text
+
+
+def test_no_speed_is_said_of_a_job_without_a_graph() -> None:
+    text = paragraph(merged([record(0, graphs=[])]), "/out/report.json")
+    assert "nothing was compiled in 40 steps: no graph was made of Net." in text
+    assert "as fast" not in text
+
+
+def test_a_job_that_was_stopped_while_it_compiled_says_so() -> None:
+    text = paragraph(merged([record(0, compiling=[{"function": "Net", "seconds": 71.3}])]), "/out/report.json")
+    assert "It was stopped while Net was compiled, after 71 s." in text
+
+
+def test_a_cause_without_a_remedy_has_none_in_its_warning() -> None:
+    where = {"function": "Net", "file": "a.py", "line": 3, "step": 6}
+    found = Record()
+    for _ in range(3):
+        warning = found.add_recompilation(where, 1.0, cause_of("0/0: ___check_obj_id(x, 1)"))
+    assert warning.endswith(": x is another object than when it was compiled")
 
 
 def test_a_run_that_is_too_short_is_not_judged() -> None:
@@ -158,9 +279,27 @@ def test_a_run_that_is_too_short_is_not_judged() -> None:
     assert "DLC_COMPILER=off" not in text
 
 
-def test_a_model_for_which_compiling_does_not_pay_is_told_so() -> None:
+def test_without_turns_no_speed_up_is_claimed_and_nothing_is_advised() -> None:
     text = paragraph(merged([record(0, steps=steps(1.0, 12.0, 1.5, 40).as_json())]), "/out/report.json")
-    assert "0.67 times as fast. Compiling does not pay for this model here: set DLC_COMPILER=off." in text
+    assert "A step takes 1.50 s, the 5 eager ones before took 1.00 s; they were not measured in turns" in text
+    assert "times as fast" not in text
+    assert "DLC_COMPILER=off" not in text
+
+
+def test_a_job_that_ended_before_a_way_was_chosen_says_so() -> None:
+    choosing = Choosing(["inductor"], Budget(), 3)
+    choosing.end_block(Result(1.0, 3.0, step=5))
+    text = paragraph(merged([record(0, choosing=choosing.as_json())]), "/out/report.json")
+    assert "By measuring in turns: no way was chosen yet; tried: inductor (being measured)." in text
+    assert "paid" not in text
+
+
+def test_the_page_shows_each_way_with_its_verdict_and_outcome() -> None:
+    text = page(merged([record(0, choosing=chosen_by_measuring({"inductor": 1.0, "regional": 3.0}))]), "")
+    assert "<td>inductor</td><td>taken</td>" in text
+    assert "<td>2.00 to 2.00 times as fast</td>" in text
+    assert "left: slower" in text
+    assert "2.00 to 2.00\u00d7" in text
 
 
 class Thing:

@@ -86,6 +86,21 @@ def lacks():
     fit("lacks", named("lacks", Lacks()))
 
 
+class Noise(keras.layers.Layer):
+    """Uniform and normal random numbers, other ones for each batch."""
+
+    def call(self, x):
+        seed = tf.stack([tf.cast(tf.abs(1000.0 * x[0, 0]), tf.int32), 7])
+        kept = tf.random.stateless_uniform(tf.shape(x), seed) > 0.3
+        return tf.where(kept, x, 0.0) + 0.1 * tf.random.stateless_normal(tf.shape(x), seed)
+
+
+def noise():
+    """Layers of Keras 3 draw the same way; those of older ones draw from generators with a state of their own."""
+    dropout = [keras.layers.Dropout(0.3, seed=3)] if keras.__version__ > "3" else []
+    fit("noise", named("noise", Noise(), *dropout))
+
+
 @functools.cache
 def two_replicas():
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -150,6 +165,21 @@ def own_function():
         return descend(w, x, y)
 
     loop("own_function", own_step, batches([4] * 6))
+
+
+def false_function():
+    """In turns with a step that is compiled."""
+    w, other = weights(), weights()
+
+    @tf.function(jit_compile=False)
+    def false_step(x, y):
+        return descend(w, tf.tanh(x) + 0.5, y)
+
+    @tf.function
+    def other_step(x, y):
+        return descend(other, x, y)
+
+    loop("false_function", lambda x, y: other_step(x, y) + false_step(x, y), batches([4] * 12))
 
 
 def gan():

@@ -1,1 +1,0 @@
-"""What every room here uses: settings, errors, the log, places in sources; may import the standard library only."""

@@ -1,1 +1,0 @@
-"""The folder of compiled code that outlives a job; may import the standard library and `base`."""

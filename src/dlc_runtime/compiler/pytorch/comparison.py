@@ -1,0 +1,201 @@
+"""Compares a way with eager on one batch, forward and backward, and leaves no trace of it in the training.
+
+The module's forward runs twice more for it, or four times if it draws random numbers. Random numbers, buffers such as
+running statistics, and numbers that a module keeps are as before; no gradient is left.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+# Largest difference of a tensor, as a share of its largest value. float32 is that of GPUs, whose convolutions round.
+TOLERANCES = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+DRAWS = 3  # of a module with random numbers, to see how far they spread its results
+SPREAD, RANDOM_TOLERANCE = 10.0, 0.05  # beyond the draws: times their spread, and a share of the value
+PLAIN = (int, float, str, bool, type(None))
+
+
+class DifferentError(Exception):
+    """What the way computes is not what eager computes."""
+
+
+class Seen:
+    """Outputs of one forward, and the norm of each parameter's gradient."""
+
+    def __init__(self, run: Callable[[], Any], parameters: list[torch.Tensor]) -> None:
+        leaves, self.structure = tree_flatten(run())
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        self.outputs = [tensor.detach() for tensor in tensors]
+        self.norms = gradient_norms(tensors, parameters)
+        torch.clear_autocast_cache()
+
+    def summary(self) -> torch.Tensor:
+        """Norms of the outputs and of all gradients together: what is alike in draws of other random numbers."""
+        outputs = [output.float().norm() for output in self.outputs if output.is_floating_point()]
+        return torch.stack([*(value.cpu() for value in outputs), self.norms.norm().cpu()])
+
+
+def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> torch.Tensor:
+    """Of a loss if one is returned, else of all outputs with fixed weights."""
+    roots = [tensor for tensor in tensors if tensor.requires_grad]
+    roots = [tensor for tensor in roots if tensor.numel() == 1][:1] or roots
+    if not roots or not parameters:
+        return torch.zeros(1)
+    found = torch.autograd.grad(roots, parameters, [weights_like(root) for root in roots], allow_unused=True)
+    dense = [value.coalesce().values() if value is not None and value.is_sparse else value for value in found]
+    return torch.stack([torch.zeros(()) if value is None else value.detach().float().norm().cpu() for value in dense])
+
+
+def weights_like(root: torch.Tensor) -> torch.Tensor:
+    """All different, so that no sum of outputs is a constant, as that of a softmax is."""
+    return torch.linspace(0.5, 1.5, root.numel(), device=root.device).view(root.shape).to(root.dtype)
+
+
+class State:
+    """What a forward changes besides its outputs."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._random = RandomState(everything=True)
+        self._parts = [
+            (
+                part,
+                [(name, held, held.detach().clone()) for name, held in part._buffers.items() if held is not None],
+                {name: value for name, value in vars(part).items() if type(value) in PLAIN},
+            )
+            for part in module.modules()
+        ]
+
+    def restore(self) -> None:
+        self._random.restore()
+        for part, buffers, plain in self._parts:
+            for name, held, value in buffers:
+                if not torch.equal(held, value):
+                    held.data.copy_(value)  # a graph that still needs its backward does not count this as a change
+                part._buffers[name] = held
+            held_now = vars(part)
+            held_now.update((name, value) for name, value in plain.items() if held_now.get(name) is not value)
+
+
+class RandomState:
+    """Of torch; `everything`: of Python and numpy too."""
+
+    def __init__(self, everything: bool = False) -> None:
+        self._cpu = torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        self._python = random.getstate() if everything else None
+        self._numpy = sys.modules["numpy.random"].get_state() if everything and "numpy.random" in sys.modules else None
+
+    def restore(self) -> None:
+        torch.set_rng_state(self._cpu)
+        if self._cuda is not None:
+            torch.cuda.set_rng_state(self._cuda)
+        if self._python is not None:
+            random.setstate(self._python)
+        if self._numpy is not None:
+            sys.modules["numpy.random"].set_state(self._numpy)
+
+    def is_drawn_from(self) -> bool:
+        """Whether torch has drawn random numbers since."""
+        if not torch.equal(self._cpu, torch.get_rng_state()):
+            return True
+        return self._cuda is not None and not torch.equal(self._cuda, torch.cuda.get_rng_state())
+
+
+def compare(module: torch.nn.Module, eager: Callable[[], Any], other: Callable[[], Any]) -> str:
+    """Return what was compared, in words; raise DifferentError, or what `other` raises.
+
+    What eager raises is the script's: then nothing is compared, and the script meets it in its own call.
+    """
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    state = State(module)
+    try:
+        before = RandomState()
+        reference = Seen(eager, parameters)
+        draws = [reference.summary()] if before.is_drawn_from() else []
+        while draws and len(draws) < DRAWS:
+            draws.append(Seen(eager, parameters).summary())
+    except Exception as fault:
+        state.restore()
+        return f"not compared with eager ({type(fault).__name__}: {first_line(fault)})"
+    state.restore()
+    try:
+        found = Seen(other, parameters)
+    finally:
+        state.restore()
+    check_structure(reference, found)
+    if draws:
+        return compare_draws(draws, found.summary())
+    return compare_values(reference, found, tolerance(module, reference))
+
+
+def check_structure(reference: Seen, found: Seen) -> None:
+    shapes, others = ([(tuple(output.shape), output.dtype) for output in seen.outputs] for seen in (reference, found))
+    if reference.structure != found.structure or shapes != others:
+        raise DifferentError(f"it returns {others}, eager {shapes}")
+
+
+def compare_draws(draws: list[torch.Tensor], found: torch.Tensor) -> str:
+    values = torch.stack(draws)
+    middle, spread = values.mean(0), values.max(0).values - values.min(0).values
+    beyond = (found - middle).abs() - SPREAD * spread - RANDOM_TOLERANCE * middle.abs() - 1e-6
+    if not bool((beyond <= 0).all()):
+        worst = int(torch.nan_to_num(beyond, nan=float("inf")).argmax())
+        raise DifferentError(
+            f"the norm of a result is {float(found[worst]):.6g}, eager {float(middle[worst]):.6g} in {len(draws)} draws"
+        )
+    return f"as eager, by the norms of results and gradients: it draws random numbers ({len(draws)} draws of eager)"
+
+
+def compare_values(reference: Seen, found: Seen, allowed: float) -> str:
+    largest = 0.0
+    for one, other in zip(reference.outputs, found.outputs):
+        largest = max(largest, difference(one, other))
+    floor = 0.01 * reference.norms.norm()
+    gradients = ((found.norms - reference.norms).abs() / (reference.norms + floor).clamp_min(1e-30)).max()
+    largest_gradient = float(torch.nan_to_num(gradients, nan=float("inf")))
+    if largest > allowed or largest_gradient > allowed:
+        raise DifferentError(
+            f"it differs from eager by {largest:.2g} in its outputs and {largest_gradient:.2g} in its gradients, "
+            f"{allowed:g} is allowed"
+        )
+    return f"as eager: outputs within {largest:.2g}, gradients within {largest_gradient:.2g} ({allowed:g} is allowed)"
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Largest difference as a share of the largest value; numbers that are not finite must be so in both."""
+    if not one.numel():
+        return 0.0
+    if not (one.is_floating_point() or one.is_complex()):
+        return float((one != other).float().mean())
+    if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
+        return float("inf")
+    one, other = (torch.where(torch.isfinite(value), value, torch.zeros_like(value)) for value in (one, other))
+    largest = float(one.abs().max())
+    return float((one - other).abs().max()) / (largest or 1.0)
+
+
+def tolerance(module: torch.nn.Module, reference: Seen) -> float:
+    """Of the least exact number format that takes part."""
+    formats = {output.dtype for output in reference.outputs} | {value.dtype for value in module.parameters()}
+    formats.update(autocasts())
+    return max((TOLERANCES[known] for known in formats if known in TOLERANCES), default=TOLERANCES[torch.float32])
+
+
+def autocasts() -> list[torch.dtype]:
+    """Number formats of the autocasts that are on."""
+    if torch.__version__ >= (2, 4):  # a TorchVersion
+        return [torch.get_autocast_dtype(device) for device in ("cuda", "cpu") if torch.is_autocast_enabled(device)]
+    gpu = [torch.get_autocast_gpu_dtype()] if torch.is_autocast_enabled() else []
+    return gpu + ([torch.get_autocast_cpu_dtype()] if torch.is_autocast_cpu_enabled() else [])
+
+
+def first_line(fault: Exception) -> str:
+    return (str(fault).strip().splitlines() or [""])[0]

@@ -1,0 +1,249 @@
+"""Takes a module's calls in training to the way that the steps run; everything else stays eager.
+
+While a way is chosen by measuring it is compared with eager before its first step, and what fails in it runs eager in
+its place, with the same random numbers, so no step is lost.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+
+import torch
+from torch.utils._pytree import tree_map
+
+from dlc_runtime.compiler.places import create_graph_around
+from dlc_runtime.compiler.pytorch.choose import is_sharded
+from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare, first_line
+from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
+from dlc_runtime.compiler.report.choosing import EAGER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, ClassVar
+
+    from dlc_runtime.compiler.pytorch.ways import Way
+
+    # Compiles a module's call for a way; the second is the name of its function.
+    Compile = Callable[[torch.nn.Module, str, Way], Callable[..., Any]]
+
+
+class Dispatch:
+    """The state of the class is that of the process: all modules run one way."""
+
+    paused = False  # while new modules are watched
+    way = WAYS[EAGER]
+    choosing = False  # by measuring
+    strict = False  # what fails ends the job
+    step = 0  # how often a step has ended
+    failed = ""  # why the way cannot be used; whoever chose it reads it after a step
+    memory = 0  # bytes of the device at the end of a forward, the most since it was set to 0
+    compared: ClassVar[dict[str, str]] = {}  # by way: how its results were compared with eager's
+    every: ClassVar[weakref.WeakSet[Dispatch]] = weakref.WeakSet()
+
+    def __init__(self, module: torch.nn.Module, name: str, compile_call: Compile) -> None:
+        self._module = weakref.ref(module)  # a cycle would keep a deleted model's memory until the next collection
+        self.name, self._compile = name, compile_call
+        self._mode = module.training  # in which it is trained: some scripts train in eval()
+        self._compiled: dict[str, Callable[..., Any]] = {}
+        self._accepted: set[str] = set()
+        self._gradients_of = 0  # the step in which the gradients were last looked at
+        Dispatch.every.add(self)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        module = self._module()
+        assert module is not None  # noqa: S101 - the module is calling
+        way = Dispatch.way
+        if must_be_eager() or module.training != self._mode or not torch.is_grad_enabled():
+            return module._call_impl(*arguments, **named)
+        output = (
+            module._call_impl(*arguments, **named)
+            if way.name == EAGER
+            else self.attempt(way, module, module._call_impl, arguments, named)
+        )
+        if Dispatch.choosing and torch.cuda.is_initialized():
+            Dispatch.memory = max(Dispatch.memory, torch.cuda.memory_allocated())
+        return output
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # a pickled or copied module is an eager one, and needs nothing of ours to be read
+
+    def attempt(
+        self,
+        way: Way,
+        module: torch.nn.Module,
+        eager: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> Any:
+        """Run compiled code, or eager in its place where it fails or computes something else."""
+        state = RandomState()
+        try:
+            function = self._function(way, module)
+            if way.reuses_memory and self._gradients_of != Dispatch.step:
+                self._gradients_of = Dispatch.step
+                own_gradients(module)
+            if Dispatch.choosing and way.name not in self._accepted:
+                self._take_in(way, module, eager, function, arguments, named)
+            output = function(module, *arguments, **named)
+            return owned(output) if way.reuses_memory else output
+        except DifferentError as fault:
+            reason = f"{self.name}: {fault}"
+        except Exception as fault:
+            if Dispatch.strict:
+                raise
+            reason = f"{self.name}: {type(fault).__name__}: {first_line(fault)}"
+        # Here the fault's frames hold no tensor any more.
+        if torch.cuda.is_initialized() and "out of memory" in reason:
+            self.release(way.name)
+            torch.cuda.empty_cache()
+        state.restore()
+        output = eagerly(lambda: eager(*arguments, **named))  # the script's own exception is no fault of the way
+        Dispatch.failed, Dispatch.way = reason, WAYS[EAGER]
+        return output
+
+    def _take_in(
+        self,
+        way: Way,
+        module: torch.nn.Module,
+        eager: Callable[..., Any],
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> None:
+        why_not = why_not_compared(module)
+        Dispatch.compared[way.name] = why_not or compare(
+            module,
+            lambda: eagerly(lambda: eager(*arguments, **named)),
+            lambda: function(module, *arguments, **named),
+        )
+        self._accepted.add(way.name)
+
+    def _function(self, way: Way, module: torch.nn.Module) -> Callable[..., Any]:
+        if way.name not in self._compiled:
+            blocks = repeated_blocks(module) if way.regional else []
+            self._compiled[way.name] = (
+                Regions(self.name, blocks, way, self._compile) if blocks else self._compile(module, self.name, way)
+            )
+        return self._compiled[way.name]
+
+    def release(self, way: str) -> None:
+        """Let go of what was compiled for a way."""
+        self._accepted.discard(way)
+        held = self._compiled.pop(way, None)
+        if isinstance(held, Regions):
+            held.remove()
+
+
+class InsideHooks(Dispatch):
+    """Runs a module's hooks as they are, and compiled code in place of its forward."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        module = self._module()
+        assert module is not None  # noqa: S101 - the module is calling
+        way = Dispatch.way
+        eager = must_be_eager() or module.training != self._mode or not torch.is_grad_enabled() or way.name == EAGER
+        if eager or "forward" in module.__dict__:
+            return module._call_impl(*arguments, **named)
+        module.__dict__["forward"] = lambda *given, **more: self.attempt(
+            way, module, types.MethodType(type(module).forward, module), given, more
+        )
+        try:
+            return module._call_impl(*arguments, **named)
+        finally:
+            del module.__dict__["forward"]
+
+
+class Regions:
+    """A module of which each kind of repeated block is compiled once, and the rest runs eager."""
+
+    def __init__(self, name: str, kinds: list[list[torch.nn.Module]], way: Way, compile_call: Compile) -> None:
+        self._blocks = []
+        for blocks in kinds:
+            function = compile_call(blocks[0], f"{name}.{type(blocks[0]).__name__}", way)
+            for block in blocks:
+                block._compiled_call_impl = Region(block, way, function)
+                self._blocks.append(weakref.ref(block))
+
+    def __call__(self, module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
+        return module._call_impl(*arguments, **named)
+
+    def remove(self) -> None:
+        for reference in self._blocks:
+            block = reference()
+            if block is not None and isinstance(block._compiled_call_impl, Region):
+                block._compiled_call_impl = None
+
+
+class Region:
+    def __init__(self, block: torch.nn.Module, way: Way, function: Callable[..., Any]) -> None:
+        self._block, self._way, self._function = weakref.ref(block), way.name, function
+        self._mode = block.training
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        block = self._block()
+        assert block is not None  # noqa: S101 - the block is calling
+        other = Dispatch.way.name != self._way or block.training != self._mode
+        if must_be_eager() or other or not torch.is_grad_enabled():
+            return block._call_impl(*arguments, **named)
+        return self._function(block, *arguments, **named)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+
+is_symbolic_tracing = getattr(
+    torch.fx._symbolic_trace, "is_fx_symbolic_tracing", torch.fx._symbolic_trace.is_fx_tracing
+)
+
+
+def must_be_eager() -> bool:
+    return (
+        torch.compiler.is_compiling()  # part of what the script compiles or exports
+        or Dispatch.paused
+        or torch.utils.data.get_worker_info() is not None  # a worker of a DataLoader has no time to compile
+        or torch._C._get_tracing_state() is not None
+        or is_symbolic_tracing()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or create_graph_around() != ""
+    )
+
+
+def eagerly(run: Callable[[], Any]) -> Any:
+    """Call with all modules on eager: regions are parts of a module that calls them."""
+    way, Dispatch.way = Dispatch.way, WAYS[EAGER]
+    try:
+        return run()
+    finally:
+        Dispatch.way = way
+
+
+def why_not_compared(module: torch.nn.Module) -> str:
+    if is_sharded(module):
+        return "not compared with eager: its parameters are sharded"
+    hooks = [
+        hook for part in module.modules() for hook in (*part._forward_pre_hooks.values(), *part._forward_hooks.values())
+    ]
+    if any(base.__name__ == "HookOutside" for hook in hooks for base in type(hook).__mro__):
+        return "not compared with eager: the script's hooks would see the batch twice"
+    return ""
+
+
+def owned(output: Any) -> Any:
+    """Copy what a call returned out of memory that the next one writes over."""
+
+    def own(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.clone()
+        if isinstance(leaf, PLAIN):
+            return leaf
+        raise TypeError(f"its output holds a {type(leaf).__name__}, whose tensors cannot be found to copy them")
+
+    return tree_map(own, output)
+
+
+def own_gradients(module: torch.nn.Module) -> None:
+    """Copy gradients that outlived their step, as with zero_grad(set_to_none=False)."""
+    for parameter in module.parameters():
+        if parameter.grad is not None:
+            parameter.grad = parameter.grad.clone()

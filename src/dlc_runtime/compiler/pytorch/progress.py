@@ -1,0 +1,102 @@
+"""Tells that something is being compiled: in the log while that takes minutes, in the report for a job that is stopped.
+
+Dynamo says when it begins and ends to compile; which of our modules is called then, only the call itself knows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+from dlc_runtime.compiler.pytorch import dynamo
+from dlc_runtime.compiler.report.writer import LOCAL_VARIABLES, first_number
+from dlc_runtime.compiler.seen import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from dlc_runtime.compiler.report.record import Record
+
+UNNAMED = "what the script compiles itself"
+SECONDS_UNTIL_WRITTEN = 1.0
+SECONDS_BETWEEN = 60.0
+
+
+class Call:
+    """The module whose compiled code was called last."""
+
+    name = UNNAMED
+
+
+class Progress:
+    """What one process compiles at this moment, from the first compilation of a step until the step ends."""
+
+    def __init__(self, record: Record, write: Callable[[], None]) -> None:
+        self._record, self._write = record, write
+        self._process = os.getpid()
+        self._listening = False
+        self._since = 0.0
+        self._step_ended: threading.Event | None = None
+
+    def listen(self) -> None:
+        if not self._listening:
+            self._listening = True
+            dynamo.listen(self._begin, self._end)
+
+    def _begin(self, *_arguments: Any) -> None:
+        if os.getpid() != self._process:  # forked: the child has a progress of its own
+            return
+        self._record.compiling = [{"function": Call.name, "seconds": 0.0}]
+        if self._step_ended is None:
+            self._since, self._step_ended = time.monotonic(), threading.Event()
+            thread = threading.Thread(target=self._watch, args=(self._step_ended,), name="dlc-compiling", daemon=True)
+            thread.start()
+
+    def _end(self, *_arguments: Any) -> None:
+        stopped = sys.exc_info()[1]
+        if isinstance(stopped, (KeyboardInterrupt, SystemExit)):
+            self._note_seconds()
+        else:
+            self._record.compiling = []
+
+    def end_step(self) -> None:
+        if self._step_ended is not None:
+            self._step_ended.set()
+            self._step_ended = None
+
+    def _note_seconds(self) -> float:
+        seconds = time.monotonic() - self._since
+        for entry in self._record.compiling:
+            entry["seconds"] = round(seconds, 1)
+        return seconds
+
+    def _watch(self, ended: threading.Event) -> None:
+        wait = SECONDS_UNTIL_WRITTEN
+        while not ended.wait(wait):
+            seconds = self._note_seconds()
+            if seconds >= SECONDS_BETWEEN - 1 and self._record.compiling and first_number(LOCAL_VARIABLES) == 0:
+                say(f"still compiling {self._record.compiling[0]['function']}, {seconds:.0f} s")
+            self._write()
+            wait = SECONDS_BETWEEN - seconds % SECONDS_BETWEEN
+
+
+def followed(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return `compiled`, with the name for the progress.
+
+    An exception that leaves it is the script's own: eager code has raised it too, so that Dynamo could not trace the
+    call is no news.
+    """
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        Call.name, known = name, dynamo.recorded()
+        try:
+            return compiled(*arguments, **named)
+        except Exception as fault:
+            if not dynamo.is_own_error(fault):
+                dynamo.forget_failures(known)
+            raise
+
+    return call

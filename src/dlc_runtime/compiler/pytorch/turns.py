@@ -1,0 +1,253 @@
+"""Runs a job's steps by turns: collects those of a block, agrees on it with the other ranks, and switches the way."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import sys
+import time
+from statistics import median
+
+import torch
+
+from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler.pytorch.dispatch import Dispatch
+from dlc_runtime.compiler.pytorch.ways import WAYS
+from dlc_runtime.compiler.report.choosing import EAGER, Choosing, Result, slowest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+MOST_MEMORY = 0.9  # of the GPU's: a way that needs more would break the job at the next longer batch
+
+
+class Turns:
+    """`began`: when the job did, of time.perf_counter."""
+
+    def __init__(self, choosing: Choosing, agreement: Agreement, began: float) -> None:
+        self.choosing, self._agreement, self._began = choosing, agreement, began
+        self.lost = False
+        self.begin_block()
+
+    def begin_block(self) -> None:
+        """From now on: what was done since the last step is no part of the next."""
+        self._last = time.perf_counter()
+        self._seconds: list[float] = []
+        self._compiling = 0.0
+        Dispatch.memory = 0
+        Dispatch.way = WAYS[EAGER if self.lost else self.choosing.block.way]
+
+    @property
+    def decided(self) -> bool:
+        return self.lost or self.choosing.decided_at > 0
+
+    def at_edge(self) -> bool:
+        """Whether the step that ends is the last one of what is measured, or the one before its first."""
+        block = self.choosing.block
+        return len(self._seconds) + 1 in (block.skipped, block.skipped + block.steps)
+
+    def resume(self, now: float) -> None:
+        """What was done since the last step is no part of the next."""
+        self._last = now
+
+    def step_ended(self, now: float, compiling: float, step: int) -> bool:
+        """Return whether the next step may run another way. `compiling`: seconds of it in this step."""
+        self._seconds.append(now - self._last)
+        self._last = now
+        self._compiling += compiling
+        block = self.choosing.block
+        if self.lost or len(self._seconds) < block.skipped + block.steps:
+            return False
+        agreed = self._agreement.agree(self._result(step))
+        if agreed is None:
+            self._lose(step)
+        else:
+            self.choosing.end_block(agreed)
+            for way, text in Dispatch.compared.items():
+                if way in self.choosing.candidates:
+                    self.choosing.candidates[way].compared = text
+        Dispatch.failed = ""
+        self._release()
+        self.begin_block()
+        return True
+
+    def _result(self, step: int) -> Result:
+        block, on_gpu = self.choosing.block, torch.cuda.is_initialized()
+        measured = self._seconds[block.skipped :]
+        # The GPU is idle at the edges only; on a CPU each step is known, and a median forgets an evaluation among them.
+        seconds = sum(measured) / len(measured) if on_gpu else median(measured)
+        return Result(
+            seconds=seconds,
+            took=sum(self._seconds),
+            compiling=self._compiling,
+            failed=Dispatch.failed or (too_large(Dispatch.memory) if on_gpu and block.way != EAGER else ""),
+            elapsed=self._last - self._began,
+            step=step,
+            memory=Dispatch.memory,
+        )
+
+    def _lose(self, step: int) -> None:
+        self.lost = True
+        choosing = self.choosing
+        choosing.way, choosing.decided_at, choosing.reason = EAGER, step, LOST
+        choosing.news.append(choosing.words())
+
+    def _release(self) -> None:
+        """Let go of ways that are not run any more: compiled code and graphs hold memory."""
+        used = {self.choosing.way, self.choosing.trying} if not self.lost else set()
+        for dispatch in list(Dispatch.every):
+            for way in WAYS:
+                if way not in used:
+                    dispatch.release(way)
+
+
+class Decisions:
+    """What jobs before have chosen, and this process for a model of the same classes and shapes: the fold before."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}  # what the choice depends on
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def kept(self, folder: str) -> tuple[str, str]:
+        """`folder`: of the compile cache, "" where there is none."""
+        known = self._known.get(json.dumps(self.facts))
+        return known or (cache_folder.read_decision(folder, self.facts) if folder else ("", ""))
+
+    def keep(self, choosing: Choosing, folder: str) -> None:
+        found, name = (choosing.way, choosing.reason), json.dumps(self.facts)
+        if choosing.is_known() and self._known.get(name) != found:
+            self._known[name] = found
+            if folder:
+                cache_folder.write_decision(folder, self.facts, *found)
+
+
+def too_large(memory: int) -> str:
+    total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    if memory <= MOST_MEMORY * total:
+        return ""
+    return f"it needs {memory / 2**30:.1f} of {total / 2**30:.1f} GiB of the GPU's memory"
+
+
+WAIT = datetime.timedelta(seconds=60)
+SENT = 1024  # bytes of rank 0's value
+LOST = "a rank got no answer from the others within a minute"
+
+
+class Agreement:
+    def __init__(self) -> None:
+        self._number = 0
+
+    def agree(self, result: Result) -> Result | None:
+        """Return what all ranks showed together; None where that cannot be known."""
+        group, horovod = joined(), horovod_of_several()
+        self._number += 1
+        if group is None:
+            return result if horovod is None else self._gather(horovod, result)
+        store, rank, size = group
+        key = str(self._number)
+        try:
+            store.set(f"{key}/{rank}", json.dumps(result))
+            if rank == 0:
+                store.set(key, json.dumps(together(store, key, size)))
+                forget(store, str(self._number - 1), size)
+            store.wait([key], WAIT)
+            answer = json.loads(store.get(key))
+        except Exception:  # the store's errors differ by version, and all mean the same here
+            return None
+        return Result(*answer) if answer is not None else None
+
+    def as_rank_0(self, value: Any) -> Any:
+        """Return rank 0's value, of JSON; None where that cannot be known."""
+        group, horovod = joined(), horovod_of_several()
+        self._number += 1
+        if group is None:
+            return value if horovod is None else self._send(horovod, value)
+        store, rank, _ = group
+        key = f"value/{self._number}"
+        try:
+            if rank == 0:
+                store.set(key, json.dumps(value))
+            store.wait([key], WAIT)
+            return json.loads(store.get(key))
+        except Exception:
+            return None
+
+    def _gather(self, horovod: Any, result: Result) -> Result | None:
+        seconds, took, compiling, failed, elapsed, step, memory = result
+        known = float("nan") if seconds is None else seconds
+        numbers = torch.tensor([[known, took, compiling, bool(failed), elapsed, step, memory]], dtype=torch.float64)
+        rows = self._wait(horovod, lambda name: horovod.allgather_async(numbers, name=name))
+        return slowest(result_of(row, result.failed) for row in rows.tolist()) if rows is not None else None
+
+    def _send(self, horovod: Any, value: Any) -> Any:
+        text = json.dumps(value).encode()[:SENT].ljust(SENT)
+        numbers = torch.tensor(list(text), dtype=torch.uint8)
+        sent = self._wait(horovod, lambda name: horovod.broadcast_async(numbers, 0, name=name))
+        try:
+            return json.loads(bytes(sent.tolist())) if sent is not None else None
+        except ValueError:  # longer than what was sent
+            return None
+
+    def _wait(self, horovod: Any, begin: Callable[[str], Any]) -> torch.Tensor | None:
+        """Return what an operation of ours gives; None where it does not end in time, or fails."""
+        try:
+            handle = begin(f"dlc.compiler.{self._number}")
+            end = time.monotonic() + WAIT.total_seconds()
+            while not horovod.poll(handle):
+                if time.monotonic() > end:
+                    return None
+                time.sleep(0.0005)
+            found: torch.Tensor = horovod.synchronize(handle)
+        except Exception:
+            return None
+        return found
+
+
+def result_of(row: list[float], failed: str) -> Result:
+    """`failed`: this rank's own reason."""
+    seconds, took, compiling, has_failed, elapsed, step, memory = row
+    reason = failed or "another rank could not run it"
+    known = None if seconds != seconds else seconds  # not a number
+    return Result(known, took, compiling, reason if has_failed else "", elapsed, int(step), int(memory))
+
+
+def together(store: Any, key: str, size: int) -> Result | None:
+    names = [f"{key}/{rank}" for rank in range(size)]
+    try:
+        store.wait(names, WAIT)
+        return slowest(Result(*json.loads(store.get(name))) for name in names)
+    except Exception:
+        return None  # the others get this answer, and wait no longer
+
+
+def forget(store: Any, key: str, size: int) -> None:
+    """All ranks have read this answer before they wrote the next."""
+    with contextlib.suppress(Exception):  # not every store can
+        for name in (key, *(f"{key}/{rank}" for rank in range(size))):
+            store.delete_key(name)
+
+
+def joined() -> tuple[Any, int, int] | None:
+    """A part of the job's store that is ours, this process's rank, and how many there are; None if it is alone."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return None
+    store = distributed.distributed_c10d._get_default_store()
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return (
+        distributed.PrefixStore(f"dlc-compiler/{attempt}", store),
+        distributed.get_rank(),
+        distributed.get_world_size(),
+    )
+
+
+def horovod_of_several() -> Any:
+    """Horovod's module for torch where its ranks are several; None elsewhere."""
+    horovod = sys.modules.get("horovod.torch")
+    try:
+        return horovod if horovod is not None and horovod.is_initialized() and horovod.size() > 1 else None
+    except Exception:  # a build of Horovod without this
+        return None

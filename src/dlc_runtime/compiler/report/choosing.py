@@ -1,0 +1,363 @@
+"""Chooses the fastest way of a training's steps by measuring: which way the next block of steps runs; pure.
+
+Whoever runs the steps asks `block` what comes next, and tells with `end_block` how it went. Where several ranks train
+one model, all tell the same, that of the slowest, so all choose alike at the same step.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from statistics import median
+from typing import NamedTuple, Optional
+
+from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, SLOWER, TOO_FEW, Pair, Verdict, judge
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+    from typing import Any
+
+EAGER = "eager"
+BLOCK_SECONDS, MOST_BLOCK_STEPS = 0.2, 50
+MOST_PAIRS = 30  # of one candidate; an interval that is undecided then means the difference is small
+LOOK_EVERY = 3  # pairs: looking at each would find a difference by chance more often
+MOST_THROWN = 20  # blocks of one candidate in which something was compiled
+PATIENCE = 3  # of these are waited for when the budget is used up
+WINDOW_STEPS = 200  # after the decision speed is looked at once for so many steps
+CHECK_STEPS, MOST_CHECK_PAIRS = 1000, 12  # and compared with eager once for so many
+NONE_FASTER = "no other way was faster for sure"
+DRIFT = 1.25  # times slower or faster than at the decision, in two windows one after the other: something changed
+
+
+class Block(NamedTuple):
+    """Steps in a row of one way."""
+
+    way: str
+    skipped: int  # at its start: the first step after a switch finds other caches and memory
+    steps: int  # that are measured then
+
+
+class Result(NamedTuple):
+    """What a block showed."""
+
+    seconds: Optional[float]  # noqa: UP045 - of one measured step
+    took: float  # seconds of all its steps
+    compiling: float = 0.0  # seconds; not 0 where anything was compiled
+    failed: str = ""  # why the way cannot be used: its steps ran eager in its place
+    elapsed: float = 0.0  # seconds of the job so far
+    step: int = 0  # the last one of the block
+    memory: int = 0  # bytes of the device's memory at the end of a forward
+
+
+class Budget(NamedTuple):
+    """What choosing may cost beyond eager steps: this share of the job so far, at least these seconds."""
+
+    seconds: float = 60.0
+    share: float = 0.05
+
+    def allows(self, spent: float, elapsed: float) -> bool:
+        return spent < self.limit(elapsed)
+
+    def limit(self, elapsed: float) -> float:
+        return max(self.seconds, self.share * elapsed)
+
+
+class Candidate:
+    """One way, and what is known of it."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.steps = 0
+        self.blocks: list[float] = []  # seconds of a step
+        self.compile_seconds = 0.0
+        self.memory = 0
+        self.against = EAGER
+        self.verdict: Verdict | None = None
+        self.compared = ""  # how its results were compared with eager's
+        self.outcome = ""
+        self.refused = ""  # why it is not tried again
+
+    def note(self, block: Block, result: Result) -> None:
+        self.memory = max(self.memory, result.memory)
+        self.compile_seconds += result.compiling
+        if result.failed and self.way != EAGER:
+            self.refused = result.failed
+            self.outcome = f"left: {result.failed}"
+        elif result.seconds is not None and not result.compiling and block.steps < WINDOW_STEPS:
+            self.steps += block.steps
+            self.blocks.append(result.seconds)
+
+    @property
+    def seconds(self) -> float | None:
+        return median(self.blocks) if self.blocks else None
+
+    def line(self) -> str:
+        """What the log says of it."""
+        measured = f"{self.verdict.words()} as {self.against}, " if self.verdict and self.verdict.low else ""
+        return f"{self.way}: {measured}compiling {self.compile_seconds:.1f} s: {self.outcome}"
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.verdict
+        return {
+            "way": self.way,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "compile_seconds": round(self.compile_seconds, 6),
+            "memory_bytes": self.memory,
+            "against": self.against if found else "",
+            "pairs": found.pairs if found else 0,
+            "low": found.low if found else None,
+            "high": found.high if found else None,
+            "verdict": found.words() if found else "",
+            "compared": self.compared,
+            "outcome": self.outcome,
+        }
+
+
+class Choosing:
+    """`kept`: the way that a job before chose, "" where none did, and the words for it."""
+
+    def __init__(
+        self, candidates: Sequence[str], budget: Budget, eager_steps: int, kept: tuple[str, str] = ("", "")
+    ) -> None:
+        self.budget = budget
+        self.candidates = {way: Candidate(way) for way in (EAGER, *candidates)}
+        self.way = EAGER  # the best so far
+        self.trying = ""  # the way that is being measured
+        self.decided_at = 0  # the step after which the way was decided; 0 before
+        self.reason = ""  # of the decision, in words
+        self.spent = 0.0  # seconds beyond what the best way so far would have taken
+        self.elapsed = 0.0
+        self.news: list[str] = []  # lines for the log; whoever says them takes them out
+        self._kept, self._eager_steps = kept, eager_steps
+        self._last_way, self._step, self._block_steps = EAGER, 0, 1
+        self._course = self._job()
+        self.block = next(self._course)
+
+    def end_block(self, result: Result) -> None:
+        self.block = self._course.send(result)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "way": self.way if self.decided_at else "",
+            "from_step": self.decided_at + 1 if self.decided_at else None,
+            "words": self.words(),
+            "kept": self._kept[0] == self.way and bool(self.decided_at),
+            "spent_seconds": round(self.spent, 3),
+            "allowed_seconds": round(self.budget.limit(self.elapsed), 3),
+            "candidates": [candidate.as_json() for candidate in self.candidates.values()],
+        }
+
+    def is_known(self) -> bool:
+        """Whether another job need not measure: a way was taken, or each was left for what it showed."""
+        others = [candidate for candidate in self.candidates.values() if candidate.way != EAGER]
+        left = all(other.refused or (other.verdict and other.verdict.kind != TOO_FEW) for other in others)
+        return self.decided_at > 0 and (self.way != EAGER or left)
+
+    def words(self) -> str:
+        """Say what was chosen, or that it is open."""
+        if self.decided_at:
+            return f"{self.way} from step {self.decided_at + 1} on: {self.reason}{self._tried()}"
+        return f"no way was chosen yet{self._tried()}" if len(self.candidates) > 1 else ""
+
+    def _tried(self) -> str:
+        tried = "; ".join(
+            f"{other.way} ({other.verdict.words() if other.verdict else other.outcome})"
+            for other in self.candidates.values()
+            if other.way not in (EAGER, self.way) and (other.verdict or other.outcome)
+        )
+        return f"; tried: {tried}" if tried else ""
+
+    # -- the course of a job --------------------------------------------------------------------------------------
+
+    def _job(self) -> Generator[Block, Result, None]:
+        yield from self._baseline()
+        if self._kept[0] in self.candidates:
+            self._take_kept()
+        else:
+            yield from self._choose()
+        while True:
+            yield from self._watch()
+            if self.budget.allows(self.spent, self.elapsed):
+                self.news.append(f"eager steps changed their speed for good after step {self._step}: choosing again")
+                yield from self._baseline()
+                yield from self._choose()
+
+    def _baseline(self) -> Generator[Block, Result, None]:
+        for candidate in self.candidates.values():
+            candidate.blocks = []
+        result = yield from self._run(EAGER, 0, self._eager_steps)
+        self._block_steps = block_steps(result.seconds or BLOCK_SECONDS)
+
+    def _take_kept(self) -> None:
+        self.way, self.reason = self._kept
+        self.candidates[self.way].outcome = f"taken as by a job before: {self.reason}"
+        self.decided_at = self._step
+        self.news.append(f"{self.way} from step {self._step + 1} on, as a job before has chosen: {self.reason}")
+
+    def _choose(self) -> Generator[Block, Result, None]:
+        self.way = EAGER
+        for candidate in self.candidates.values():
+            if candidate.way == EAGER or candidate.refused:
+                continue
+            if self.budget.allows(self.spent, self.elapsed):
+                self.trying = candidate.way
+                yield from self._try(candidate)
+                self.trying = ""
+            else:
+                candidate.outcome = f"not tried: {self._used_up()}"
+            self.news.append(candidate.line())
+        self._decide()
+
+    def _decide(self) -> None:
+        self.decided_at = self._step
+        taken, eager = self.candidates[self.way], self.candidates[EAGER]
+        self.reason = f"{taken.verdict.words()} as {taken.against}" if taken.verdict else NONE_FASTER
+        eager.outcome = f"taken: {NONE_FASTER}" if self.way == EAGER else "left"
+        self.news.append(self.words())
+
+    def _try(self, candidate: Candidate) -> Generator[Block, Result, None]:
+        candidate.against, candidate.verdict, candidate.outcome = self.way, None, "being measured"
+        if not (yield from self._warm_up(candidate)):
+            return
+        pairs: list[Pair] = []
+        thrown, spent_before = 0, self.spent
+        while len(pairs) < MOST_PAIRS and thrown < MOST_THROWN:
+            pair = yield from self._pair(self.way, candidate, other_first=len(pairs) % 2 == 0)
+            if candidate.refused:
+                return
+            if self.candidates[self.way].refused:
+                self._give_up()
+                break
+            if pair is None:
+                thrown += 1
+                continue
+            pairs.append(pair)
+            candidate.verdict = judge(pairs)
+            if len(pairs) >= FEWEST_PAIRS and len(pairs) % LOOK_EVERY == 0 and candidate.verdict.is_sure:
+                break
+            if not self.budget.allows(self.spent - spent_before, self.elapsed):
+                break
+        self._end_trial(candidate)
+
+    def _end_trial(self, candidate: Candidate) -> None:
+        verdict = candidate.verdict
+        if verdict is not None and verdict.kind == FASTER:
+            if self.way != EAGER:
+                self.candidates[self.way].outcome = f"left for {candidate.way}"
+            self.way, candidate.outcome = candidate.way, "taken"
+        elif verdict is not None and verdict.is_sure:
+            candidate.outcome = "left: slower" if verdict.kind == SLOWER else "left: no faster"
+        else:
+            candidate.outcome = f"left: not seen to be faster with {verdict.pairs if verdict else 0} pairs of blocks"
+
+    def _warm_up(self, candidate: Candidate) -> Generator[Block, Result, bool]:
+        """Run single steps until one compiles nothing; return whether the candidate can be measured."""
+        for thrown in range(MOST_THROWN):
+            result = yield from self._run(candidate.way, 0, 1)
+            self._last_way = ""  # the first step after compiling is as one after a switch
+            if candidate.refused:
+                return False
+            if not result.compiling:
+                return True
+            if thrown + 1 >= PATIENCE and not self.budget.allows(self.spent, self.elapsed):
+                candidate.outcome = f"left: still compiling, {self._used_up()}"
+                return False
+        candidate.refused = f"compiled again in each of {MOST_THROWN} steps"
+        candidate.outcome = f"left: {candidate.refused}"
+        return False
+
+    def _pair(self, base: str, candidate: Candidate, other_first: bool) -> Generator[Block, Result, Pair | None]:
+        """Run a block of each way; None where something was compiled or failed meanwhile.
+
+        Which one is first changes with each pair: what slowly grows or shrinks on the host cancels out.
+        """
+        found: dict[str, Result] = {}
+        for way in (candidate.way, base) if other_first else (base, candidate.way):
+            found[way] = yield from self._run(way, int(way != self._last_way), self._block_steps)
+            if found[way].failed or found[way].compiling or found[way].seconds is None:
+                return None
+        return Pair(found[base].seconds or 0.0, found[candidate.way].seconds or 0.0)
+
+    def _run(self, way: str, skipped: int, steps: int) -> Generator[Block, Result, Result]:
+        block = Block(way, skipped, steps)
+        result = yield block
+        candidate = self.candidates[way]
+        candidate.note(block, result)
+        self._last_way, self._step, self.elapsed = way, result.step, result.elapsed
+        best = self.candidates[self.way].seconds
+        if way != self.way and best is not None:
+            self.spent += max(0.0, result.took - best * (skipped + steps))
+        return result
+
+    def _used_up(self) -> str:
+        return f"choosing may take {self.budget.limit(self.elapsed):.0f} s (DLC_COMPILER_BUDGET)"
+
+    # -- after the decision ---------------------------------------------------------------------------------------
+
+    def _watch(self) -> Generator[Block, Result, None]:
+        """Run the chosen way until its speed has changed for good and eager is no worse."""
+        reference, changed, steps = self.candidates[self.way].seconds, 0, 0
+        while True:
+            result = yield from self._run(self.way, 0, WINDOW_STEPS)
+            steps += WINDOW_STEPS
+            if self.candidates[self.way].refused:
+                self._give_up()
+                reference = None
+                continue
+            seconds = result.seconds
+            reference = reference or seconds
+            drifts = bool(reference and seconds and not reference / DRIFT <= seconds <= reference * DRIFT)
+            changed = changed + 1 if drifts else 0
+            if changed >= 2 and self.way == EAGER:
+                return
+            if self.way != EAGER and (changed >= 2 or steps >= CHECK_STEPS):
+                way, drifted = self.way, changed >= 2
+                yield from self._check(self.candidates[way])
+                reference, changed, steps = None if drifted or way != self.way else reference, 0, 0
+
+    def _check(self, candidate: Candidate) -> Generator[Block, Result, None]:
+        """Compare the chosen way with eager: one pair, and more if eager was faster; give the way up for sure only."""
+        pairs: list[Pair] = []
+        for number in range(MOST_CHECK_PAIRS):
+            pair = yield from self._pair(EAGER, candidate, other_first=number % 2 == 0)
+            if candidate.refused:
+                return self._give_up()
+            if pair is None:
+                continue
+            pairs.append(pair)
+            if judge(pairs).kind == SLOWER and len(pairs) % LOOK_EVERY == 0:
+                candidate.verdict, candidate.against = judge(pairs), EAGER
+                candidate.refused = f"{judge(pairs).words()} as eager"
+                return self._give_up()
+            if pairs[0].base >= pairs[0].other:
+                return None
+        return None
+
+    def _give_up(self) -> None:
+        given_up = self.candidates[self.way]
+        given_up.outcome = f"given up after step {self._step}: {given_up.refused}"
+        self.way, self.decided_at = EAGER, self._step
+        self.reason = f"{given_up.way} was given up: {given_up.refused}"
+        self.candidates[EAGER].outcome = f"taken: {self.reason}"
+        self.news.append(f"eager from step {self._step + 1} on: {self.reason}")
+
+
+def block_steps(seconds: float) -> int:
+    """Return how many steps of so many seconds are a block."""
+    return max(1, min(MOST_BLOCK_STEPS, ceil(BLOCK_SECONDS / seconds))) if seconds > 0 else MOST_BLOCK_STEPS
+
+
+def slowest(results: Iterable[Result]) -> Result:
+    """What the ranks showed together: the job is as fast as its slowest rank."""
+    found = list(results)
+    seconds = [result.seconds for result in found]
+    return Result(
+        seconds=None if None in seconds else max(value for value in seconds if value is not None),
+        took=max(result.took for result in found),
+        compiling=max(result.compiling for result in found),
+        failed=next((result.failed for result in found if result.failed), ""),
+        elapsed=max(result.elapsed for result in found),
+        step=max(result.step for result in found),
+        memory=max(result.memory for result in found),
+    )

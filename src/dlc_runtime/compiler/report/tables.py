@@ -1,0 +1,296 @@
+"""The tables of the page: what each shows of the report's lists, and their HTML."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any, Callable, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST_ROWS = 500
+
+Entry = dict[str, Any]
+
+
+class Column(NamedTuple):
+    title: str
+    text: Callable[[Entry], str]
+    value: Callable[[Entry], float] | None = None  # sorts by it; it is a number then
+
+
+class Table(NamedTuple):
+    title: str
+    part: str  # of the report
+    about: str  # one sentence
+    columns: tuple[Column, ...]
+
+
+def place(entry: Entry) -> str:
+    return f"{entry['file']}:{entry['line']}" if entry.get("file") else ""
+
+
+def plain(title: str, key: str) -> Column:
+    return Column(title, lambda entry: str(entry.get(key, "")))
+
+
+def count(title: str, key: str) -> Column:
+    return Column(title, lambda entry: f"{int(entry.get(key) or 0):,}", lambda entry: float(entry.get(key) or 0))
+
+
+def duration(title: str, key: str) -> Column:
+    return Column(title, lambda entry: seconds(entry.get(key)), lambda entry: float(entry.get(key) or 0.0))
+
+
+def ranks(entry: Entry) -> str:
+    return ", ".join(str(rank) for rank in entry.get("ranks", []))
+
+
+def of_steps(title: str, phase: str) -> Column:
+    def value(entry: Entry) -> float | None:
+        found: float | None = entry["steps"][phase]["median_seconds"]
+        return found
+
+    return Column(title, lambda entry: seconds(value(entry)), lambda entry: value(entry) or 0.0)
+
+
+FUNCTION, PLACE, STEP = plain("function", "function"), Column("where", place), count("step", "step")
+CAUSE, REMEDY, REASON = plain("cause", "cause"), plain("remedy", "remedy"), plain("reason", "reason")
+RANKS, TIMES = Column("ranks", ranks), count("times", "count")
+
+
+def mebibytes(entry: Entry) -> str:
+    size = entry.get("memory_bytes")
+    return f"{size / 2**20:,.0f} MiB" if size else "-"
+
+
+TABLES = (
+    Table(
+        "Ways",
+        "ways",
+        "What the steps were tried with, in turns, and why it was taken or left.",
+        (
+            plain("way", "way"),
+            plain("outcome", "outcome"),
+            count("steps", "steps"),
+            duration("a step", "seconds"),
+            plain("verdict", "verdict"),
+            plain("compared with", "against"),
+            duration("compiling", "compile_seconds"),
+            Column("memory after forward", mebibytes, lambda entry: float(entry.get("memory_bytes") or 0)),
+            plain("results", "compared"),
+        ),
+    ),
+    Table(
+        "Compiled again",
+        "recompilations",
+        "Each of these stopped the training while it compiled. The remedy avoids it.",
+        (FUNCTION, PLACE, CAUSE, REMEDY, STEP, TIMES, duration("seconds", "seconds"), RANKS),
+    ),
+    Table(
+        "Given up",
+        "gave_up",
+        "Compiled again too often: what is not compiled yet runs eager from then on.",
+        (FUNCTION, PLACE, CAUSE, REMEDY, STEP, RANKS),
+    ),
+    Table(
+        "Not compiled",
+        "eager",
+        "Modules that stay as they are.",
+        (plain("module", "module"), REASON, REMEDY, RANKS),
+    ),
+    Table(
+        "Did not compile",
+        "fallbacks",
+        "The compiler failed here, and the function runs eager.",
+        (FUNCTION, PLACE, plain("error", "type"), REASON, STEP, RANKS),
+    ),
+    Table(
+        "Graph breaks",
+        "graph_breaks",
+        "Lines where a graph ends and Python takes over.",
+        (PLACE, REASON, TIMES, RANKS),
+    ),
+    Table(
+        "Graphs",
+        "graphs",
+        "What was compiled.",
+        (
+            FUNCTION,
+            PLACE,
+            STEP,
+            duration("forward", "seconds"),
+            duration("backward", "backward_seconds"),
+            count("operations", "operations"),
+            RANKS,
+        ),
+    ),
+    Table(
+        "Modules",
+        "modules",
+        "Compiled in place.",
+        (plain("module", "module"), PLACE, count("parameters", "parameters"), RANKS),
+    ),
+    Table(
+        "Ranks",
+        "ranks",
+        "The processes of this host. One that is `running` here was killed, or wrote this report before its end.",
+        (
+            count("rank", "rank"),
+            plain("host", "host"),
+            plain("state", "state"),
+            plain("framework", "framework"),
+            plain("device", "device"),
+            Column("steps", lambda entry: str(entry["steps"]["count"]), lambda entry: float(entry["steps"]["count"])),
+            of_steps("eager", "eager"),
+            of_steps("compiled", "after"),
+        ),
+    ),
+)
+
+
+def tables(report: dict[str, Any]) -> str:
+    """Those that have rows."""
+    return "\n".join(table(shown, report[shown.part]) for shown in TABLES if report.get(shown.part))
+
+
+def table(shown: Table, entries: list[Entry]) -> str:
+    head = "".join(f'<th scope="col"><button type="button">{column.title}</button></th>' for column in shown.columns)
+    rows = "\n".join(row(shown, entry) for entry in entries[:MOST_ROWS])
+    left = f"<p>{len(entries) - MOST_ROWS} more are in report.json.</p>" if len(entries) > MOST_ROWS else ""
+    return "\n".join(
+        [
+            f'<section><h2>{shown.title} <span class="count">{len(entries)}</span></h2><p>{escape(shown.about)}</p>',
+            f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>',
+            f"{rows}\n</tbody></table></div>{left}</section>",
+        ]
+    )
+
+
+def row(shown: Table, entry: Entry) -> str:
+    return "<tr>" + "".join(cell(column, entry) for column in shown.columns) + "</tr>"
+
+
+def cell(column: Column, entry: Entry) -> str:
+    text = escape(column.text(entry))
+    if column.value is None:
+        return f"<td>{text}</td>"
+    return f'<td class="number" data-value="{attribute(column.value(entry))}">{text}</td>'
+
+
+WIDTH, HEIGHT = 960, 310
+LEFT, RIGHT, TOP, BOTTOM = 70, 12, 84, 34
+LANES = (("graphs", "compiled"), ("recompilations", "compiled again"), ("gave_up", "gave up"))
+SHORT = {"graphs": "compiled", "recompilations": "again", "gave_up": "gave up"}
+LANE = 20  # pixels
+PHASES = {"eager": "eager", "warm_up": "while compiling", "after": "compiled"}
+MOST_MARKS = 200  # of a lane
+NARROWEST = 4  # pixels of a stretch
+
+
+class Axes:
+    """From steps and seconds to pixels; seconds on a logarithmic scale: compiling takes a thousand steps' time."""
+
+    def __init__(self, timeline: list[dict[str, Any]], last_step: int) -> None:
+        values = [entry["seconds"] for entry in timeline] + [entry["longest"] for entry in timeline]
+        positive = [value for value in values if value > 0] or [1.0]
+        self.low = math.floor(math.log10(min(positive)))
+        self.high = max(self.low + 1, math.ceil(math.log10(max(positive))))
+        self.last = max(last_step, 1)
+
+    def x(self, step: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (min(max(step, 1), self.last + 1) - 1) / self.last
+
+    def y(self, value: float) -> float:
+        share = (math.log10(max(value, 10.0**self.low)) - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
+
+
+def chart(rank: dict[str, Any], report: dict[str, Any]) -> str:
+    """`rank`: one entry of the report's ranks. "" where no step was measured."""
+    timeline = rank["steps"].get("timeline") or []
+    if not timeline:
+        return ""
+    axes = Axes(timeline, rank["steps"]["count"])
+    number = rank.get("rank", 0)
+    label = f"Seconds per step of rank {number}, {axes.last} steps, and when something was compiled"
+    parts = [*grid(axes), *(stretch(entry, axes) for entry in timeline), *lanes(number, report, axes)]
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{attribute(label)}">'
+    return "\n".join([head, *parts, "</svg>"])
+
+
+def grid(axes: Axes) -> list[str]:
+    """Lines at each power of ten, and five steps."""
+    parts = []
+    for power in range(axes.low, axes.high + 1):
+        y = axes.y(10.0**power)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(tick(LEFT - 8, y + 4, seconds(10.0**power), "end"))
+    count = min(5, axes.last)
+    for step in sorted({1 + round(index * (axes.last - 1) / max(count - 1, 1)) for index in range(count)}):
+        anchor = "start" if step == 1 else "end" if step == axes.last else "middle"
+        parts.append(tick(axes.x(step), HEIGHT - 14, str(step), anchor))
+    return [*parts, tick(LEFT - 8, HEIGHT - 14, "step", "end")]
+
+
+def tick(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def stretch(entry: dict[str, Any], axes: Axes) -> str:
+    """A line at the mean, and one up to the longest step; below steps that compiled a stem, since they are few."""
+    first, last = axes.x(entry["step"]), axes.x(entry["step"] + entry["steps"])
+    y, top, middle = axes.y(entry["seconds"]), axes.y(entry["longest"]), (first + last) / 2
+    path = f"M{first:.1f} {y:.1f}H{max(last, first + NARROWEST):.1f}"
+    if y - top > 1:
+        path += f"M{middle:.1f} {y:.1f}V{top:.1f}"
+    stem = f'<path class="stem" d="M{middle:.1f} {HEIGHT - BOTTOM}V{y:.1f}"/>' if entry["phase"] == "warm_up" else ""
+    title = f"<title>{escape(said(entry))}</title>"
+    return f'{stem}<path class="step {attribute(entry["phase"])}" d="{path}">{title}</path>'
+
+
+def said(entry: dict[str, Any]) -> str:
+    phase, each = PHASES.get(entry["phase"], entry["phase"]), seconds(entry["seconds"])
+    if entry["steps"] == 1:
+        return f"step {entry['step']}, {phase}: {each}"
+    last = entry["step"] + entry["steps"] - 1
+    return f"steps {entry['step']} to {last}, {phase}: {each} each, longest {seconds(entry['longest'])}"
+
+
+def lanes(rank: int, report: dict[str, Any], axes: Axes) -> list[str]:
+    parts = []
+    for index, (name, title) in enumerate(LANES):
+        y = 16 + index * LANE
+        parts.append(f'<line class="lane" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(tick(LEFT - 8, y + 4, SHORT[name], "end"))
+        entries = [entry for entry in report.get(name, []) if rank in entry.get("ranks", [])]
+        parts += [mark(name, entry, title, axes, y) for entry in entries[:MOST_MARKS]]
+    return parts
+
+
+def mark(name: str, entry: dict[str, Any], title: str, axes: Axes, y: int) -> str:
+    words = f"step {entry.get('step', '?')}: {entry.get('function', '')} {title}"
+    if entry.get("seconds"):
+        words += f" in {seconds(entry['seconds'] + entry.get('backward_seconds', 0.0))}"
+    if entry.get("cause"):
+        words += f": {entry['cause']}"
+    x = axes.x(entry.get("step") or 1)
+    return f'<circle class="mark {name}" cx="{x:.1f}" cy="{y}" r="5"><title>{escape(words)}</title></circle>'
+
+
+def escape(text: object) -> str:
+    return html.escape(str(text), quote=False)
+
+
+def attribute(text: object) -> str:
+    return html.escape(str(text), quote=True)
+
+
+def seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    unit, size = ("s", 1.0) if value >= 1 else ("ms", 1e-3) if value >= 1e-3 else ("\u00b5s", 1e-6)
+    shown = value / size
+    return f"{shown:.0f} {unit}" if shown >= 99.5 or shown == int(shown) else f"{shown:.3g} {unit}"

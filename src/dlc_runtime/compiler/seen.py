@@ -1,0 +1,56 @@
+"""A set of objects by identity that keeps none alive: tensors compare by element, and ids are used again."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+
+from dlc_runtime.compiler.settings import StrictError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+
+class Seen:
+    def __init__(self) -> None:
+        self._references: dict[int, weakref.ref[Any]] = {}
+
+    def add(self, thing: Any) -> None:
+        self._references[id(thing)] = weakref.ref(thing)
+
+    def add_all(self, things: Iterable[Any]) -> None:
+        for thing in things:
+            self.add(thing)
+
+    def __contains__(self, thing: Any) -> bool:
+        reference = self._references.get(id(thing))
+        return reference is not None and reference() is thing
+
+
+def guarded(method: Callable[..., None]) -> Callable[..., None]:
+    """For methods of a class that has `fail(fault)`."""
+
+    @functools.wraps(method)
+    def run(self: Any, *arguments: Any) -> None:
+        try:
+            method(self, *arguments)
+        except StrictError:
+            raise
+        except Exception as fault:
+            self.fail(fault)
+
+    return run
+
+
+PREFIX = "dlc compiler: "
+
+
+def say(text: str) -> None:
+    try:
+        sys.stderr.write(PREFIX + text.rstrip().replace("\n", "\n" + PREFIX) + "\n")
+        sys.stderr.flush()
+    except Exception:  # noqa: S110 - nowhere is left to say it
+        pass

@@ -1,0 +1,109 @@
+"""What the environment asks of the compiler runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Optional
+
+BACKEND = "DLC_COMPILER"
+INDUCTOR, XLA, OFF = "inductor", "xla", "off"
+BACKENDS = (INDUCTOR, XLA, OFF)
+AUTO, DEFAULT = "auto", "default"
+MODES = (AUTO, DEFAULT, "cuda-graphs", "regional", "max")
+NORMAL, MOST = "normal", "max"  # effort
+BUDGET = (60.0, 0.05)  # seconds, and share of the job so far; the larger one counts
+TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+REPORT = "/opt/ml/output/data/compiler"
+
+
+class Settings(NamedTuple):
+    backend: str = INDUCTOR
+    strict: bool = False
+    debug: bool = False
+    dynamic: Optional[bool] = None  # noqa: UP045 - evaluated at run time, by Python 3.9 too
+    eager_steps: int = 5
+    report: str = REPORT
+    minutes: float = 5.0
+    debug_mib: int = 500
+    mode: str = AUTO
+    effort: str = NORMAL
+    budget: tuple[float, float] = BUDGET  # what choosing may cost
+    same_random: bool = False
+    tf32: bool = False
+
+
+def read(environ: Mapping[str, str]) -> Settings:
+    backend = environ.get(BACKEND, "").strip().lower() or OFF
+    if backend not in BACKENDS:
+        raise CompilerError(f"{BACKEND}={environ[BACKEND]}: expected one of {', '.join(BACKENDS)}")
+    dynamic = environ.get("DLC_COMPILER_DYNAMIC", "auto").strip().lower()
+    return Settings(
+        backend=backend,
+        strict=flag(environ, "DLC_COMPILER_STRICT"),
+        debug=flag(environ, "DLC_COMPILER_DEBUG"),
+        dynamic=None if dynamic in ("auto", "") else flag(environ, "DLC_COMPILER_DYNAMIC"),
+        eager_steps=int(number(environ, "DLC_COMPILER_EAGER_STEPS", 5, least=2)),
+        report=environ.get("DLC_COMPILER_REPORT") or REPORT,
+        minutes=number(environ, "DLC_COMPILER_REPORT_MINUTES", 5.0, least=0.001),
+        debug_mib=int(number(environ, "DLC_COMPILER_DEBUG_MB", 500, least=1)),
+        mode=one_of(environ, "DLC_COMPILER_MODE", MODES),
+        effort=one_of(environ, "DLC_COMPILER_EFFORT", (NORMAL, MOST)),
+        budget=budget(environ.get("DLC_COMPILER_BUDGET", "")),
+        same_random=flag(environ, "DLC_COMPILER_SAME_RANDOM"),
+        tf32=flag(environ, "DLC_COMPILER_TF32"),
+    )
+
+
+def one_of(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """Return the value of a variable, the first of `values` if it is not set."""
+    value = environ.get(name, "").strip().lower() or values[0]
+    if value not in values:
+        raise CompilerError(f"{name}={environ[name]}: expected one of {', '.join(values)}")
+    return value
+
+
+def budget(text: str) -> tuple[float, float]:
+    """Read `SECONDS`, `PERCENT%` or both with a comma between; what is not named is 0."""
+    if not text.strip():
+        return BUDGET
+    seconds = share = 0.0
+    try:
+        for part in text.split(","):
+            value = float(part.strip().rstrip("%"))
+            if not 0 <= value < 1e9:
+                raise ValueError(part)
+            if part.strip().endswith("%"):
+                share = value / 100
+            else:
+                seconds = value
+    except ValueError:
+        raise CompilerError(
+            f"DLC_COMPILER_BUDGET={text}: expected seconds, a percentage of the job so far or both, such as 60,5%"
+        ) from None
+    return seconds, share
+
+
+def flag(environ: Mapping[str, str], name: str) -> bool:
+    value = environ.get(name, "").strip().lower()
+    if value not in TRUE + FALSE:
+        raise CompilerError(f"{name}={environ[name]}: expected 1 or 0")
+    return value in TRUE
+
+
+def number(environ: Mapping[str, str], name: str, default: float, least: float) -> float:
+    text = environ.get(name, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = least - 1
+    if not least <= value < 1e9:
+        raise CompilerError(f"{name}={text}: expected a number from {least:g} on")
+    return value
+
+
+class CompilerError(RuntimeError):
+    """The compiler runtime cannot do what the job asks for."""
+
+
+class StrictError(CompilerError):
+    """DLC_COMPILER_STRICT=1, and something stayed eager."""

@@ -1,0 +1,128 @@
+"""Which functions choose their way by measuring, what becomes of it, and what of it is kept for the next job."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import time
+
+import tensorflow as tf
+
+from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.report.choosing import EAGER, Budget
+from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.tensorflow_xla import process
+from dlc_runtime.compiler.tensorflow_xla.owners import CHOOSING, Owner
+from dlc_runtime.compiler.tensorflow_xla.turns import Turns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from dlc_runtime.compiler.settings import Settings
+    from dlc_runtime.compiler.tensorflow_xla.programs import XlaRecord
+    from dlc_runtime.compiler.tensorflow_xla.turns import Share
+
+SEVERAL = (
+    "{} processes train together and cannot agree on a way of their steps: XLA compiles them without being measured "
+    "against steps without it; DLC_COMPILER=off runs them without it"
+)
+
+
+class Choices:
+    """`folder`: of the cache, "" for none. `written` is called when a way was taken."""
+
+    def __init__(self, settings: Settings, record: XlaRecord, folder: str, written: Callable[[], None]) -> None:
+        self._settings, self._record, self._folder, self._written = settings, record, folder, written
+        self._began = time.perf_counter()
+        self._topics = itertools.count()
+
+    @functools.cached_property
+    def _peers(self) -> process.Peers:
+        """Of the first step that trains: the script has said by then how it distributes."""
+        return process.peers(os.environ)
+
+    def can_choose(self) -> bool:
+        """Several processes must take turns at the same steps, for which they have to hear of each other."""
+        if self._settings.mode != settings_of.AUTO:
+            return False
+        if self._peers.count == 1 or self._peers.can_share():
+            return True
+        note = SEVERAL.format(self._peers.count)
+        if note not in self._record.notes:
+            self._record.notes.append(note)
+            say(note)
+        return False
+
+    def begin(self, owner: Owner, fingerprint: Callable[[], str]) -> None:
+        """In its first step, which is the first of those that are measured. `fingerprint`: of what it computes."""
+        if self._folder and self._peers.count == 1:  # others may have kept another decision
+            owner.facts = facts_of(owner, fingerprint())
+        kept = cache_folder.read_decision(self._folder, owner.facts) if owner.facts else ("", "")
+        budget = Budget(*self._settings.budget)
+        turns = Turns(owner.ways, budget, self._settings.eager_steps, kept, self._share())
+        owner.begin(CHOOSING, turns)
+        self._record.choosing = self._record.choosing or turns.choosing
+
+    def _share(self) -> Share | None:
+        """Functions begin to choose in the same order in each process."""
+        return functools.partial(self._peers.share, str(next(self._topics))) if self._peers.count > 1 else None
+
+    def take_turn(self, owner: Owner, turns: Turns, seconds: float, changed: bool, step: int) -> None:
+        """A step of its has run in so many seconds. `changed`: something was traced or compiled in it."""
+        if owner.refused:
+            turns.refuse(owner.refused)
+        turns.add(seconds, changed, time.perf_counter() - self._began, step)
+        for text in turns.take_news():
+            say(f"{owner.name}: {text}")
+        if turns.way != EAGER and not owner.compiled_calls:
+            self._record.add_compiled(owner.name, owner.file, owner.line, owner.parameters, owner.random)
+            say(f"compiling {owner.name} with xla ({turns.way}), after {step} steps without it")
+        if turns.choosing.decided_at != owner.decided_at:
+            owner.decided_at = turns.choosing.decided_at
+            self._note(owner, turns)
+
+    def _note(self, owner: Owner, turns: Turns) -> None:
+        way, reason = turns.choosing.way, turns.choosing.reason
+        if way == EAGER:
+            self._record.add_eager(owner.name, f"it runs without XLA: {reason}")
+        if self._record.choosing is not turns.choosing:  # the report has a table of one
+            self._record.notes.append(f"{owner.name}: {turns.choosing.words()}")
+        if owner.facts and turns.choosing.is_known():
+            cache_folder.write_decision(self._folder, owner.facts, way, reason)
+        self._written()
+
+
+def facts_of(owner: Owner, graph: str) -> dict[str, Any]:
+    """What a decision for the next job depends on; nothing where that cannot be told."""
+    if not graph or owner.signature is None:
+        return {}
+    parts = owner.signature.items()
+    arguments = {name: str(leaf.key) if leaf.kind == "shape" else leaf.text for name, leaf in parts}
+    return {**process.facts(), "function": owner.name, "ways": list(owner.ways), "graph": graph, "arguments": arguments}
+
+
+def wrap_sessions(noticed: Callable[[], None]) -> None:
+    """`noticed` is called before each Session that is made to cluster."""
+    owner = tf.compat.v1.Session
+    original = owner.__init__
+
+    @functools.wraps(original)
+    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        noticed()
+        original(self, target, graph, clustering(config))
+
+    owner.__init__ = make
+
+
+def clustering(config: Any) -> Any:
+    """The script's own choice stays."""
+    result = tf.compat.v1.ConfigProto()
+    if config is not None:
+        result.CopyFrom(config)
+    options = result.graph_options.optimizer_options
+    if options.global_jit_level == options.DEFAULT:
+        options.global_jit_level = options.ON_1
+    return result

@@ -1,0 +1,93 @@
+"""The steps of one function by turns: collects those of a block, and tells the choice how the block went. Pure."""
+
+from __future__ import annotations
+
+import json
+from statistics import median
+
+from dlc_runtime.compiler.report.choosing import EAGER, Budget, Choosing, Result, slowest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Callable
+
+    Share = Callable[[str], list[str]]  # tells all ranks a text, returns what each of them told
+
+WHOLE, CLUSTERS = "jit_compile", "auto-clustering"  # ways; without XLA a step runs as EAGER, a graph of TensorFlow's
+TOO_OFTEN = "compiled again and again: the shapes of the data change"
+NO_ANSWER = "the processes of this training did not answer each other"
+
+
+class Turns:
+    """Says which way the next step runs, and is told of each step.
+
+    `ways`: those to try, in this order. `kept`: the way that a job before took and the words for it. `share`: where
+    several processes train one model; all run the same way at the same step, by what the slowest of them measured.
+    """
+
+    def __init__(
+        self,
+        ways: Sequence[str],
+        budget: Budget,
+        eager_steps: int,
+        kept: tuple[str, str] = ("", ""),
+        share: Share | None = None,
+    ) -> None:
+        self.choosing = Choosing(ways, budget, eager_steps, kept)
+        self._share = share
+        self._begin_block()
+
+    def _begin_block(self) -> None:
+        self._ran = 0
+        self._took = self._compiling = 0.0
+        self._measured: list[float] = []
+        self._failed = ""
+
+    @property
+    def way(self) -> str:
+        return EAGER if self._failed else self.choosing.block.way
+
+    def refuse(self, reason: str) -> None:
+        """The way of this block cannot be used: the rest of the block runs without XLA."""
+        self._failed = self._failed or reason
+
+    def add(self, seconds: float, changed: bool, elapsed: float, step: int) -> None:
+        """A step has run. `changed`: it traced or compiled something. `elapsed`: seconds of the job, `step`: its last.
+
+        A step without XLA that was traced anew is left out of its block; a block of compiled ones counts for nothing
+        if one of them was made anew, as what follows it runs with cold caches.
+        """
+        block = self.choosing.block
+        self._ran += 1
+        self._took += seconds
+        if changed:
+            self._compiling += 0.0 if block.way == EAGER else seconds
+        elif self._ran > block.skipped:
+            self._measured.append(seconds)
+        if self._ran >= block.skipped + block.steps:
+            self._end_block(elapsed, step)
+
+    def _end_block(self, elapsed: float, step: int) -> None:
+        seconds = median(self._measured) if self._measured else None
+        result = self._agreed(Result(seconds, self._took, self._compiling, self._failed, elapsed, step))
+        if result.failed in (TOO_OFTEN, NO_ANSWER):  # another way of XLA's would not do better
+            for candidate in self.choosing.candidates.values():
+                if candidate.way != EAGER:
+                    candidate.refused, candidate.outcome = result.failed, f"left: {result.failed}"
+        self.choosing.end_block(result)
+        self._begin_block()
+
+    def _agreed(self, own: Result) -> Result:
+        if self._share is None:
+            return own
+        try:
+            return slowest([Result(*json.loads(text)) for text in self._share(json.dumps(own))])
+        except Exception:  # a process has ended, or trains otherwise: each that waits for it goes on without XLA
+            self._share = None
+            return own._replace(failed=NO_ANSWER)
+
+    def take_news(self) -> list[str]:
+        """Return the lines for the log since the last call."""
+        news, self.choosing.news = self.choosing.news, []
+        return news

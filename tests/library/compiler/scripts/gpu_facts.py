@@ -1,0 +1,70 @@
+"""What the report says of a GPU, with a driver and a torch that answer as those of one do."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+
+from dlc_runtime.compiler.pytorch import choose, process
+
+
+class Driver:
+    def __init__(self, refuses=0):
+        self.asked, self.refuses = 0, refuses
+
+    def nvmlInit_v2(self):  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, uuid, device):  # noqa: N802
+        return self.refuses or int(uuid != b"GPU-11aa")
+
+    def nvmlDeviceGetUtilizationRates(self, device, use):  # noqa: N802
+        self.asked += 1
+        use._obj.gpu = 60 + 20 * self.asked
+        return 0
+
+
+def gpu(capability):
+    return SimpleNamespace(name="NVIDIA H200", uuid="11aa", total_memory=150e9, major=capability, minor=0)
+
+
+before = process.gpu
+before.sample(0.0)  # no GPU is used yet
+torch.cuda.is_initialized = lambda: True
+torch.cuda.current_device = lambda: 0
+torch.cuda.max_memory_allocated = lambda: 13.6e9
+torch.cuda.get_device_name = lambda: "NVIDIA H200"
+found = {"before": before.samples}
+
+driver = Driver()
+process.gpu = process.Gpu(driver)
+torch.cuda.get_device_properties = lambda device: gpu(9)
+for second in (0.0, 0.1, 0.9, 1.0):
+    process.gpu.sample(second)
+found["asked"] = driver.asked
+found["busy"] = process.notes()
+
+process.gpu = process.Gpu(Driver(refuses=6))
+process.gpu.sample(0.0)
+cuda = SimpleNamespace(is_cuda=True, dtype=torch.float32)
+process.note_training([cuda], autocast=False)
+found["off"] = process.notes()
+torch.cuda.get_device_properties = lambda device: gpu(7)
+found["without"] = process.notes()
+torch.cuda.get_device_properties = lambda device: gpu(9)
+process.note_training([cuda], autocast=True)
+found["autocast"] = process.notes()
+process.note_training([cuda], autocast=False)
+torch.cuda.is_available = lambda: True
+process.use_tf32()
+found["on"] = process.notes()
+
+seen = choose.Watch(lambda fault: None)
+seen.begin()
+with torch.autocast("cuda", torch.bfloat16, enabled=True):
+    torch.nn.Linear(1, 1)(torch.ones(1, 1))
+seen.end()
+found["seen"] = seen.autocast
+(Path(os.environ["RESULTS"]) / "0.json").write_text(json.dumps(found))

@@ -1,0 +1,83 @@
+"""Whether XLA compiles a function's steps is found out by measuring: no job runs slower for it to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tensorflow_runs import Runner, at_once
+from torch_runs import assert_same_model
+
+AUTO = {"DLC_COMPILER_MODE": "auto"}
+FEW_STEPS = {"STEPS": "150"}  # a longer job looks again if the host's speed changes
+MOST_BASELINE = 6
+MOST_STEPS_OF_A_WAY = 5 + 6 * 2 * (50 + 1)  # to compile, and of six pairs of blocks, the fewest that tell
+
+
+@pytest.mark.parametrize("how", ["loop", "fit"])
+def test_a_function_that_xla_makes_slower_goes_back_and_the_next_job_does_not_try_again(
+    tensorflow_runner: Runner, tmp_path: Path, how: str
+) -> None:
+    if how == "fit" and "keras" not in tensorflow_runner.python.has:
+        pytest.skip("keras is not installed")
+    environ = {**AUTO, "DLC_COMPILE_CACHE": str(tmp_path / "cache")}
+    run = tensorflow_runner.both("turns.py", how, "with", environ=environ)
+    ways = [way["way"] for way in run.report["ways"]]
+    assert ways == (["eager", "auto-clustering"] if how == "loop" else ["eager", "jit_compile", "auto-clustering"])
+    assert run.report["choosing"]["way"] == "eager"
+    for way in ways[1:]:
+        assert any(f"{way}: " in line and line.endswith(": left: slower") for line in run.log.splitlines())
+    first = next(line for line in run.log.splitlines() if "eager from step " in line)
+    assert int(first.partition("eager from step ")[2].split()[0]) <= MOST_BASELINE + len(ways[1:]) * MOST_STEPS_OF_A_WAY
+    again = tensorflow_runner.run("turns.py", how, "with", environ={**environ, **FEW_STEPS})
+    assert "as a job before has chosen" in again.log
+    assert again.report["choosing"]["kept"]
+    assert again.report["graphs"] == again.report["modules"] == []
+
+
+def test_a_function_that_xla_makes_faster_is_taken_at_once_by_the_next_job(
+    tensorflow_runner: Runner, tmp_path: Path
+) -> None:
+    environ = {**AUTO, "DLC_COMPILE_CACHE": str(tmp_path / "cache")}
+    run = tensorflow_runner.both("turns.py", "loop", "without", environ=environ)
+    assert run.report["choosing"]["way"] == "auto-clustering"
+    assert "auto-clustering from step " in run.log
+    [_, taken] = run.report["ways"]
+    assert taken["outcome"] == "taken"
+    assert taken["low"] > 1.03
+    steps, [rank] = run.report["steps"], run.report["ranks"]
+    measured = sum(part["steps"] for part in rank["steps"]["timeline"] if part["phase"] == "after")
+    assert measured == steps["after"]["steps"], "a processor has nothing to wait for, so each step is measured"
+    again = tensorflow_runner.run("turns.py", "loop", "without", environ={**environ, **FEW_STEPS})
+    assert again.report["choosing"]["from_step"] == 6
+    assert again.report["cache_misses"] == 0
+
+
+@pytest.mark.parametrize(("slow", "way"), [("with", "eager"), ("without", "auto-clustering")])
+def test_workers_of_several_hosts_take_the_same_way_at_the_same_step(
+    tensorflow_runner: Runner, tmp_path: Path, slow: str, way: str
+) -> None:
+    """Only one of them is slower with XLA, or without it."""
+    plain = at_once(tensorflow_runner, ["turns.py", "workers", slow], "", {})
+    runs = at_once(tensorflow_runner, ["turns.py", "workers", slow], "xla", AUTO)
+    for expected, found in zip(plain, runs, strict=True):
+        assert_same_model(expected, found, 1e-4)
+    choices = [run.report["choosing"] for run in runs]
+    assert choices[0]["way"] == choices[1]["way"] == way
+    assert choices[0]["from_step"] == choices[1]["from_step"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "default"])
+def test_shapes_that_change_without_an_end_are_compiled_a_few_times_and_then_run_without_xla(
+    tensorflow_runner: Runner, mode: str
+) -> None:
+    if "keras" not in tensorflow_runner.python.has:
+        pytest.skip("keras is not installed")
+    run = tensorflow_runner.both("storms.py", environ={"DLC_COMPILER_MODE": mode})
+    [entry] = run.report["gave_up"]
+    assert entry["file"].endswith("storms.py")
+    steps = {graph["step"] for graph in run.report["graphs"]}
+    assert 0 < len(steps) <= 10
+    [line] = [line for line in run.log.splitlines() if "it runs without XLA from step" in line]
+    assert "bucket" in line
+    assert f"storms.py:{entry['line']}" in line

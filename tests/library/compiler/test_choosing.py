@@ -1,0 +1,129 @@
+"""The way of a job's steps is chosen by measuring: never slower than eager, with the same model, on all ranks alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from test_ranks import TORCHRUN
+from torch_runs import Run, Runner
+
+AUTO = {"DLC_COMPILER_MODE": "auto"}
+SCRIPT = "choosing.py"
+# Five eager steps; one that compiles and one that does not; six pairs of blocks, and a step left out at each of seven
+# turns. By the scripts' clock a block has four steps, and two where eager ones are slow.
+DECIDED, SLOW_EAGER_DECIDED = 5 + 2 + 12 * 4 + 7, 5 + 2 + 12 * 2 + 7
+
+
+def way(run: Run, name: str) -> dict[str, Any]:
+    return next(entry for entry in run.report["ways"] if entry["way"] == name)
+
+
+def same(run: Run, eager: Run) -> None:
+    """Number by number, on each rank."""
+    for rank, expected in eager.results.items():
+        assert run.results[rank]["losses"] == expected["losses"]
+        assert run.results[rank]["weights"] == expected["weights"]
+
+
+def test_a_way_that_is_slower_is_left_within_the_stated_steps_and_the_next_job_does_not_try_it(
+    runner: Runner, tmp_path: Path
+) -> None:
+    environ = {**AUTO, "DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    first = runner.run(SCRIPT, "slow", "80", environ=environ)
+    assert first.report["choosing"]["way"] == "eager"
+    assert first.report["choosing"]["from_step"] == DECIDED + 1
+    assert way(first, "slow")["outcome"] == "left: slower"
+    assert way(first, "slow")["verdict"] == "0.50 to 0.50 times as fast"
+    assert "eager from step" in first.log
+    assert "By measuring in turns: eager from step" in first.log
+    second = runner.run(SCRIPT, "slow", "20", environ=environ)
+    assert second.report["choosing"]["kept"]
+    assert second.report["choosing"]["from_step"] == 6
+    assert second.report["graphs"] == second.report["modules"] == []
+
+
+def test_a_way_that_is_faster_is_taken_and_the_next_job_begins_with_it(runner: Runner, tmp_path: Path) -> None:
+    environ = {**AUTO, "DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    eager = runner.run(SCRIPT, "same", "80", "slow-eager", compiler="")
+    first = runner.run(SCRIPT, "same", "80", "slow-eager", environ=environ)
+    same(first, eager)
+    assert first.report["choosing"]["way"] == "same"
+    assert first.report["choosing"]["from_step"] == SLOW_EAGER_DECIDED + 1
+    assert way(first, "same")["outcome"] == "taken"
+    assert way(first, "same")["verdict"] == "2.00 to 2.00 times as fast"
+    assert way(first, "same")["compared"].startswith("as eager: outputs within 0")
+    second = runner.run(SCRIPT, "same", "20", "slow-eager", environ=environ)
+    assert (second.report["choosing"]["kept"], second.report["choosing"]["from_step"]) == (True, 6)
+    assert second.report["steps"]["after"]["steps"] >= 10
+
+
+def test_a_way_that_computes_something_else_is_refused_with_the_largest_difference(runner: Runner) -> None:
+    eager = runner.run(SCRIPT, "wrong", "30", compiler="")
+    run = runner.run(SCRIPT, "wrong", "30", environ=AUTO)
+    same(run, eager)
+    assert "it differs from eager by 0.25 in its outputs" in way(run, "wrong")["outcome"]
+    assert "wrong: compiling" in run.log
+
+
+def test_a_step_without_memory_in_a_trial_is_not_lost(runner: Runner) -> None:
+    eager = runner.run(SCRIPT, "failing", "30", "dropout", compiler="")
+    run = runner.run(SCRIPT, "failing", "30", "dropout", environ=AUTO)
+    same(run, eager)
+    assert "out of memory, says the test" in way(run, "failing")["outcome"]
+    assert run.report["choosing"]["way"] == "eager"
+
+
+def test_comparing_with_eager_leaves_no_trace(runner: Runner) -> None:
+    """Neither in random numbers, nor in running statistics, nor in numbers that the module keeps."""
+    eager = runner.run(SCRIPT, "same", "30", "dropout", compiler="")
+    run = runner.run(SCRIPT, "same", "30", "dropout", environ=AUTO)
+    same(run, eager)
+    assert "draws random numbers (3 draws of eager)" in way(run, "same")["compared"]
+    counted = runner.run(SCRIPT, "same", "30", "counts", environ=AUTO)
+    assert counted.results[0]["calls"] == 30
+
+
+def test_each_kind_of_repeated_block_is_compiled_once(runner: Runner) -> None:
+    eager = runner.run(SCRIPT, "regional", "30", compiler="")
+    run = runner.run(SCRIPT, "regional", "30", environ=AUTO)
+    same(run, eager)
+    assert [graph["function"] for graph in run.report["graphs"]] == ["Model.Block.regional"]
+    assert way(run, "regional")["steps"] > 0
+
+
+def test_a_budget_of_nothing_keeps_the_job_eager(runner: Runner) -> None:
+    run = runner.run(SCRIPT, "same", "20", environ={**AUTO, "DLC_COMPILER_BUDGET": "0"})
+    assert run.report["graphs"] == run.report["modules"] == []
+    assert way(run, "same")["outcome"] == "not tried: choosing may take 0 s (DLC_COMPILER_BUDGET)"
+
+
+def test_on_a_cpu_every_step_is_measured(runner: Runner) -> None:
+    run = runner.run(SCRIPT, "same", "60")
+    [rank] = run.report["ranks"]
+    assert sum(stretch["steps"] for stretch in rank["steps"]["timeline"]) == 60 - 2  # two are watched
+
+
+def test_all_ranks_choose_alike_at_the_same_step(runner: Runner) -> None:
+    eager = runner.run(*TORCHRUN, SCRIPT, "slow", "80", "ranks", compiler="")
+    run = runner.run(*TORCHRUN, SCRIPT, "slow", "80", "ranks", environ=AUTO)
+    same(run, eager)
+    lines = [line.partition("dlc compiler: ")[2] for line in run.log.splitlines() if "dlc compiler: eager from" in line]
+    assert len(lines) == 2, run.log
+    assert lines[0] == lines[1]
+    assert lines[0].startswith(f"eager from step {DECIDED + 1} on: ")
+
+
+def test_a_rank_that_hears_nothing_of_the_others_trains_on_eager(runner: Runner) -> None:
+    """Rank 0 ends after 20 steps, before anything is decided; the launcher of both keeps the store."""
+    run = runner.run(*TORCHRUN, SCRIPT, "same", "60", "ranks", "uneven", environ=AUTO)
+    assert len(run.results[1]["losses"]) == 60
+    assert "a rank got no answer from the others" in run.log
+
+
+def test_what_scripts_keep_does_not_change_under_them(runner: Runner) -> None:
+    """A way that writes over what it returned, as CUDA graphs do: the script names what is kept, in eight scripts."""
+    run = runner.both("keeps_outputs.py", weights=1e-6)
+    assert run.report["fallbacks"] == run.report["warnings"] == []
+    assert len(run.report["modules"]) == 8
+    assert run.report["steps"]["after"]["steps"] >= 8 * 6

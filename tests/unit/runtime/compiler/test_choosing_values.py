@@ -1,0 +1,223 @@
+"""How a job chooses the way of its steps: in turns, within a budget, eager unless another way is faster for sure."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlc_runtime.compiler.report import choosing
+from dlc_runtime.compiler.report.choosing import EAGER, Budget, Choosing, Result, block_steps, slowest
+
+BUDGET = Budget(60.0, 0.05)
+
+
+class Job:
+    """Steps of several ways with the seconds that `speeds` says; the first ones of a way compile."""
+
+    def __init__(self, speeds: dict[str, float], noise: float = 0.0, seed: int = 1, **options: Any) -> None:
+        self.speeds, self.noise = {EAGER: 1.0, **speeds}, random.Random(seed)
+        self.spread = noise
+        self.compile_seconds: dict[str, float] = options.pop("compiling", {})
+        self.compile_steps: dict[str, int] = options.pop("compile_steps", {})
+        self.failing: dict[str, str] = options.pop("failing", {})
+        self.compiled: dict[str, int] = {}
+        self.now, self.step = 0.0, 0
+        self.log: list[str] = []
+        self.run_steps: list[str] = []
+        ways = [way for way in self.speeds if way != EAGER]
+        self.choosing = Choosing(ways, options.pop("budget", BUDGET), 3, **options)
+
+    def run_block(self) -> None:
+        block, seconds, compiling, began = self.choosing.block, [], 0.0, self.now
+        way = EAGER if block.way in self.failing else block.way
+        for number in range(block.skipped + block.steps):
+            self.step += 1
+            self.run_steps.append(block.way)
+            took = self.speeds[way] * (1 + self.noise.uniform(-self.spread, self.spread))
+            done = self.compiled.get(way, 0)
+            if way != EAGER and done < self.compile_steps.get(way, 1):
+                self.compiled[way] = done + 1
+                compiling += self.compile_seconds.get(way, 1.0)
+                took += self.compile_seconds.get(way, 1.0)
+            self.now += took
+            if number >= block.skipped:
+                seconds.append(took)
+        value = sorted(seconds)[len(seconds) // 2]
+        failed = self.failing.get(block.way, "")
+        self.choosing.end_block(Result(value, self.now - began, compiling, failed, self.now, self.step))
+        self.log += self.choosing.news
+        self.choosing.news.clear()
+
+    def decide(self, most: int = 500) -> str:
+        for _ in range(most):
+            self.run_block()
+            if self.choosing.decided_at:
+                return self.choosing.way
+        raise AssertionError(f"not decided after {self.step} steps: {self.log}")
+
+    def row(self, way: str) -> dict[str, Any]:
+        return next(row for row in self.choosing.as_json()["candidates"] if row["way"] == way)
+
+
+def test_a_faster_way_is_taken_and_the_log_says_from_which_step_on() -> None:
+    job = Job({"inductor": 0.7})
+    assert job.decide() == "inductor"
+    assert job.row("inductor")["outcome"] == "taken"
+    assert job.row("inductor")["verdict"] == "1.43 to 1.43 times as fast"
+    assert job.log[-1] == f"inductor from step {job.step + 1} on: 1.43 to 1.43 times as fast as eager"
+
+
+def test_a_slower_way_is_left_within_the_stated_steps() -> None:
+    """The baseline, one step that compiles, one that does not, six pairs, seven first steps of a turn."""
+    job = Job({"inductor": 1.5})
+    assert job.decide() == EAGER
+    assert job.step == 3 + 1 + 1 + 6 * 2 + 7
+    assert job.row("inductor")["outcome"] == "left: slower"
+    assert job.log[-1].startswith(f"eager from step {job.step + 1} on: no other way was faster for sure")
+    assert "inductor (0.67 to 0.67 times as fast)" in job.log[-1]
+
+
+def test_a_way_that_is_as_fast_is_left() -> None:
+    job = Job({"inductor": 0.99})
+    assert job.decide() == EAGER
+    assert job.row("inductor")["outcome"] == "left: no faster"
+
+
+def test_what_noise_hides_is_left_and_said_to_be_undecided() -> None:
+    job = Job({"inductor": 0.99}, noise=0.3, budget=Budget(1e6, 0))
+    assert job.decide() == EAGER
+    assert "left: not seen to be faster with 30 pairs" in job.row("inductor")["outcome"]
+    assert job.row("inductor")["verdict"].startswith("no difference could be seen")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_on_a_loaded_host_a_verdict_never_has_the_wrong_sign(seed: int) -> None:
+    assert Job({"inductor": 1.3}, noise=0.4, seed=seed, budget=Budget(1e6, 0)).decide() == EAGER
+    job = Job({"inductor": 0.7}, noise=0.4, seed=seed, budget=Budget(1e6, 0))
+    job.decide()
+    assert job.row("inductor")["outcome"] != "left: slower"
+
+
+def test_the_ways_take_turns_and_each_is_first_as_often() -> None:
+    job = Job({"inductor": 0.7})
+    job.decide()
+    turns = [way for index, way in enumerate(job.run_steps) if index == 0 or job.run_steps[index - 1] != way]
+    assert turns == [EAGER, "inductor", EAGER, "inductor", EAGER, "inductor", EAGER, "inductor"]
+
+
+def test_the_winner_is_compared_with_the_next_candidate() -> None:
+    job = Job({"inductor": 0.8, "cuda-graphs": 0.4, "regional": 0.7})
+    assert job.decide() == "cuda-graphs"
+    rows = {row["way"]: (row["against"], row["outcome"]) for row in job.choosing.as_json()["candidates"]}
+    assert rows["inductor"] == (EAGER, "left for cuda-graphs")
+    assert rows["cuda-graphs"] == ("inductor", "taken")
+    assert rows["regional"] == ("cuda-graphs", "left: slower")
+
+
+def test_no_candidate_is_begun_when_the_budget_is_used_up() -> None:
+    job = Job({"inductor": 0.8, "regional": 0.4}, compiling={"inductor": 100.0})
+    assert job.decide() == "inductor"
+    assert "not tried: choosing may take 60 s (DLC_COMPILER_BUDGET)" in job.row("regional")["outcome"]
+    assert job.choosing.spent > 99
+
+
+def test_a_budget_of_nothing_keeps_the_job_eager() -> None:
+    job = Job({"inductor": 0.5}, budget=Budget(0, 0))
+    assert job.decide() == EAGER
+    assert set(job.run_steps) == {EAGER}
+
+
+def test_a_way_that_compiles_in_every_step_is_left() -> None:
+    job = Job({"inductor": 0.5}, compile_steps={"inductor": 1000})
+    assert job.decide() == EAGER
+    assert job.row("inductor")["outcome"] == "left: compiled again in each of 20 steps"
+    slow = Job({"inductor": 0.5}, compile_steps={"inductor": 1000}, compiling={"inductor": 40.0})
+    assert slow.decide() == EAGER
+    assert "still compiling" in slow.row("inductor")["outcome"]
+    assert slow.step == 3 + 3
+
+
+def test_a_candidate_that_fails_is_left_with_its_reason_and_the_next_is_tried() -> None:
+    job = Job({"inductor": 0.5, "cuda-graphs": 0.6}, failing={"inductor": "out of memory"})
+    assert job.decide() == "cuda-graphs"
+    assert job.row("inductor")["outcome"] == "left: out of memory"
+
+
+def test_a_kept_decision_is_taken_at_once() -> None:
+    job = Job({"inductor": 0.5}, kept=("inductor", "1.90 to 2.00 times as fast as eager"))
+    assert job.decide() == "inductor"
+    assert job.step == 3
+    assert "as a job before has chosen: 1.90 to 2.00" in job.log[-1]
+    eager = Job({"inductor": 0.5}, kept=(EAGER, "no other way was faster for sure"))
+    assert eager.decide() == EAGER
+    for _ in range(20):
+        eager.run_block()
+    assert set(eager.run_steps) == {EAGER}
+
+
+def test_a_way_that_falls_behind_later_is_given_up() -> None:
+    job = Job({"inductor": 0.5})
+    job.decide()
+    job.speeds["inductor"] = 1.4
+    for _ in range(60):
+        job.run_block()
+    assert job.choosing.way == EAGER
+    assert "inductor was given up: 0.71 to 0.71 times as fast as eager" in job.log[-1]
+    assert job.choosing.reason == "inductor was given up: 0.71 to 0.71 times as fast as eager"
+
+
+def test_a_way_that_stays_ahead_costs_one_pair_in_a_thousand_steps() -> None:
+    job = Job({"inductor": 0.5})
+    decided = len(job.run_steps) if job.decide() else 0
+    while job.step < 10_000:
+        job.run_block()
+    assert job.choosing.way == "inductor"
+    assert 10 <= job.run_steps[decided:].count(EAGER) <= 40
+
+
+def test_a_job_whose_eager_steps_change_for_good_chooses_again() -> None:
+    job = Job({"inductor": 1.5})
+    job.decide()
+    job.speeds.update({EAGER: 4.0, "inductor": 1.5})
+    for _ in range(40):
+        job.run_block()
+    assert job.choosing.way == "inductor"
+
+
+def test_a_chosen_way_that_fails_later_is_given_up() -> None:
+    job = Job({"inductor": 0.5})
+    job.decide()
+    job.failing["inductor"] = "out of memory"
+    job.run_block()
+    assert job.choosing.way == EAGER
+    assert "was given up: out of memory" in job.log[-1]
+
+
+@given(
+    st.dictionaries(st.sampled_from(["inductor", "cuda-graphs", "regional"]), st.floats(0.05, 20), min_size=1),
+    st.floats(0, 0.9),
+    st.integers(0, 1000),
+)
+def test_every_job_decides_and_takes_nothing_that_was_slower_for_sure(
+    speeds: dict[str, float], noise: float, seed: int
+) -> None:
+    job = Job(speeds, noise, seed)
+    chosen = job.decide(2000)
+    assert chosen in job.speeds
+    assert "slower" not in job.row(chosen)["outcome"]
+    assert job.step <= 3 + len(speeds) * (21 + 50 * 3 * (choosing.MOST_PAIRS + choosing.MOST_THROWN))
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(10.0, 1), (0.2, 1), (0.05, 4), (0.001, 50), (0.0, 50)])
+def test_a_block_is_a_fifth_of_a_second_or_one_step_and_bounded(seconds: float, steps: int) -> None:
+    assert block_steps(seconds) == steps
+
+
+def test_ranks_are_as_slow_as_the_slowest_and_fail_together() -> None:
+    found = slowest([Result(1.0, 5.0, 0.0, "", 9.0, 7, 10), Result(2.0, 4.0, 3.0, "no memory", 8.0, 7, 20)])
+    assert found == Result(2.0, 5.0, 3.0, "no memory", 9.0, 7, 20)
+    assert slowest([Result(None, 1.0), Result(1.0, 1.0)]).seconds is None

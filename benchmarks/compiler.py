@@ -1,13 +1,21 @@
 """Times trainings eager and compiled, side by side, and what the compiler runtime costs when it is off.
 
 usage: python benchmarks/compiler.py [--torch-python FILE] [--tensorflow-python FILE] [--models bert,gpt] [--quick]
-                                     [--minutes M] [--runs N] [--image ID] [--gpu] [--json FILE] [--svg FILE]
+                                     [--minutes M] [--runs N] [--mode auto] [--dropout] [--image ID] [--gpu]
+                                     [--json FILE] [--svg FILE]
 
 Prints tables, writes JSON and a picture. Without `--torch-python` and `--tensorflow-python` the Python that runs this
 is taken, with what it has. A training is a process: an unchanged script of `compiler_models/`, once eager, once
 compiled with an empty cache, once with the cache of the one before. Then eager trainings and ones with that cache go on
 in turns, model by model, so what the machine does beside it meets all alike; the first begins always, each other one
 only if it can end in `--minutes`.
+
+A compiled training chooses its way by measuring, and its milliseconds are those of the steps after the choice.
+`--mode default` compiles without choosing, the others as DLC_COMPILER_MODE does.
+
+The losses of each compiled training are compared with those of the eager one, so the models have no dropout, which
+draws other random numbers when it is compiled; `--dropout` trains with it and compares nothing. Losses that differ by
+more than the dtype's tolerance are in the table, and the exit code is 1.
 
 `--image` runs all that in a container of a built image, with its Python and this checkout's library.
 
@@ -27,8 +35,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from compiling import batch, figures, off
-from compiling.figures import EAGER, KINDS, WARM, Case, Measured
+from compiling import batch, figures, losses, off
+from compiling.figures import COLD, EAGER, KINDS, WARM, Case, Measured
 from compiling.runs import FailedTrainingError, Pythons, Runner, lacks, pythons
 
 BACKENDS = {"pytorch": "inductor", "tensorflow": "xla"}
@@ -36,6 +44,10 @@ ON_CPU = {"pytorch": ("bert", "gpt", "resnet", "vit"), "tensorflow": ("bert", "g
 ON_GPU = ("bert", "gpt", "resnet", "vit", "llama")
 DTYPES = ("fp32", "bf16")
 CPU_STEPS, GPU_STEPS, QUICK_STEPS = 30, 120, 12
+MANY_STEPS = 100_000  # more than the seconds of a training that chooses have room for
+SECONDS = {EAGER: 20.0, COLD: 60.0, WARM: 20.0}  # of one: compiling, then blocks of steps in which ways take turns
+QUICK_SECONDS = {EAGER: 5.0, COLD: 30.0, WARM: 10.0}
+MODES = ("auto", "default", "cuda-graphs", "regional", "max")  # of DLC_COMPILER_MODE
 STARTS, STEP_PAIRS = 20, 8
 WITHOUT_GPU = 3  # exit code
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,11 +67,14 @@ def main() -> None:
             require_gpu(arguments.torch_python or sys.executable)
         cases = chosen(arguments, environments)
         rows = [] if arguments.gpu or arguments.no_off else off_rows(environments, arguments.quick)
-        runner = Runner(folder / "t", size(arguments), step_count(arguments), environments)
+        dropout = None if arguments.dropout else 0.0
+        runner = Runner(
+            folder / "t", size(arguments), step_count(arguments), environments, seconds(arguments), arguments.mode,
+            dropout,
+        )  # fmt: skip
         measured = measure(cases, arguments, runner, begun)
         batches = batch.search(cases, folder / "b", environments) if arguments.largest_batch else []
-    report(measured, rows, batches, arguments)
-    if any(each.failed for each in measured):
+    if not report(measured, rows, batches, arguments) or any(each.failed for each in measured):
         sys.exit(1)
 
 
@@ -73,6 +88,8 @@ def parsed() -> argparse.Namespace:
         "--minutes", type=float, default=12.0, help="no training but each model's first three begins that may end later"
     )
     parser.add_argument("--runs", type=int, default=3, help="repetitions at most")
+    parser.add_argument("--mode", choices=MODES, default="auto", help="how the runtime compiles; auto: it chooses")
+    parser.add_argument("--dropout", action="store_true", help="as the models have it; losses are not compared")
     parser.add_argument("--no-off", action="store_true", help="without the cost of the compiler when it is off")
     parser.add_argument("--image", metavar="ID", help="such as pytorch-2.13-training-cpu-py311")
     parser.add_argument("--gpu", action="store_true")
@@ -95,9 +112,9 @@ def in_image(arguments: argparse.Namespace) -> int:
     ref = f"dlc/{arguments.image.replace('-', ':', 1)}"
     options = ["--rm", "--network", "none", "--entrypoint", "python", "--volume", f"{ROOT}:{IN_IMAGE}:ro"]
     options += ["--gpus", "all"] if arguments.gpu else []
-    passed = ["--minutes", str(arguments.minutes), "--runs", str(arguments.runs)]
+    passed = ["--minutes", str(arguments.minutes), "--runs", str(arguments.runs), "--mode", arguments.mode]
     passed += ["--models", ",".join(arguments.models)] if arguments.models else []
-    for name in ("quick", "no_off", "gpu", "largest_batch"):
+    for name in ("quick", "dropout", "no_off", "gpu", "largest_batch"):
         passed += [f"--{name.replace('_', '-')}"] if getattr(arguments, name) else []
     for name in ("json", "svg"):
         file = getattr(arguments, name)
@@ -114,7 +131,18 @@ def size(arguments: argparse.Namespace) -> str:
 
 
 def step_count(arguments: argparse.Namespace) -> int:
-    return QUICK_STEPS if arguments.quick else GPU_STEPS if arguments.gpu else CPU_STEPS
+    if arguments.mode == "auto":
+        return MANY_STEPS
+    if arguments.quick:
+        return QUICK_STEPS
+    return GPU_STEPS if arguments.gpu else CPU_STEPS
+
+
+def seconds(arguments: argparse.Namespace) -> dict[str, float]:
+    """Return how long a training of each kind lasts; nothing if steps alone say it."""
+    if arguments.mode != "auto":
+        return {}
+    return QUICK_SECONDS if arguments.quick else SECONDS
 
 
 def usable(arguments: argparse.Namespace, folder: Path) -> dict[str, Pythons]:
@@ -197,12 +225,13 @@ def repeat(measured: Measured, runner: Runner, kept: Path) -> float:
 
 def report(
     measured: list[Measured], off_rows: list[figures.Row], batches: list[figures.Row], arguments: argparse.Namespace
-) -> None:
+) -> bool:
+    """Print and write what was measured; return whether all losses are those of the eager trainings."""
     found = []
     for each in measured:
         try:
             found += [figures.figure(each)] if not each.failed else []
-        except ValueError as fault:  # nothing was compiled
+        except ValueError as fault:  # nothing was compiled, or a loss is no number
             each.failed = str(fault)
     rows = [*figures.means(found), *batches, *off_rows]
     value = {"date": time.strftime("%Y-%m-%d"), "host": host_shape(), **software(measured)}
@@ -213,6 +242,7 @@ def report(
         arguments.json.write_text(json.dumps(value | figures.as_json(found, rows, measured), indent=1))
     if arguments.svg:
         arguments.svg.write_text(figures.svg(found))
+    return all(losses.is_same(each.loss_difference, each.case.dtype) for each in found)
 
 
 def software(measured: list[Measured]) -> dict[str, str]:

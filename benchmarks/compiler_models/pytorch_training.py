@@ -1,6 +1,7 @@
 """A training of transformers' models as people write it, in PyTorch: knows nothing of the compiler; writes its times.
 
-usage: python pytorch_training.py --model bert --size small --steps 30 --out FILE [--device cuda] [--dtype bf16]
+usage: python pytorch_training.py --model bert --size small --steps 30 --out FILE [--seconds S] [--dropout P]
+                                  [--device cuda] [--dtype bf16]
 """
 
 from __future__ import annotations
@@ -19,31 +20,25 @@ from shapes import LABELS, SIZES, Size
 BLOCK = Size(2, 4096, 2048, 32000, 224, 4)  # the Llama-like model at its base size: two layers of one with 7e9 numbers
 
 
-def bert(size: Size) -> torch.nn.Module:
-    return transformers.BertForSequenceClassification(shapes.bert(size))
-
-
-def gpt(size: Size) -> torch.nn.Module:
-    return transformers.GPT2LMHeadModel(shapes.gpt(size))
-
-
-def llama(size: Size) -> torch.nn.Module:
-    config = transformers.LlamaConfig(
+def llama(size: Size) -> transformers.LlamaConfig:
+    return transformers.LlamaConfig(
         vocab_size=size.vocabulary, max_position_embeddings=size.words, bos_token_id=0, eos_token_id=0, pad_token_id=0,
         use_cache=False, **shapes.text_parts(size),
     )  # fmt: skip
-    return transformers.LlamaForCausalLM(config)
 
 
-def resnet(size: Size) -> torch.nn.Module:
-    return transformers.ResNetForImageClassification(shapes.resnet(size))
+MODELS = {
+    "bert": (transformers.BertForSequenceClassification, shapes.bert),
+    "gpt": (transformers.GPT2LMHeadModel, shapes.gpt),
+    "llama": (transformers.LlamaForCausalLM, llama),
+    "resnet": (transformers.ResNetForImageClassification, shapes.resnet),
+    "vit": (transformers.ViTForImageClassification, shapes.vit),
+}
 
 
-def vit(size: Size) -> torch.nn.Module:
-    return transformers.ViTForImageClassification(shapes.vit(size))
-
-
-MODELS = {"bert": bert, "gpt": gpt, "llama": llama, "resnet": resnet, "vit": vit}
+def model_of(name: str, size: Size, dropout: float | None) -> torch.nn.Module:
+    kind, config = MODELS[name]
+    return kind(shapes.with_dropout(config(size), dropout))
 
 
 def batch_of(model: str, size: Size, device: str) -> dict[str, torch.Tensor]:
@@ -61,11 +56,15 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
     size = BLOCK if (arguments.model, arguments.size) == ("llama", "base") else SIZES[arguments.size]
     size = size._replace(batch=arguments.batch or size.batch)
     on_gpu = arguments.device == "cuda"
-    model = MODELS[arguments.model](size).to(arguments.device).train()
+    model = model_of(arguments.model, size, arguments.dropout).to(arguments.device).train()
     batches = [batch_of(arguments.model, size, arguments.device) for _ in range(4)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    seconds = []
+    seconds: list[float] = []
+    losses: list[float] = []
+    end = time.monotonic() + arguments.seconds
     for step in range(arguments.steps):
+        if time.monotonic() > end:
+            break
         started = time.perf_counter()
         with torch.autocast(arguments.device, dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
             loss = model(**batches[step % len(batches)]).loss
@@ -75,8 +74,10 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
         if on_gpu:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started)
+        losses.append(float(loss.detach()))
     return {
         "seconds": seconds,
+        "losses": losses,
         "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else 0,
         "batch": size.batch,
         "framework": f"torch {torch.__version__}, transformers {transformers.__version__}",
@@ -89,6 +90,8 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no step begins after so many")
+    parser.add_argument("--dropout", type=float, help="of every layer; without it as the model has it")
     parser.add_argument("--batch", type=int, default=0, help="0: as the size has it")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")

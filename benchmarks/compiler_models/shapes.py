@@ -23,6 +23,18 @@ SIZES = {
 }
 HEAD = 64  # numbers of an attention head
 LABELS = 10
+DROPOUTS = (
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "resid_pdrop", "embd_pdrop",
+    "attn_pdrop", "summary_first_dropout",
+)  # fmt: skip
+
+
+def with_dropout(config: Any, share: float | None) -> Any:
+    """Set every dropout of a configuration to `share`; None leaves each as it is."""
+    for name in DROPOUTS if share is not None else ():
+        if hasattr(config, name):
+            setattr(config, name, share)
+    return config
 
 
 def bert(size: Size) -> transformers.BertConfig:

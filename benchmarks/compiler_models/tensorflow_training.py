@@ -1,6 +1,7 @@
 """Trains transformers' models as people write it, with Keras `fit`: knows nothing of the compiler; writes its times.
 
 usage: TF_USE_LEGACY_KERAS=1 python tensorflow_training.py --model bert --size small --steps 30 --out FILE
+                                                          [--seconds S] [--dropout P]
 """
 
 from __future__ import annotations
@@ -18,25 +19,17 @@ import transformers
 from shapes import LABELS, SIZES, Size
 
 BATCHES = 4
+MODELS = {
+    "bert": (transformers.TFBertForSequenceClassification, shapes.bert),
+    "gpt": (transformers.TFGPT2LMHeadModel, shapes.gpt),
+    "resnet": (transformers.TFResNetForImageClassification, shapes.resnet),
+    "vit": (transformers.TFViTForImageClassification, shapes.vit),
+}
 
 
-def bert(size: Size) -> Any:
-    return transformers.TFBertForSequenceClassification(shapes.bert(size))
-
-
-def gpt(size: Size) -> Any:
-    return transformers.TFGPT2LMHeadModel(shapes.gpt(size))
-
-
-def resnet(size: Size) -> Any:
-    return transformers.TFResNetForImageClassification(shapes.resnet(size))
-
-
-def vit(size: Size) -> Any:
-    return transformers.TFViTForImageClassification(shapes.vit(size))
-
-
-MODELS = {"bert": bert, "gpt": gpt, "resnet": resnet, "vit": vit}
+def model_of(name: str, size: Size, dropout: float | None) -> Any:
+    kind, config = MODELS[name]
+    return kind(shapes.with_dropout(config(size), dropout))
 
 
 def batches_of(model: str, size: Size) -> tf.data.Dataset:
@@ -53,9 +46,11 @@ def batches_of(model: str, size: Size) -> tf.data.Dataset:
 
 
 class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         super().__init__()
+        self._end = time.monotonic() + seconds
         self.seconds: list[float] = []
+        self.losses: list[float] = []  # as Keras's logs have them: the mean of the steps so far
         self._started = 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -63,18 +58,21 @@ class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.seconds.append(time.perf_counter() - self._started)
+        self.losses.append(float(logs["loss"]))
+        self.model.stop_training = self.model.stop_training or time.monotonic() > self._end
 
 
 def train(arguments: argparse.Namespace) -> dict[str, Any]:
     tf.keras.utils.set_random_seed(0)
     size = SIZES[arguments.size]
-    model = MODELS[arguments.model](size)
+    model = model_of(arguments.model, size, arguments.dropout)
     model.compile(optimizer=tf.keras.optimizers.Adam(1e-4))
-    clock = Clock()
+    clock = Clock(arguments.seconds)
     data = batches_of(arguments.model, size)
     model.fit(data, epochs=1, steps_per_epoch=arguments.steps, verbose=0, callbacks=[clock])
     return {
         "seconds": clock.seconds,
+        "losses": clock.losses,
         "peak_bytes": 0,
         "batch": size.batch,
         "framework": f"TensorFlow {tf.__version__}, transformers {transformers.__version__}",
@@ -87,6 +85,8 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no step begins after so many")
+    parser.add_argument("--dropout", type=float, help="of every layer; without it as the model has it")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.out.write_text(json.dumps(train(arguments)))

@@ -9,6 +9,8 @@ from html import escape
 from statistics import geometric_mean, median
 from typing import Any
 
+from compiling import losses
+
 WARM_GOAL = 30.0  # percent of the cold compilation
 GPU_GOAL = 1.5  # times eager, geometric mean
 EAGER, COLD, WARM = KINDS = ("eager", "cold", "warm")  # of trainings
@@ -40,19 +42,30 @@ class Training:
     framework: str = ""
     device: str = ""
     report: dict[str, Any] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)  # of each step
 
     @property
     def settled(self) -> list[float]:
-        """Steps after everything was compiled; of an eager training, after the first ones."""
+        """Steps after the way was chosen and everything compiled; of an eager training, after the first ones."""
         if not self.report:
             return self.seconds[SKIPPED:]
         return self.seconds[self.settled_at :] if self.settled_at else []
 
     @property
     def settled_at(self) -> int:
-        """Steps until everything was compiled."""
+        """Steps until the way was chosen and everything compiled; 0 if that never was."""
         steps = self.report["steps"]
-        return int(steps["first_compiled_step"] - 1 + steps["warm_up"]["steps"]) if steps["first_compiled_step"] else 0
+        first = steps["first_compiled_step"]
+        compiled = int(first - 1 + steps["warm_up"]["steps"]) if first else 0
+        choosing = self.report.get("choosing")
+        if not choosing:
+            return compiled
+        return max(int(choosing["from_step"]) - 1, compiled) if choosing["from_step"] else 0
+
+    @property
+    def way(self) -> str:
+        """What the runtime chose; nothing if it was not asked to choose."""
+        return str((self.report.get("choosing") or {}).get("way", ""))
 
 
 @dataclass
@@ -75,6 +88,7 @@ class Figure:
     """Of one case: medians over the repetitions, in milliseconds and seconds."""
 
     case: Case
+    way: str  # that the runtime chose
     eager_ms: float
     compiled_ms: float
     slowest: float  # speed-up of the repetitions
@@ -85,6 +99,7 @@ class Figure:
     break_even: int | None  # the step, with an empty cache
     break_even_warm: int | None
     peak_ratio: float | None  # compiled over eager memory
+    loss_difference: float | None  # the largest of the compiled trainings, as compiling.losses has it
     runs: int
 
     @property
@@ -98,17 +113,18 @@ class Figure:
 
 
 def figure(measured: Measured) -> Figure:
-    """`measured` has no failure."""
+    """Return the medians; `measured` has no failure. Raises ValueError if nothing was compiled, or for a NaN loss."""
     eager = median(median(run.settled) for run in measured.eager)
     compiled = [run for run in (*measured.cold, *measured.warm) if run.settled]
     if not compiled:
-        raise ValueError(f"{measured.case.name}: no step was compiled: {reasons(measured)}")
+        raise ValueError(f"{measured.case.name}: {why_unsettled(measured)}")
     ratios = [eager / median(run.settled) for run in compiled]
     warm = [run.report["compile_seconds"] for run in measured.warm]
     step = median(median(run.settled) for run in compiled)
     peaks = [run.peak_bytes for run in measured.eager]
     return Figure(
         measured.case,
+        " or ".join(dict.fromkeys(run.way for run in compiled)) or measured.case.backend,
         eager * 1000,
         step * 1000,
         min(ratios),
@@ -119,8 +135,23 @@ def figure(measured: Measured) -> Figure:
         break_even(measured.cold, measured.eager, eager, step),
         break_even(measured.warm, measured.eager, eager, step),
         median(run.peak_bytes for run in compiled) / median(peaks) if all(peaks) else None,
+        loss_difference(measured),
         len(measured.eager),
     )
+
+
+def loss_difference(measured: Measured) -> float | None:
+    """Return the largest difference of a compiled training from the first eager one."""
+    compiled = (*measured.cold, *measured.warm)
+    found = [losses.largest_difference(measured.eager[0].losses, run.losses) for run in compiled]
+    return max((each for each in found if each is not None), default=None)
+
+
+def why_unsettled(measured: Measured) -> str:
+    open_runs = [run for run in measured.cold if run.report.get("choosing") and not run.report["choosing"]["from_step"]]
+    if open_runs:
+        return f"no way was chosen in {len(open_runs[0].seconds)} steps: {open_runs[0].report['choosing']['words']}"
+    return f"no step was compiled: {reasons(measured)}"
 
 
 def reasons(measured: Measured) -> str:
@@ -216,8 +247,8 @@ def seconds_of(run: Training) -> float | None:
 # -- tables ---------------------------------------------------------------------------------------------------------
 
 HEADS = (
-    "model", "eager ms", "compiled ms", "speed-up", "by the report", "compile s, cold", "warm", "warm %",
-    "break-even step", "warm cache", "memory", "runs",
+    "model", "eager ms", "its ms", "speed-up", "by the report", "compile s, cold", "warm", "warm %",
+    "break-even step", "warm cache", "memory", "losses differ by", "runs", "way",
 )  # fmt: skip
 
 
@@ -228,7 +259,8 @@ def table(figures: Sequence[Figure], failed: dict[str, str]) -> str:
             each.case.name, f"{each.eager_ms:.1f}", f"{each.compiled_ms:.1f}",
             f"{each.ratio:.2f} ({each.slowest:.2f} to {each.fastest:.2f})", said(each.reported, ".2f"),
             f"{each.cold_seconds:.1f}", said(each.warm_seconds, ".1f"), said(each.warm_percent, ".0f"),
-            said(each.break_even, "d"), said(each.break_even_warm, "d"), said(each.peak_ratio, ".2f"), str(each.runs),
+            said(each.break_even, "d"), said(each.break_even_warm, "d"), said(each.peak_ratio, ".2f"),
+            losses.verdict(each.loss_difference, each.case.dtype), str(each.runs), each.way,
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"| {name} | failed: {why} |" + " |" * (len(HEADS) - 2) for name, why in failed.items()]

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +76,9 @@ class Runner(NamedTuple):
     size: str
     steps: int
     pythons: dict[str, Pythons]
+    seconds: Mapping[str, float] = {}  # of a training by its kind, where not its steps end it
+    mode: str = ""  # DLC_COMPILER_MODE; "" for the runtime's own default
+    dropout: float | None = None  # None: as the models have it; their losses are not compared then
 
     def train(self, case: Case, kind: str, cache: Path | None = None, batch: int = 0) -> Training:
         """`cache`: the folder of compiled code of a compiled training; None for an eager one."""
@@ -83,19 +87,25 @@ class Runner(NamedTuple):
         asked = {"DLC_COMPILER": "off"}
         if cache is not None:
             asked = {"DLC_COMPILER": case.backend, "DLC_COMPILE_CACHE": str(cache)}
-            asked["DLC_COMPILER_REPORT"] = str(place / "report")
+            asked |= {"DLC_COMPILER_REPORT": str(place / "report"), "DLC_COMPILER_MODE": self.mode}
         with tempfile.TemporaryDirectory(prefix="dlc-bench-") as own:  # a container has an empty one as well
-            run(self.command(case, place, batch), clean({**asked, "TMPDIR": own}), f"{case.name}, {kind}")
+            run(self.command(case, kind, place, batch), clean({**asked, "TMPDIR": own}), f"{case.name}, {kind}")
         held = json.loads((place / "out.json").read_text())
+        if self.dropout is None:
+            held.pop("losses", None)
         if cache is not None:
             held["report"] = json.loads((place / "report/report.json").read_text())
         return Training(**held)
 
-    def command(self, case: Case, place: Path, batch: int) -> list[str]:
+    def command(self, case: Case, kind: str, place: Path, batch: int) -> list[str]:
         script = SCRIPTS / f"{case.framework}_training.py"
         python = self.pythons[case.framework].with_line
         argv = [str(python), str(script), "--model", case.model, "--size", self.size, "--steps", str(self.steps)]
         argv += ["--out", str(place / "out.json")]
+        if kind in self.seconds:
+            argv += ["--seconds", str(self.seconds[kind])]
+        if self.dropout is not None:
+            argv += ["--dropout", str(self.dropout)]
         if case.device != "cpu":
             argv += ["--device", case.device, "--dtype", case.dtype]
         return argv + (["--batch", str(batch)] if batch else [])

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -96,12 +96,13 @@ def why_no_gpu() -> str:
 def run_program() -> Callable[..., Any]:
     """Runs a file of programs/ with this Python, by a module (-m ...) or directly; its last line is a JSON object.
 
-    What a module puts before each line, such as the rank, is left out.
+    What a module puts before each line, such as the rank, is left out. `environ` is added to this environment.
     """
 
-    def run(name: str, *options: str) -> Any:
+    def run(name: str, *options: str, environ: Mapping[str, str] = {}) -> Any:
         argv = [sys.executable, *options, str(PROGRAMS / name)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)
+        variables = {**os.environ, **environ}
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False, env=variables)
         assert done.returncode == 0, f"{shlex.join(argv)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         line = done.stdout.splitlines()[-1]
         return json.loads(line[line.index("{") :])
@@ -136,6 +137,18 @@ def torch(why_no_gpu: str) -> ModuleType:
     module.backends.cuda.matmul.allow_tf32 = False
     module.backends.cudnn.allow_tf32 = False
     return module
+
+
+@pytest.fixture(scope="session")
+def compiling(torch: ModuleType) -> ModuleType:
+    """PyTorch that can compile for the first GPU."""
+    if not hasattr(torch, "compile"):
+        pytest.skip(f"torch.compile begins with PyTorch 2.0, this is {torch.__version__}")
+    if torch.cuda.get_device_capability(0) < (7, 0):
+        pytest.skip("Triton begins with compute capability 7.0 (Volta)")
+    if find_spec("triton") is None:
+        pytest.skip("Triton is not installed")
+    return torch
 
 
 @pytest.fixture(scope="session")

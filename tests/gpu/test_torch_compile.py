@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 import pytest
-
-
-@pytest.fixture
-def compiling(torch: ModuleType) -> ModuleType:
-    """PyTorch that can compile for the first GPU."""
-    if not hasattr(torch, "compile"):
-        pytest.skip(f"torch.compile begins with PyTorch 2.0, this is {torch.__version__}")
-    if torch.cuda.get_device_capability(0) < (7, 0):
-        pytest.skip("Triton begins with compute capability 7.0 (Volta)")
-    if find_spec("triton") is None:
-        pytest.skip("Triton is not installed")
-    return torch
 
 
 def smooth(torch: ModuleType, values: Any) -> Any:

@@ -77,6 +77,16 @@ def test_a_model_that_loses_never_breaks_even_and_is_in_the_table() -> None:
     assert "| 0.50 (0.50 to 0.50) |" in figures.table([loser], {})
 
 
+def test_a_training_that_chose_a_way_is_measured_from_that_step_on_also_if_it_is_eager() -> None:
+    figures = module("compiling.figures")
+    chose = training(0.1, 9.0, 0.2, 8)
+    chose.report["choosing"] = {"way": "eager", "from_step": 11}
+    chose.seconds[10:] = [0.1, 0.1]
+    figure = figures.figure(measured(eager=[plain(0.1)], cold=[chose], warm=[]))
+    assert figure.ratio == pytest.approx(1.0)
+    assert figures.table([figure], {}).endswith("| eager |")
+
+
 def test_a_model_that_failed_is_in_the_table_with_the_reason() -> None:
     assert "| pytorch inductor vit | failed: exit code 1 |" in module("compiling.figures").table(
         [], {"pytorch inductor vit": "exit code 1"}
@@ -89,6 +99,42 @@ def test_a_training_in_which_nothing_was_compiled_is_a_failure_with_the_reports_
     stayed.report["eager"] = [{"module": "Net", "reason": "no C++ compiler"}]
     with pytest.raises(ValueError, match=r"no step was compiled: Net: no C\+\+ compiler"):
         module("compiling.figures").figure(measured(eager=[plain(0.1)], cold=[stayed]))
+
+
+def test_a_training_that_ended_before_its_choice_is_a_failure_that_says_so() -> None:
+    ended = training(0.1, 9.0, 0.2, 8)
+    ended.report["choosing"] = {"way": "", "from_step": None, "words": "no way was chosen yet"}
+    with pytest.raises(ValueError, match=r"no way was chosen in 12 steps: no way was chosen yet"):
+        module("compiling.figures").figure(measured(eager=[plain(0.1)], cold=[ended]))
+
+
+@pytest.mark.parametrize(("dtype", "allowed"), [("fp32", "0.001"), ("bf16", "0.02")])
+def test_losses_are_those_of_eager_within_the_tolerance_of_the_dtype(dtype: str, allowed: str) -> None:
+    losses = module("compiling.losses")
+    tolerance = losses.TOLERANCES[dtype]
+    near = losses.largest_difference([4.0, 2.0, 1.0], [4.0, 2.0 + 3.9 * tolerance])
+    far = losses.largest_difference([4.0, 2.0, 1.0], [4.0, 2.0, 1.0 - 4.1 * tolerance, 9.0])
+    assert near == pytest.approx(0.975 * tolerance)  # as a share of the largest eager loss
+    assert losses.is_same(near, dtype)
+    assert losses.verdict(near, dtype).endswith(f"(at most {allowed})")
+    assert not losses.is_same(far, dtype)
+    assert losses.verdict(far, dtype).startswith("DIFFER: ")
+
+
+def test_a_training_without_losses_is_not_compared() -> None:
+    losses = module("compiling.losses")
+    assert losses.largest_difference([], [1.0]) is None
+    assert losses.verdict(None, "fp32") == "not compared"
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_is_a_failure_and_no_difference(loss: float) -> None:
+    held = measured(eager=[plain(0.1)], cold=[training(0.1, 9, 0.1, 10)])
+    figures = module("compiling.figures")
+    held.eager = [figures.Training([0.1] * 12, losses=[1.0] * 12)]
+    held.cold = [figures.Training(each.seconds, report=each.report, losses=[1.0, loss]) for each in held.cold]
+    with pytest.raises(ValueError, match=rf"compiled: the loss of step 2 is {loss}"):
+        figures.figure(held)
 
 
 @pytest.mark.parametrize(("compiled", "met"), [(0.05, True), (0.1, False)])
@@ -224,6 +270,7 @@ cache = os.environ.get("DLC_COMPILE_CACHE", "")
 warm = os.path.isdir(cache)
 seconds = [0.2] * 5 + [3.0] + [0.1 if cache else 0.2] * 6
 out = {"seconds": seconds, "peak_bytes": 0, "batch": 2, "framework": "stand-in 1.0", "device": "CPU"}
+out["losses"] = [4.0] * 11 + [1.0 if cache and asked["--model"] == "resnet" else 1.001]
 open(asked["--out"], "w").write(json.dumps(out))
 if cache:
     assert os.environ["DLC_COMPILER"] == "inductor"
@@ -270,9 +317,29 @@ def test_a_run_compares_eager_cold_and_warm_and_tells_of_a_model_that_failed(
     assert end.value.code == 1  # one failed
     table = capsys.readouterr().out
     assert "| pytorch inductor bert | 200.0 | 100.0 | 2.00 (2.00 to 2.00) | 1.90 | 10.0 | 2.0 | 20 |" in table
+    assert "| 0.0e+00 (at most 0.001) | 2 | inductor |" in table
     assert "| pytorch inductor vit | failed: pytorch inductor vit, eager: exit code 1 |" in table
     assert "| 0.200 | at most 0.30: met | 2 |" in table
     written = json.loads((tmp_path / "out.json").read_text())
     assert [run["kind"] for run in written["trainings"]] == ["eager", "eager", "cold", "warm", "warm"]
     assert written["software"] == "stand-in 1.0"
     assert "10.0 s, empty cache" in (tmp_path / "out.svg").read_text()
+
+
+def test_losses_that_differ_from_the_eager_ones_are_told_and_fail_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(tmp_path, monkeypatch, "--models", "resnet", "--runs", "1")
+    monkeypatch.setitem(module("compiling.losses").TOLERANCES, "fp32", 1e-4)
+    with pytest.raises(SystemExit) as end:
+        module("compiler").main()
+    assert end.value.code == 1
+    assert "| DIFFER: 2.5e-04, expected at most 0.0001 | 1 | inductor |" in capsys.readouterr().out
+
+
+def test_with_dropout_no_losses_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(tmp_path, monkeypatch, "--models", "resnet", "--runs", "1", "--dropout")
+    module("compiler").main()
+    assert "| not compared | 1 | inductor |" in capsys.readouterr().out

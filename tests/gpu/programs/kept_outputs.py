@@ -1,0 +1,186 @@
+"""Trains small models whose scripts keep what the model gave them, eager or compiled as the environment asks.
+
+usage: [DLC_COMPILER=inductor DLC_COMPILER_MODE=cuda-graphs] python kept_outputs.py [DEVICE]
+
+A CUDA graph writes its outputs to the same memory at each replay: what a script keeps of an earlier step must not
+change. Prints one line of JSON: for each way of keeping, the numbers that it ended with, and how often a CUDA graph was
+replayed. DEVICE is cuda or cpu.
+"""
+
+import json
+import sys
+
+import torch
+
+import dlc_runtime.compiler.arm  # before torch; in an image its .pth line has done it
+
+STEPS, BATCH, WIDTH, CLASSES = 12, 32, 64, 16
+LARGE_BATCH = 32768  # 2 MB of logits
+DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
+torch.backends.cuda.matmul.allow_tf32 = False
+
+
+class Replays:
+    """Counts the replays of CUDA graphs."""
+
+    def __init__(self):
+        self.count = 0
+        self._replay = torch.cuda.CUDAGraph.replay
+        torch.cuda.CUDAGraph.replay = self.counted
+
+    @property
+    def counted(self):
+        def replay(graph):
+            self.count += 1
+            return self._replay(graph)
+
+        return replay
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(WIDTH, 128)
+        self.last = torch.nn.Linear(128, CLASSES)
+
+    def forward(self, values):
+        return self.last(torch.nn.functional.gelu(self.first(values)))
+
+
+class Training:
+    """A model with its optimizer, the same numbers in each one."""
+
+    def __init__(self, batch=BATCH):
+        torch.manual_seed(0)
+        self.model = Net().to(DEVICE)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
+        self.batches = [torch.randn(batch, WIDTH).to(DEVICE) for _ in range(STEPS)]
+        self.classes = torch.randint(CLASSES, (batch,)).to(DEVICE)
+
+    def loss(self, logits):
+        return torch.nn.functional.cross_entropy(logits, self.classes)
+
+    def step(self, loss, set_to_none=True):
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=set_to_none)
+
+    def ended(self, *kept):
+        """The numbers that a case ended with: what it kept, and its weights."""
+        weights = [parameter.detach().abs().sum() for parameter in self.model.parameters()]
+        return [float(value) for value in [*kept, *weights]]
+
+
+def sum_of_losses():
+    training, total = Training(), 0.0
+    for batch in training.batches:
+        loss = training.loss(training.model(batch))
+        training.step(loss)
+        total = total + loss.detach()
+    return training.ended(total)
+
+
+def losses_in_a_list():
+    training, losses = Training(), []
+    for batch in training.batches:
+        loss = training.loss(training.model(batch))
+        training.step(loss)
+        losses.append(loss.detach())
+    return training.ended(*losses)
+
+
+def logits_in_a_list(batch_size=BATCH):
+    training, logits = Training(batch_size), []
+    for batch in training.batches:
+        found = training.model(batch)
+        training.step(training.loss(found))
+        logits.append(found.detach())
+    return training.ended(*(each.square().mean() for each in logits))
+
+
+def large_logits_in_a_list():
+    return logits_in_a_list(LARGE_BATCH)
+
+
+def accumulated_gradients():
+    training = Training()
+    for number, batch in enumerate(training.batches):
+        (training.loss(training.model(batch)) / 2).backward()
+        if number % 2:
+            training.optimizer.step()
+            training.optimizer.zero_grad(set_to_none=False)
+    return training.ended()
+
+
+def gradients_set_to_zero_in_place():
+    training = Training()
+    for batch in training.batches:
+        training.step(training.loss(training.model(batch)), set_to_none=False)
+    return training.ended()
+
+
+def gradients_read_after_another_forward():
+    training, kept = Training(), []
+    for batch in training.batches:
+        training.optimizer.zero_grad()
+        training.loss(training.model(batch)).backward()
+        training.optimizer.step()
+        training.model(batch)
+        kept.append(sum(parameter.grad.sum() for parameter in training.model.parameters()))
+    return training.ended(*kept)
+
+
+def mean_of_the_weights():
+    training = Training()
+    kept = [parameter.detach().clone() for parameter in training.model.parameters()]
+    for batch in training.batches:
+        training.step(training.loss(training.model(batch)))
+        for mean, parameter in zip(kept, training.model.parameters()):
+            mean.lerp_(parameter.detach(), 0.1)
+    return training.ended(*(mean.abs().sum() for mean in kept))
+
+
+def second_forward():
+    training = Training()
+    for batch in training.batches:
+        one, two = training.model(batch), training.model(-batch)
+        training.step(training.loss(one) + (one - two).square().mean())
+    return training.ended()
+
+
+def evaluation_between():
+    training, kept = Training(), []
+    for batch in training.batches:
+        training.step(training.loss(training.model(batch)))
+        training.model.eval()
+        with torch.no_grad():
+            kept.append(training.model(batch[:8]))
+        training.model.train()
+    return training.ended(*(each.square().mean() for each in kept))
+
+
+def generated():
+    """Each output is the next input, and all are kept."""
+    training, kept = Training(), []
+    for batch in training.batches:
+        training.step(training.loss(training.model(batch)))
+        training.model.eval()
+        with torch.no_grad():
+            values = batch[:1]
+            for _ in range(4):
+                values = training.model(values).repeat(1, WIDTH // CLASSES)
+                kept.append(values)
+        training.model.train()
+    return training.ended(*(each.square().mean() for each in kept))
+
+
+CASES = (
+    sum_of_losses, losses_in_a_list, logits_in_a_list, large_logits_in_a_list, accumulated_gradients,
+    gradients_set_to_zero_in_place, gradients_read_after_another_forward,
+    mean_of_the_weights, second_forward, evaluation_between, generated,
+)  # fmt: skip
+
+if __name__ == "__main__":
+    replays = Replays()
+    found = {case.__name__: case() for case in CASES}
+    print(json.dumps({"compiler": dlc_runtime.compiler.arm.asked(), "replays": replays.count, "cases": found}))

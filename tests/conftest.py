@@ -20,7 +20,8 @@ LONGEST = (
     "test_least_rights", "test_documented_commands", "test_tune_batch", "test_train_on_one_host", "test_horovod_jobs",
     "test_library_in_the_image", "test_accounting", "test_python_packages", "test_ray_jobs", "test_push", "test_run",
     "test_tensorflow_data_service_jobs", "test_data_service_faults", "test_efa_sources", "test_stopped_jobs",
-    "test_torchrun_jobs", "test_group_jobs", "test_heterogeneous_jobs", "test_requirements_of_scripts",
+    "test_gpu_host_rehearsal", "test_torchrun_jobs", "test_group_jobs", "test_heterogeneous_jobs",
+    "test_requirements_of_scripts",
 )  # fmt: skip
 reaper = pytest.StashKey[Reaper]()
 

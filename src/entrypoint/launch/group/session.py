@@ -57,11 +57,11 @@ def in_group(request: Request, settings: Settings, run: Run) -> Outcome:
         token.require(request.environ)
     elif token.is_guessable(request.environ):
         _say(f"the hosts know each other by their names alone, which is no secret; {token.REMEDY}")
+    _check_meeting_point(request)  # before the meeting: after it the other hosts start
     group = meeting.join(_place(request, rules), facts, _timeout(request))
     try:
         preflight.check(request, group.facts)
         pairs.check(request, group)
-        _check_meeting_point(request)
         request = request._replace(network=_network(request, group))
         joined = settings._replace(group=group)
         outcome = run(request, joined, group)

@@ -1,0 +1,36 @@
+"""How long a stop leaves a job to save: within what its platform gives, and said where only a default tells it."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.supervision import grace
+
+
+@pytest.mark.parametrize(
+    ("environ", "stop_grace"),
+    [
+        ({}, 7.0),
+        ({"TRAINING_JOB_NAME": "job"}, 100.0),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, 21.0),
+        ({"SLURM_JOB_ID": "1"}, 21.0),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "DLC_TERMINATION_GRACE": "600"}, 580.0),
+        ({"DLC_STOP_GRACE": "45"}, 45.0),
+        ({"DLC_STOP_GRACE": "9"}, 9.0),
+    ],
+)
+def test_the_grace_is_within_the_platforms_time(environ: dict[str, str], stop_grace: float) -> None:
+    limits = grace.of(environ)
+    assert limits.stop == stop_grace
+    assert limits.margin >= 1.0
+    if "DLC_STOP_GRACE" not in environ:
+        assert limits.stop + limits.margin in (10.0, 30.0, 120.0, 600.0)
+
+
+def test_what_a_stop_is_taken_to_leave_is_said_where_only_a_default_tells_it() -> None:
+    assert "leave 10 s, the default of `docker stop`, and 7 of them to save" in grace.assumption({})
+    assert "leave 30 s, the default of terminationGracePeriodSeconds" in grace.assumption(
+        {"KUBERNETES_SERVICE_HOST": "x"}
+    )
+    for said in ({"TRAINING_JOB_NAME": "job"}, {"DLC_TERMINATION_GRACE": "30"}, {"DLC_STOP_GRACE": "5"}):
+        assert grace.assumption(said) == ""

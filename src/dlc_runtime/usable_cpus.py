@@ -1,4 +1,4 @@
-"""How many CPUs this process may use: its affinity, and the quota of its container. Standard library only."""
+"""This process on its host: how many CPUs it may use, and when a stop ends what serves. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of compiled code that outlives a job: DLC_COMPILE_CACHE, a subfolder per image and machine.
+"""The folder of compiled code and decisions that outlives a job: DLC_COMPILE_CACHE, one for each image and machine.
 
 A cache that cannot be used is a warning: the job compiles into a folder of its own.
 """

@@ -1,4 +1,4 @@
-"""What the environment asks of the compiler runtime."""
+"""What the environment asks of the compiler runtime, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits the time of a training loop in waiting for data and computing. Knows no framework."""
+"""Splits a training loop's time in waiting and computing, with what workers spend on batches. Knows no framework."""
 
 from __future__ import annotations
 

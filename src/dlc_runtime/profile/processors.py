@@ -1,4 +1,4 @@
-"""CPU seconds of processes and of this container, from /proc and the control groups."""
+"""CPU seconds of processes and this container (/proc, control groups), and how busy the GPUs are (nvidia-smi)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process that trains: its meters, its report, and when that is written. Knows no framework."""
+"""One process that trains: meters, also of a loop over any iterable, and its report. Knows no framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest batch for which a function of yours fits into memory: a child process for each trial."""
+"""The largest batch for which a function fits into memory: a search in few trials, a child process for each."""
 
 from __future__ import annotations
 

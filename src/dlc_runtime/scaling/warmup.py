@@ -1,4 +1,4 @@
-"""Warm-up: the learning rate of the first steps, as a factor, for PyTorch's LambdaLR and as a schedule of Keras."""
+"""The learning rate of a job with another batch, and its warm-up as a factor for LambdaLR and a schedule of Keras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which modules are compiled, and says of every other trained one why it stays eager."""
+"""Watches the first steps, decides which modules are compiled, and says why each other trained one stays eager."""
 
 from __future__ import annotations
 

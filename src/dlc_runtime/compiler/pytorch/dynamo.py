@@ -1,4 +1,4 @@
-"""The one place that reads torch's private records of what was compiled. What a version lacks reads as nothing."""
+"""The one place that reads torch's private records of what was compiled; puts them into the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch and the driver know of this process: its version, device, memory, precision and rank."""
+"""What torch, driver and toolchain are in this process: version, device, memory, precision, rank, C++ compiler."""
 
 from __future__ import annotations
 

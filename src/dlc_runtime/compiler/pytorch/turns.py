@@ -1,4 +1,4 @@
-"""Runs a job's steps by turns: collects those of a block, agrees on it with the other ranks, and switches the way."""
+"""Runs a job's steps by turns: collects a block's, agrees on it with the other ranks, and switches the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges the reports of several ranks: the same line and cause is one entry with its ranks.
+"""From ranks' files to one report and the log's paragraph: the same line and cause is one entry with its ranks.
 
 A rank's own file has the same lists, without `ranks`. Of the merged one:
 

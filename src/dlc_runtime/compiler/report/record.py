@@ -1,4 +1,4 @@
-"""What one process has compiled so far, whatever compiles: filled by a framework's room, written by the report."""
+"""What one process has compiled so far, whatever compiles, and what a cause of compiling again means to the user."""
 
 from __future__ import annotations
 

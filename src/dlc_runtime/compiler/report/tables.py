@@ -1,4 +1,4 @@
-"""The tables of the page: what each shows of the report's lists, and their HTML."""
+"""The tables and the chart of the page: what each shows of the report, and its HTML."""
 
 from __future__ import annotations
 

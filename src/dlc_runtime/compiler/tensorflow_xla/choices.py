@@ -1,4 +1,4 @@
-"""Which functions choose their way by measuring, what becomes of it, and what of it is kept for the next job."""
+"""Which functions choose their way by measuring and what is kept of it; and sessions of TensorFlow 1."""
 
 from __future__ import annotations
 

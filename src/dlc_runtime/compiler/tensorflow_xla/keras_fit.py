@@ -1,4 +1,4 @@
-"""Stands where Keras's train function stands, for `fit` and `train_on_batch`: Keras 3, tf-keras and Keras 2."""
+"""Stands where Keras's train function stands (Keras 3, tf-keras, Keras 2), and gives it a batch more than once."""
 
 from __future__ import annotations
 

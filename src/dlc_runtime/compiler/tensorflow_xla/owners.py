@@ -1,4 +1,4 @@
-"""What trains: a tf.function, or a Keras model with its train function; and what each was compiled for."""
+"""What trains: a tf.function, or a Keras model with its train function; and the signatures each was compiled for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be done before TensorFlow is imported: its version, the folder of compiled programs, XLA's flags."""
+"""What must be done before TensorFlow is imported: its version, XLA's flags, a cache without half programs."""
 
 from __future__ import annotations
 

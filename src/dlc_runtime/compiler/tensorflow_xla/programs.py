@@ -1,4 +1,4 @@
-"""Reads from its folder what XLA has compiled: the name of each program and the shapes of its arguments.
+"""What XLA has compiled, from its folder into the report: names of programs and shapes of their arguments.
 
 A program is a protocol buffer: its second field holds the program before compiling, with name (1), computations (3)
 and shapes (4). What cannot be read has no name and no shapes.

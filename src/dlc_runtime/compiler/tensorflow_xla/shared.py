@@ -1,4 +1,4 @@
-"""Operations that differ in nothing but their values: XLA's program gets one of them, which all call.
+"""Operations that differ in their values alone, of which XLA's program gets one; calls that a function covers.
 
 TensorFlow 2.21 builds a compiler for each of some operations, 3 ms each and two for each variable under Adam, before it
 asks the cache. Only a function's is kept. A plain call would be taken apart again, so it is a StatelessCase of one

@@ -1,4 +1,4 @@
-"""From counters to a report: in which step XLA compiled, and whether it had to compile again."""
+"""From torch_xla's counters to a report: in which step XLA compiled, and again; and optimizers that XLA can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which training rank this is, and where the data servers are. Reads variables; asks torch.distributed if it runs."""
+"""Which rank this is, where the data servers are, and what a consumer may be told, with its bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that find out which servers are there, and what a server does that does not answer. Calls control only."""
+"""Threads that find servers, and ask what one does that does not answer, or whose batch is late. Calls control only."""
 
 from __future__ import annotations
 

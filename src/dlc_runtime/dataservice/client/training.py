@@ -1,4 +1,4 @@
-"""Moves batches to the device that trains: on CUDA in a stream of its own, a batch ahead. Imports torch lazily."""
+"""What a training needs of a loader: batches moved to its device ahead, and what frameworks look for. torch lazily."""
 
 from __future__ import annotations
 

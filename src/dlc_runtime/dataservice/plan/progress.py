@@ -1,4 +1,4 @@
-"""How far a job got in an epoch: what `state_dict` holds and what a resumed job leaves out. Pure."""
+"""How far a job got in an epoch (`state_dict`), and who may take which id where the first comer gets the next. Pure."""
 
 from __future__ import annotations
 

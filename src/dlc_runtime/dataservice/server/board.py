@@ -1,4 +1,4 @@
-"""Memory that the processes of one data host share: what each worker is doing. One writer per slot."""
+"""Memory that a data host's processes share: what each worker is doing; and times in which the host stood still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the job's dispatcher and workers of tf.data.service are. Reads the launcher's variables; connects to see."""
+"""`distribute`, and where the job's dispatcher and workers of tf.data.service are, from the launcher's variables."""
 
 from __future__ import annotations
 

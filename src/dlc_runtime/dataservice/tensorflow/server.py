@@ -1,4 +1,4 @@
-"""One server of TensorFlow's, in a process of its own: `python -m ...server JSON`. Ends when its stdin closes.
+"""One server of TensorFlow's, kept to one address, in a process of its own: `python -m ...server JSON`.
 
 It says on the descriptor that it is told when it listens, or why it does not. Imports TensorFlow.
 """

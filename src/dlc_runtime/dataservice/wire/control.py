@@ -1,4 +1,4 @@
-"""The words of the control channel: which calls there are, and how each proves who sent it. Pure.
+"""The control channel: its calls over gRPC, and how each proves who sent it.
 
 Every call begins with a nonce of the server's, which serves once. Both sides prove that they hold the token, and that
 these are their words: a call cannot be replayed, and not be sent to another method.

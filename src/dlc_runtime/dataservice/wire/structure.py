@@ -1,4 +1,4 @@
-"""A batch as a tree: what describes it in JSON, and the memory of its arrays. Knows arrays only by `leaves`.
+"""A batch as a tree: what describes it in JSON, and the memory of its leaves, arrays and tensors.
 
 Tuples, named tuples, lists and mappings may be nested; leaves are tensors, numpy arrays, bytes, and what JSON has.
 A description (schema) is the same for batches of the same shapes, so it crosses a connection once.

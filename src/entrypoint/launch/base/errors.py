@@ -1,4 +1,4 @@
-"""The one error a user of the launcher sees, and the exit codes (sysexits.h) that tell its kinds apart."""
+"""How a run ends: the one error a user sees, the exit codes (sysexits.h), the first failure in a verdict."""
 
 from __future__ import annotations
 

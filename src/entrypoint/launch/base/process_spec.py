@@ -1,4 +1,4 @@
-"""What one process of a host is started with, and what a strategy hands over: the processes and why they are so."""
+"""What one process is started with, what a strategy hands over and why, and where the launcher's own programs lie."""
 
 from __future__ import annotations
 

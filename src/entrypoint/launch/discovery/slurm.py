@@ -1,4 +1,4 @@
-"""The cluster as Slurm's step tells it: one launcher per node, or one per task, each of which is a rank then."""
+"""The cluster as Slurm's step tells it, and its short lists of host names: one launcher per node, or one per task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One authenticated connection of the group: lines of JSON, each with a MAC that depends on both sides' nonces.
+"""One authenticated connection of the group: lines of JSON with a MAC; and how few unproved connections are kept.
 
 Each side opens with `dlc-group/1 NONCE`. The session key is HMAC(job key, server nonce + client nonce); each line after
 that is `HMAC(session key, direction + counter + payload) payload`. A line that was not made with the job's key, or is

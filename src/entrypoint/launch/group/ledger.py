@@ -1,4 +1,4 @@
-"""The group, this host in it, what is known of its hosts, and when it has ended: pure bookkeeping."""
+"""The group, this host in it, which failures it bears, what is known of its hosts, and when it has ended: pure."""
 
 from __future__ import annotations
 

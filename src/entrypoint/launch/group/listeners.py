@@ -1,4 +1,4 @@
-"""Listening sockets on the addresses that the job knows this host by, and on no other."""
+"""Sockets of the group: listening on this host's addresses alone, the door that others try, the way to the leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host's run as a part of the group of hosts: they find each other first, and each hears how the others end."""
+"""A host's run as a part of the group: meeting, hearing how others end, telling them what ended this one early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses a compiler that cannot work here, with the reason and what would work; loaded where a job asks for one."""
+"""Refuses a compiler that cannot work here, and sets the variables of one that can; loaded where a job asks for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user's code needs before it runs: its requirements.txt and, where it is one, the package itself."""
+"""What the user's code needs before it runs: requirements.txt, the package itself, a home where the user may write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One started process of the plan: its pid, its two output streams, and what its end means."""
+"""One process of the plan: how it is started, its pid, its two output streams, and what its end means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which processes are a job's main ones: those that hear of a stop at once, because they have state to save.
+"""Decides which processes are a job's main ones, which hear of a stop at once because they have state, and tells them.
 
 Main is each planned process or, where that is a starter (a shell, torchrun, mpirun, sshd, ...), what it has started.
 Everything else belongs to a main process or to nobody: DataLoader workers, loggers, daemons. It hears of the stop when

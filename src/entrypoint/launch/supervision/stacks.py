@@ -1,4 +1,4 @@
-"""The Python stacks of every process of a job that hangs, read from what faulthandler prints on SIGABRT.
+"""What a job that hangs shows: Python stacks of every process by faulthandler, and NCCL's flight recorder.
 
 A process started with PYTHONFAULTHANDLER=1 prints the stacks of its threads to its stderr when it gets SIGABRT, from C,
 also while it is stuck in a library. It ends by that, so this is only for a job that is about to be ended.

@@ -35,7 +35,7 @@ test: .venv/ready-dev ## unit tests; on the default image its container tests an
 	@$(PYTEST) -n auto tests/unit; unit=$$?; \
 	$(PYTEST) $(IN_FILES) -m 'core and not long' --image=$(DEFAULT) tests/process tests/container tests/integration && exit $$unit
 
-test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, more jobs and builds, faults (23 min)
+test-images: .venv/ready-dev ## what `make test` leaves out: three CPU images, more jobs and builds, faults (28 min)
 	@scripts/test-setup.sh && $(DLC) build $(TESTED)
 	@$(PYTEST) $(IN_FILES) -m 'not long' --core-was-run-on=$(DEFAULT) $(TESTED:%=--image=%) tests/container tests/integration
 

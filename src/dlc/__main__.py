@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from dlc.cli import run  # here, so that Ctrl-C while it loads is caught too
 
         _check_streams()
+        interrupts.keep_awake()
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return code

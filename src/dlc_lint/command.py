@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Result:
     """Check every script, fix where asked, print the findings. Errors of scripts are in the result, not printed."""
     result = _check_all(args)
-    print(_rendered(args, result))
+    if result.scripts or args.json or args.sarif:  # where none could be read, the errors say all
+        print(_rendered(args, result))
     sys.stdout.flush()
     return result
 

@@ -160,6 +160,7 @@ def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(
     assert inspect()["RootFS"]["Layers"] == before  # the same Debian packages, whatever the list says
 
 
+@pytest.mark.timeout(1800)  # two whole builds
 def test_a_build_without_any_cache_gives_the_same_layers(built: Path) -> None:
     assert dlc(built, "build", "toy-*").returncode == 0  # an earlier test may have built it from other sources
     done = dlc(built, "verify-reproducible", "toy-*", "--once")

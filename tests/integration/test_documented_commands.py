@@ -1,10 +1,12 @@
-"""Every shell command that the README, docs/using.md and examples/README.md show works as it stands there."""
+"""Every command in the README, docs/using.md, docs/running.md and examples/README.md works as it stands there."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,14 +18,60 @@ from harness.images import Image
 
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch")]
 
-DOCUMENTED = "dlc/pytorch:2.13-training-cpu-py311"
+DOCUMENTED, DOCUMENTED_ID = "dlc/pytorch:2.13-training-cpu-py311", "pytorch-2.13-training-cpu-py311"
 CONTAINERS = ("training-to-stop", "training-algo-1", "training-algo-2")
 NETWORK = "training"
+# A script of one's own: it takes a hyperparameter, looks for its data where a channel brings some, and saves a model.
+OWN_SCRIPT = """\
+import argparse, os
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=1.0)
+print("lr", parser.parse_args().lr)
+if folder := os.environ.get("SM_CHANNEL_TRAINING"):
+    assert (Path(folder) / "rows.csv").read_text() == "1,2\\n"
+Path("/opt/ml/model/weights").write_text("1")
+"""
+DLC = """\
+#!/bin/sh
+test "$2" = --remove || calm="{calm}"
+PYTHONPATH={sources} exec {python} -m dlc "$@" $calm
+"""
+A_JOB = "20261120-093000-0a1b2c"
 
 
 def commands(page: Path) -> str:
     """The shell blocks of a page, one after the other."""
     return "\n".join(re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def lines_of_running() -> list[str]:
+    """The commands of docs/running.md, each in a line."""
+    blocks = re.findall(r"^```\n(.*?)^```", (find_root() / "docs/running.md").read_text(), re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("number", range(len(lines_of_running())))
+def test_a_command_of_the_page_about_running_works(number: int, image: Image, tmp_path: Path) -> None:
+    """In the checkout as it stands, or where a script of one's own is: both are here."""
+    line = lines_of_running()[number]
+    shutil.copytree(find_root() / "examples", tmp_path / "examples")
+    (tmp_path / "train.py").write_text(OWN_SCRIPT)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/rows.csv").write_text("1,2\n")
+    program = tmp_path / "bin/dlc"
+    program.parent.mkdir()
+    program.write_text(DLC.format(calm=" ".join(CALM_OPTIONS), sources=find_root() / "src", python=sys.executable))
+    program.chmod(0o755)
+    command = line.replace(DOCUMENTED_ID, image.variant.id).replace("--remove JOB", f"--remove {A_JOB}")
+    settings = {**connect().environment, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    settings["DLC_CACHE_DIR"] = str(tmp_path / "cache")
+    done = run(["bash", "-eu", "-c", command], cwd=tmp_path, env=settings, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "--explain" not in line and line.startswith("dlc run pytorch"):
+        [model] = tmp_path.glob("dlc-jobs/*/model")
+        assert list(model.iterdir())
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/using.md", "examples/README.md"])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
+import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,12 +18,12 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine.private import PrivateEngine
+from dlc.images.inspection.archive import read
+from harness import tiny_build
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 IMAGE = "program:1"
-WAITS = bytes.fromhex("b8220000000f05ebf7")  # x86 code that calls pause() for ever
-ENDS = bytes.fromhex("31ffb83c0000000f05")  # and that calls exit(0)
 BAKE = """
 import sys
 from pathlib import Path
@@ -33,6 +31,48 @@ from dlc.build.run import run_bake
 from dlc.engine.connection import Engine
 address, text, log = sys.argv[1:]
 run_bake(text, Engine(address, "private", "", containerd_store=False), Path(log), lambda step: None)
+"""
+
+# A build of which something ends when it has read a line of BuildKit's progress.
+KILLED = """
+import json, os, re, signal, sys
+from pathlib import Path
+from dlc.__main__ import main
+from dlc.build.progress import Progress
+from dlc.engine.connection import Engine
+from harness import tiny_build
+import dlc.cli
+
+address, cache, number, last, what, engine = sys.argv[1:]
+read, begun, feed = 0, [], Progress.feed
+
+def below(pid):
+    words = [word for each in Path(f"/proc/{pid}/task").glob("*/children") for word in each.read_text().split()]
+    found = list(map(int, words))
+    return [*found, *(lower for each in found for lower in below(each))]
+
+def feed_and_end(self, line, now=None):
+    global read
+    read += 1
+    if re.match(r"#[0-9]+ (\\[|exporting|writing|naming)", line):
+        begun.append(read)
+    if read == int(last):
+        for pid in {"dlc": [], "its client": below(os.getpid()), "the engine": [int(engine)]}.get(what, []):
+            os.kill(pid, signal.SIGKILL)
+        if what == "Ctrl-C":
+            os.kill(os.getpid(), signal.SIGINT)
+        elif what != "the engine":
+            os.kill(os.getpid(), signal.SIGKILL)
+    return feed(self, line, now)
+
+def verb(argv):
+    tiny_build.build(Engine(address, "private", "", containerd_store=False), "killed:1",
+                     tiny_build.numbered(int(number)), Path(cache), tiny_build.STEPS)
+    print(json.dumps(begun))
+    return 0
+
+Progress.feed, dlc.cli.run = feed_and_end, verb
+sys.exit(main([]))
 """
 
 
@@ -46,7 +86,7 @@ class Private:
         variables = {"DLC_ENGINE_DIR": "e", "DLC_CACHE_DIR": "c", "DOCKER_CONFIG": "d"}
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
         self._environment |= {name: str(folder / value) for name, value in variables.items()}
-        self._environment["PYTHONPATH"] = str(ROOT / "src")
+        self._environment["PYTHONPATH"] = f"{ROOT / 'src'}:{ROOT / 'tests'}"
 
     def named(self) -> None:
         """As `eval "$(dlc engine env)"` leaves the shell."""
@@ -90,21 +130,6 @@ def private(engine: None) -> Iterator[Private]:
     shutil.rmtree(folder)
 
 
-def archive_of_program(code: bytes) -> bytes:
-    """A tar with one file: a static ELF program of a few bytes."""
-    base, start = 0x400000, 64 + 56
-    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, base + start, 64, 0, 0, 64, 56, 1, 0, 0, 0)
-    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, start + len(code), start + len(code), 0x1000)
-    program = header + segment + code
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        entry = tarfile.TarInfo("program")
-        entry.size, entry.mode = len(program), 0o755
-        tar.addfile(entry, io.BytesIO(program))
-    return buffer.getvalue()
-
-
 def test_two_starts_at_once_make_one_engine_and_json_is_all_that_they_print(private: Private) -> None:
     both = [private.dlc("start", "--json") for _ in range(2)]
     for process in both:
@@ -124,7 +149,7 @@ def test_a_second_engine_in_the_same_network_is_refused(private: Private) -> Non
 
 def test_an_engine_at_work_is_not_stopped_unless_forced(private: Private) -> None:
     private.done("start")
-    private.docker("import", "-", IMAGE, stdin=archive_of_program(WAITS))
+    private.docker("import", "-", IMAGE, stdin=tiny_build.archive(tiny_build.program(tiny_build.WAITS)))
     private.docker("run", "--detach", "--network", "none", "--name", "trainer", IMAGE, "/program")
     _, err = private.done("stop", code=EngineError.exit_code)
     assert f"container trainer ({IMAGE})" in err
@@ -196,7 +221,7 @@ def test_a_build_gets_past_a_layer_that_the_classic_store_lost(private: Private)
         return err, log.read_text()
 
     private.done("start")
-    private.docker("import", "-", IMAGE, stdin=archive_of_program(ENDS))
+    private.docker("import", "-", IMAGE, stdin=tiny_build.archive(tiny_build.program(tiny_build.ENDS)))
     for word in words:
         build(word)
     private.done("stop", "--force")
@@ -209,3 +234,39 @@ def test_a_build_gets_past_a_layer_that_the_classic_store_lost(private: Private)
         assert ("ERROR" in log) == ("the engine has lost a cached layer: every step runs again" in err)
         private.docker("run", "--rm", "--network", "none", f"built:{word}", "/program")
         assert "ERROR" not in build(word)[1]
+
+
+def numbers(private: Private) -> set[int]:
+    """The number that the image has in its file, where there is an image; it is whole."""
+    if not private.docker("image", "ls", "--quiet", "killed:1"):
+        return set()
+    path = private.folder / "image.tar"
+    private.docker("save", "--output", str(path), "killed:1")
+    first, *steps = read(path).layers
+    assert (sorted(first.entries), len(steps)) == (["number", "program"], 2)
+    return {int(found) for found in re.findall(rb"number ([0-9]{6})", path.read_bytes())}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["dlc", "its client", "Ctrl-C", "the engine"])
+def test_a_build_that_is_cut_off_in_any_step_leaves_a_whole_image_and_is_repeated(what: str, private: Private) -> None:
+    """Each step of BuildKit, and of its export: the image is the one before or the new one, and never a part."""
+
+    def build(number: int, last: int) -> subprocess.Popen[str]:
+        words = (private.engine.address, str(private.folder / "c"), str(number), str(last), what)
+        return private.start(sys.executable, "-c", KILLED, *words, str(private.engine.pid()))
+
+    private.done("start")
+    out, err = (whole := build(0, 0)).communicate(timeout=180)
+    assert whole.returncode == 0, err
+    for number, line in enumerate(json.loads(out), 1):
+        cut = build(number, line)
+        _, err = cut.communicate(timeout=180)
+        assert "Traceback" not in err
+        assert cut.returncode or what == "the engine"  # it may have done all before
+        private.done("start")
+        assert numbers(private) <= {number - 1, number}
+        again = build(number, 0)
+        _, err = again.communicate(timeout=180)
+        assert again.returncode == 0, err
+        assert numbers(private) == {number}

@@ -11,7 +11,14 @@ from pathlib import Path
 from dlc.build.disk import GB, WORK, data_folder, need
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
-from dlc.core.environment import PLATFORM, ca_bundle, engine_folder, local_wheel_folders, other_find_links
+from dlc.core.environment import (
+    PLATFORM,
+    ca_bundle,
+    engine_folder,
+    local_wheel_folders,
+    other_find_links,
+    starts_no_engine,
+)
 from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
 from dlc.engine import packages
@@ -96,7 +103,7 @@ def _all_images() -> tuple[Tree, Plan | None]:
 
 
 def _startable() -> Finding:
-    if os.environ.get("DLC_ENGINE") == "off":
+    if starts_no_engine(os.environ):
         return Finding("engine", "bad", f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
     if reason := apt.can_install():
         return Finding("engine", "bad", f"{absence()}, and none can be started: {reason}", packages.MANUAL_REMEDY)

@@ -25,7 +25,7 @@ from dlc.core.digests import MODE, say_damaged, sha256
 from dlc.core.drafts import draft_folder
 from dlc.core.environment import ca_bundle, local_wheel_folders, shown
 from dlc.core.errors import DlcError, LockError, PackageIndexError
-from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes, wheel_folder
+from dlc.core.package_indexes import LOGIN_REMEDY, mirror_variable, mirrored, own_indexes, wheel_folder
 from dlc.core.process import run
 
 FETCH_SECONDS = 3600.0
@@ -33,6 +33,7 @@ NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SS
 # In pip's log: why it passed over a page. Without it, a server that fails looks like one that has no such package.
 UNREAD = re.compile(r"Could not fetch URL \S+ (.*?)(?: for url: \S+)? - skipping")
 BUSY = re.compile(r"^(429|5\d\d) (Client|Server) Error")
+REFUSED = re.compile(r"40[137] Client Error")
 EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
 WORDS = (5, 6)  # of a wheel's name: package, version, perhaps a build number, Python, binary interface, platform
 HASH = re.compile(r"sha256:([0-9a-f]{64})")  # in a lock
@@ -191,14 +192,17 @@ def _reason(stderr: str, log: Path, address: str) -> str:
     said = "".join(errors[:1]).removeprefix("ERROR: ")[:300]
     why = "".join(unread[-1:]).replace(address, shown(address))[:300]
     said = f"{said}; {why}" if why else said
+    if REFUSED.search(why):
+        return f"refuses ({said})"
     return f"does not answer ({said})" if NO_ANSWER.search(stderr + why) or BUSY.search(why) else said
 
 
 def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
     message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_folders()}{found}"
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
-    kind = PackageIndexError if "does not answer" in found else LockError
-    return kind(message, f"{remedy} wheel in UV_FIND_LINKS (uv.toml and pip.conf are not read)")
+    kind = PackageIndexError if "does not answer (" in found or "refuses (" in found else LockError
+    login = f"{LOGIN_REMEDY}, or " if "refuses (" in found else ""
+    return kind(message, f"{login}{remedy} wheel in UV_FIND_LINKS (uv.toml and pip.conf are not read)")
 
 
 def _folders() -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
 from dlc.buildspec.problems import did_you_mean
+from dlc.core.environment import OWN_VARIABLES, starts_no_engine
 from dlc.core.errors import UsageError, exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
@@ -40,6 +43,7 @@ VERBS = {
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 
 
+LIKENESS = 0.8  # of two names of variables, from 0 to 1, from which on one may be meant for the other
 UNRECOGNIZED = "unrecognized arguments: "  # argparse's words
 
 
@@ -64,10 +68,20 @@ def run(argv: Sequence[str]) -> int:
     if argv[0] == "--version":
         print(f"dlc {version()}")
         return 0
+    starts_no_engine(os.environ)
+    for warning in misspelt(os.environ):
+        print(f"dlc: warning: {warning}", file=sys.stderr)
     verb = argv[0]
     parser, module = _parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
     return int(module.run(parse(argv[1:])))
+
+
+def misspelt(environment: Mapping[str, str]) -> list[str]:
+    """A warning for each variable that looks like one of dlc's, and is none of them or of the launcher's."""
+    strange = [name for name in environment if name.startswith("DLC_") and name not in OWN_VARIABLES]
+    near = {name: did_you_mean(name, OWN_VARIABLES, LIKENESS) for name in sorted(strange)}
+    return [f"{name}: dlc reads no such variable; {hint}" for name, hint in near.items() if hint]
 
 
 def version() -> str:

@@ -106,9 +106,9 @@ def run(args: argparse.Namespace) -> int:
 
 def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
     """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
-    if Path(args.image).is_file() and not Path(args.script).is_file():
+    if (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
         raise UsageError(
-            f"dlc {verb}: expected ID SCRIPT, found a file first: {args.image}",
+            f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
     ref, _ = image_name.find(args.image, load_variants(read_tree(find_root_or_own())))

@@ -20,6 +20,9 @@ INDEX_VARIABLES = {
     "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
     "extra_index_url": ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
 }
+# What dlc itself reads, besides DLC_INDEX_NAME: what a job reads is the launcher's to judge.
+OWN_VARIABLES = ("DLC_CACHE_DIR", "DLC_CA_BUNDLE", "DLC_DEBIAN_TRACKER_DUMP", "DLC_DEBUG", "DLC_ENGINE",
+                 "DLC_ENGINE_DIR", "DLC_OSV_DUMP")  # fmt: skip
 PLATFORM = "linux/amd64"  # that all images are built for
 # The names that Docker gives to what the kernel calls machine.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
@@ -37,6 +40,14 @@ def engine_folder() -> Path:
     """`DLC_ENGINE_DIR`, else `engine` in the cache folder: socket, data, pid and log of the private engine."""
     chosen = os.environ.get("DLC_ENGINE_DIR")
     return user_path(chosen).absolute() if chosen else cache_folder() / "engine"
+
+
+def starts_no_engine(environment: Mapping[str, str]) -> bool:
+    """Whether DLC_ENGINE forbids to start one. Raises UsageError where it says anything but `off`."""
+    said = environment.get("DLC_ENGINE", "")
+    if said not in ("", "off"):
+        raise UsageError(f"DLC_ENGINE={said}: expected off, found another word", "correct it, or unset it")
+    return bool(said)
 
 
 def local_wheel_folders() -> list[Path]:

@@ -5,14 +5,19 @@ There they wait for the end of the block: what is begun in it is known to somebo
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from types import FrameType
 
+WAKE = signal.SIGURG  # which does nothing to whom it is sent
+WAKE_SECONDS, WAKES = 0.02, 50  # from one to the next, and how many: a busy host may let a thread wait for a second
 ONCE = (signal.SIGTERM, signal.SIGHUP)  # `timeout` and a closing terminal send two at a time to say one thing
 
 _depth = 0  # blocks that the main thread is in
 _waiting = False  # a signal came meanwhile
+_waker: threading.Thread | None = None
 
 
 def arm() -> None:
@@ -20,6 +25,33 @@ def arm() -> None:
     for number in (signal.SIGINT, *ONCE):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)
+
+
+def keep_awake() -> None:
+    """Let no signal be missed by the main thread, which calls this, while it waits.
+
+    One that comes in the moment before it begins to wait interrupts nothing, and Python runs the handler only after the
+    wait: a busy host makes this moment long enough for one signal of a hundred. So each is followed by some that
+    interrupt whatever the thread waits for by then.
+    """
+    global _waker
+    if _waker:
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.signal(WAKE, lambda *_: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    _waker = threading.Thread(target=_wake, args=(reading, threading.get_ident()), daemon=True)
+    _waker.start()
+
+
+def _wake(reading: int, main: int) -> None:
+    while number := os.read(reading, 1):
+        if number[0] == WAKE:
+            continue
+        for _ in range(WAKES):
+            time.sleep(WAKE_SECONDS)
+            signal.pthread_kill(main, WAKE)
 
 
 class Held:

@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from dlc.core.environment import INDEX_VARIABLES, shown, user_path
 from dlc.core.errors import UsageError
 
+# Where an index answers 401, 403 or 407.
+LOGIN_REMEDY = "give its login in ~/.netrc or in its address, and name it in NO_PROXY if a proxy refuses it"
 MIRROR = "DLC_INDEX_"  # and the index's name: DLC_INDEX_PYTORCH_CPU
 
 

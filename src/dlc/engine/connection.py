@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from dlc.core.environment import PLATFORM, engine_folder, host_platform, platform
+from dlc.core.environment import PLATFORM, engine_folder, host_platform, platform, starts_no_engine
 from dlc.core.errors import EngineError
 from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
@@ -218,7 +218,7 @@ def _require(found: Engine | str, place: str, variable: str) -> Engine:
 
 def _forbidden() -> EngineError | None:
     """Why no private engine can be started here."""
-    if os.environ.get("DLC_ENGINE") == "off":
+    if starts_no_engine(os.environ):
         return EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
     if reason := apt.can_install():
         return EngineError(f"{absence()}, and none can be started here: {reason}", packages.MANUAL_REMEDY)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dlc.core.environment import cache_folder, engine_folder
 from dlc.core.errors import EngineError
@@ -16,7 +18,7 @@ from dlc.engine.private import PrivateEngine
 
 ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "daemon.json", "dockerd.log", "apt", "lock")
 CACHE_NAMES = ("apt", "ca", "drafts", "index-wheels", "jobs", "logs", "nothing", "pinned", "recipes", "rootfs",
-               "snapshots", "tools", "wheels")  # fmt: skip
+               "snapshots", "tools", "turns", "wheels")  # fmt: skip
 SYSTEM_DATA = Path("/var/lib/docker")  # of a Docker engine that is not ours; Debian's docker.io deletes it on purge
 
 
@@ -86,18 +88,38 @@ def _packages_stay(names: list[str]) -> str:
 
 def _unmount(paths: tuple[Path, ...]) -> None:
     """Undo the mounts that a killed dockerd left. Raises EngineError for any other: it may hold somebody's data."""
-    for root, point, kind in _mounts(paths):
-        if kind != "nsfs" and (root == "/" or not point.endswith(root)):  # no folder mounted onto itself
-            raise EngineError(f"{point}: a mount, which dlc did not make", f"umount {point}, then dlc engine remove")
-        run(["umount", point])
+    for mount in _mounts(paths):
+        if not _is_dockerds(mount, paths):
+            where = mount.point
+            raise EngineError(f"{where}: a mount, which dlc did not make", f"umount {where}, then dlc engine remove")
+        run(["umount", mount.point])
 
 
-def _mounts(paths: tuple[Path, ...]) -> list[tuple[str, str, str]]:
-    """Root, point and file system of each mount below `paths`, the last one first."""
+class Mount(NamedTuple):
+    """One line of /proc/self/mountinfo: what of which file system is mounted where."""
+
+    root: str
+    point: str
+    kind: str
+    options: str = ""
+
+
+def _is_dockerds(mount: Mount, paths: tuple[Path, ...]) -> bool:
+    """A folder mounted onto itself, a network namespace, layers of a container or of a build's step, shared memory."""
+    if mount.kind == "overlay":
+        return any(f"dir={path}/" in mount.options for path in paths)
+    if mount.kind == "tmpfs":
+        return bool(re.search(r"/containers/[0-9a-f]{64}/mounts/shm$", mount.point))
+    return mount.kind == "nsfs" or (mount.root != "/" and mount.point.endswith(mount.root))
+
+
+def _mounts(paths: tuple[Path, ...]) -> list[Mount]:
+    """Each mount below `paths`, the last one first."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         fields, _, rest = line.partition(" - ")
         root, point = fields.split()[3:5]
         if any(Path(point).is_relative_to(path) for path in paths):
-            found.append((root, point, rest.split()[0]))
+            kind, *source_and_options = rest.split(maxsplit=2)
+            found.append(Mount(root, point, kind, source_and_options[-1]))
     return found[::-1]

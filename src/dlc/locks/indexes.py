@@ -18,6 +18,8 @@ from dlc.core.process import run
 
 PROBE_SECONDS = 300.0
 NO_ANSWER = re.compile("error sending request|HTTP status server error|429 Too Many Requests")
+REFUSED = re.compile(r"search failed because of status code failure: (40[137] [A-Za-z ]+)")
+NOT_FOUND = "was not found in the package registry"
 NO_PAGE = "Unsupported `Content-Type`"  # of what no index answers
 NO_SOLUTION = 1  # uv's exit code; 2 is an error
 SAID_CHARACTERS = 500
@@ -84,6 +86,12 @@ def own_answers(indexes: Sequence[IndexedPackages], requirements: Sequence[str],
     return [
         f"{requirement}: your own folders and indexes: {answer}" for requirement, answer in answers.items() if answer
     ]
+
+
+def refused(said: str) -> str:
+    """The status with which an index refused, in what uv says with --verbose; empty where none did."""
+    found = REFUSED.search(said)
+    return found[1] if found else ""
 
 
 def redacted(indexes: Sequence[IndexedPackages], text: str) -> str:

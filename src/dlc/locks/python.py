@@ -15,6 +15,7 @@ from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.drafts import draft_folder, replace_folder, scratch_folder
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError, PackageIndexError
+from dlc.core.package_indexes import LOGIN_REMEDY
 from dlc.core.process import Completed, run
 from dlc.debian.suites import suite
 from dlc.locks import indexes, stand_in
@@ -134,12 +135,23 @@ def _answer(
     done = _compile([*argv, *options], asked, requirements, limits, request)
     if done.returncode:
         message = f"no lock for {', '.join(requirements)}:\n{indexes.redacted(asked, done.stderr.strip())}"
-        error = PackageIndexError if indexes.NO_ANSWER.search(done.stderr) else LockError
+        silent = indexes.NO_ANSWER.search(done.stderr)
+        refused = ""
+        if not silent and indexes.NOT_FOUND in done.stderr:
+            told = [_VERBOSE.get(word, word) for word in (*argv, *options)]
+            refused = indexes.refused(_compile(told, asked, requirements, limits, request).stderr)
+        error = PackageIndexError if silent or refused else LockError
+        remedy = LOGIN_REMEDY if refused else "change the versions"
+        said = [message, f"an index refused to say what it has: {refused}"] if refused else [message]
         if not asked:
-            raise error(message, "change the versions, or check that the package index answers")
-        said = "\n".join([message, indexes.places(asked), *indexes.own_answers(asked, requirements, argv)])
-        raise error(said, f"change the versions, or {indexes.remedy(asked)}")
+            raise error("\n".join(said), f"{remedy}, or check that the package index answers")
+        said += [indexes.places(asked), *indexes.own_answers(asked, requirements, argv)]
+        raise error("\n".join(said), f"{remedy}, or {indexes.remedy(asked)}")
     return done.stdout
+
+
+# uv says only so that an index answered 401 or 403, and else that it lacks the package.
+_VERBOSE = {"--quiet": "--verbose"}
 
 
 def _pins(lock: str) -> list[str]:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
 import pytest
-from scripted_server import Asked, Reply, serving
+from scripted_server import serving
+from toy_push import Registry, docker_client
 
 from dlc.core import interrupts
 from dlc.core.compression import COMPRESSIONS
+from harness.package_index import PackageIndex
 
 HANG_SECONDS = 300.0  # on a busy host a round of two seconds takes minutes
-LAYER = random.Random(35).randbytes(1 << 20) * 8
 
 # Compresses without end, again and again; each time a signal comes within the first milliseconds.
 COMPRESSING = """
 import os, random, signal, sys, threading
+from dlc.core import interrupts
 from dlc.core.compression import COMPRESSIONS, Through
+
+interrupts.arm()
+interrupts.keep_awake()
 
 class Endless:
     def read(self, size):
@@ -63,16 +64,42 @@ def verb(argv):
 dlc.cli.run = verb
 sys.exit(main(sys.argv[1:]))
 """
+# The same with a verb that makes a lock, by uv.
+LOCKING = """
+import sys
+from pathlib import Path
+import dlc.cli
+from dlc.__main__ import main
+from dlc.locks import python as lock
 
-# A docker client that has one image: `toy.json` is what it says of it, `toy.tar` the image itself.
-DOCKER = """#!/bin/sh
-folder=$(dirname "$0")
-case "$1" in
-    image) cat "$folder/toy.json" ;;
-    save) sleep 0.1; cat "$folder/toy.tar" >"$3" ;;
-esac
+def verb(argv):
+    print("begun", flush=True)
+    request = lock.LockRequest(("dlc-ordinary==1.0",), (), (), (), "3.11", "2.36", "sha256:00", ())
+    lock.store(lock.make(request), Path(argv[1]))
+    return 0
+
+dlc.cli.run = verb
+sys.exit(main(sys.argv[1:]))
 """
 
+# The same with a verb that builds an image, by a client that takes a while for its steps.
+BUILDING = """
+import sys
+from pathlib import Path
+import dlc.cli
+from dlc.__main__ import main
+from dlc.engine.connection import Engine
+from harness import tiny_build
+
+def verb(argv):
+    print("begun", flush=True)
+    tiny_build.build(Engine(None, "", "", containerd_store=False), "toy:1", {"file": b""}, Path(argv[1]))
+    return 0
+
+dlc.cli.run = verb
+sys.exit(main(sys.argv[1:]))
+"""
+WORK = {"push": PUSHING, "lock": LOCKING, "build": BUILDING}
 
 WAITING_CLIENT = """#!/bin/sh
 folder=$(dirname "$0")
@@ -94,53 +121,11 @@ sys.exit(main([]))
 """
 
 
-class Registry:
-    """One that keeps manifests and blobs under their digests."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, tuple[str, bytes]] = {}
-
-    def __call__(self, asked: Asked) -> Reply:
-        path, _, query = asked.path.partition("?")
-        name = query.partition("digest=")[2].replace("%3A", ":") or path.rpartition("/")[2]
-        if asked.method == "POST":
-            return Reply(202, {"Location": "/v2/toy/blobs/uploads/1"})
-        if asked.method == "PUT":
-            kept = (asked.headers.get("Content-Type", ""), asked.body)
-            self.kept[name] = self.kept[f"sha256:{hashlib.sha256(asked.body).hexdigest()}"] = kept
-            return Reply(201)
-        if name not in self.kept:
-            return Reply(404)
-        kind, body = self.kept[name]
-        return Reply(200, {"Content-Type": kind, "Content-Length": str(len(body))}, body)
-
-
-def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    item = tarfile.TarInfo(name)
-    item.size = len(data)
-    archive.addfile(item, io.BytesIO(data))
-
-
 @pytest.fixture
 def client(tmp_path: Path) -> Path:
     """The folder of a docker client that has the image toy:1."""
-    folder = tmp_path / "client"
-    folder.mkdir()
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as files:
-        add(files, "data", LAYER)
-    diff_ids = [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]
-    created = "2026-11-27T00:00:00Z"
-    config = {"created": created, "config": {}, "rootfs": {"diff_ids": diff_ids}}
-    said = {"Created": created, "Config": {}, "RootFS": {"Layers": diff_ids}, "Size": len(LAYER)}
-    (folder / "toy.json").write_text(json.dumps([said]))
-    with tarfile.open(folder / "toy.tar", "w") as archive:
-        add(archive, "config.json", json.dumps(config).encode())
-        add(archive, "1/layer.tar", layer.getvalue())
-        add(archive, "manifest.json", json.dumps([{"Config": "config.json", "Layers": ["1/layer.tar"]}]).encode())
-    (folder / "docker").write_text(DOCKER)
-    (folder / "docker").chmod(0o755)
-    return folder
+    docker_client(tmp_path / "client")
+    return tmp_path / "client"
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -164,21 +149,29 @@ def test_a_signal_at_any_moment_ends_a_compression(kind: str) -> None:
     assert (done.stdout, done.returncode) == ("ended\n", 0), done.stderr
 
 
-@pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.long)])
-def test_a_signal_at_any_moment_ends_a_push_which_leaves_nothing_and_can_be_repeated(
-    rounds: int, client: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("work", "rounds"),
+    [("push", 20), ("lock", 5), ("build", 5), *(pytest.param(each, 200, marks=pytest.mark.long) for each in WORK)],
+)
+def test_a_signal_at_any_moment_ends_all_work_which_leaves_nothing_and_can_be_repeated(
+    work: str, rounds: int, client: Path, tmp_path: Path
 ) -> None:
-    scratch = tmp_path / "scratch"
+    scratch, made = tmp_path / "scratch", tmp_path / "made"
     scratch.mkdir()
-    environment = {**os.environ, "PATH": f"{client}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
+    index = PackageIndex(tmp_path, "127.0.0.1")
+    index.add("dlc-ordinary", "1.0")
+    index.start()
+    environment = {
+        **os.environ, **index.variables, "PATH": f"{client}:{os.environ['PATH']}", "TMPDIR": str(scratch),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }  # fmt: skip
     chance = random.Random(rounds)
     registry = Registry()
     with serving(registry) as server:
 
         def started() -> subprocess.Popen[bytes]:
-            child = subprocess.Popen(
-                [sys.executable, "-c", PUSHING, server.url], env=environment, stdout=subprocess.PIPE
-            )
+            argv = [sys.executable, "-c", WORK[work], server.url, str(made)]
+            child = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE)
             assert child.stdout
             with child.stdout as said:
                 assert said.readline() == b"begun\n"
@@ -188,7 +181,7 @@ def test_a_signal_at_any_moment_ends_a_push_which_leaves_nothing_and_can_be_repe
         assert started().wait(HANG_SECONDS) == 0
         whole = time.monotonic() - begun
         for number in range(rounds):
-            if number % 2:  # else it goes on where the push before was cut off
+            if number % 2:  # else a push goes on where the one before was cut off
                 registry.kept.clear()
             child = started()
             time.sleep(chance.uniform(0, whole))
@@ -197,9 +190,10 @@ def test_a_signal_at_any_moment_ends_a_push_which_leaves_nothing_and_can_be_repe
             # Python gives signals their default back as its last act, when all work is done; and one that has seen a
             # KeyboardInterrupt leave exec(TEXT), as of a dataclass, ends itself by SIGINT afterwards.
             assert child.wait(HANG_SECONDS) in (0, 130, -sent, -signal.SIGINT)
-            assert list(scratch.iterdir()) == []
-            assert processes_of(client) == []
+            assert [*scratch.iterdir(), *made.rglob("*drafts/*")] == []
+            assert processes_of(client) + processes_of(scratch) == []
         assert started().wait(HANG_SECONDS) == 0
+    index.stop()
 
 
 def test_a_container_ends_with_dlc_though_its_client_waits_for_it(tmp_path: Path) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from scripted_server import Asked, Reply, serving
+from toy_push import Registry, docker_client
 
 from dlc.core.errors import RegistryError
+from dlc.engine.connection import Engine
+from dlc.images.inspection import facts
 from dlc.images.push.registry import ecr
 from dlc.images.push.registry.destination import open_destination
+from dlc.images.push.run import Order, Pushed, push
+from harness.authority import Authority
 
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -40,6 +52,78 @@ def account(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def repositories() -> list[dict[str, object]]:
     return list(boto3.client("ecr").describe_repositories()["repositories"])
+
+
+@contextmanager
+def leading_to(host: str) -> Iterator[str]:
+    """The address of a proxy whose tunnels all end at this host and port, whatever they are asked for."""
+
+    class Tunnel(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            name, _, port = host.partition(":")
+            with socket.create_connection((name, int(port))) as there:
+                back = threading.Thread(target=forward, args=(there, self.connection))
+                back.start()
+                forward(self.connection, there)
+                back.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def forward(source: socket.socket, target: socket.socket) -> None:
+    """Until the source ends."""
+    try:
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        return  # one side has gone
+
+
+@pytest.mark.parametrize("is_valid", [True, False], ids=["token", "another account's token"])
+def test_an_image_is_pushed_to_the_accounts_registry_with_the_accounts_token(
+    is_valid: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a proxy, to a registry of that name with TLS: moto has none."""
+    docker_client(tmp_path / "client")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'client'}:{os.environ['PATH']}")
+    boto3.setup_default_session()
+    authority, kept, secret = Authority(tmp_path), Registry(), ecr.login()[1].secret
+    token = ecr.login()[1].basic if is_valid else "Basic another"
+
+    def answer(asked: Asked) -> Reply:
+        if asked.headers.get("Authorization") != token:
+            return Reply(401, {"WWW-Authenticate": f'Basic realm="https://{REGISTRY}/",service="ecr.amazonaws.com"'})
+        return kept(asked)
+
+    def pushed() -> Pushed:
+        engine = Engine(None, "", "", containerd_store=False)
+        order = Order("toy", "toy:1", "toy", ("1",), facts.inspect(engine, "toy:1"))
+        repository = open_destination("ecr", authority.bundle).repository("pushed", print)
+        return push(order, repository, engine, "gzip", lambda _: None, lambda: b"{}")
+
+    with serving(answer, authority.context(f"DNS:{REGISTRY}")) as server, leading_to(server.host) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        if is_valid:
+            assert pushed().digest in kept.kept
+            assert "1" in kept.kept
+        else:
+            with pytest.raises(RegistryError, match="found the push refused") as caught:
+                pushed()
+            assert secret not in str(caught.value)
+            assert "aws sts get-caller-identity" in caught.value.remedy
+    assert "dlc/pushed" in [entry["repositoryName"] for entry in repositories()]
 
 
 def test_login_gives_the_accounts_registry_and_the_user_that_ecr_expects() -> None:

@@ -81,19 +81,38 @@ def test_packages_stay_where_something_else_needs_them(home: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("root", "kind", "ours"),
-    [("{point}", "ext4", True), ("/", "nsfs", True), ("/", "ext4", False), ("/other", "ext4", False)],
-    ids=["dockerd's own", "a network namespace", "a disk", "another folder"],
+    ("root", "below", "kind", "options", "ours"),
+    [
+        ("{data}", "", "ext4", "rw", True),
+        ("/", "", "nsfs", "rw", True),
+        ("/", "/buildkit/executor/x/rootfs", "overlay", "rw,upperdir={data}/overlay2/x/diff", True),
+        ("/", f"/containers/{'0' * 64}/mounts/shm", "tmpfs", "rw", True),
+        ("/", "/x", "overlay", "rw,upperdir=/elsewhere/x", False),
+        ("/", "/x", "tmpfs", "rw", False),
+        ("/", "", "ext4", "rw", False),
+        ("/other", "", "ext4", "rw", False),
+    ],
+    ids=[
+        "dockerd's own",
+        "a network namespace",
+        "layers of a step",
+        "shared memory",
+        "others' layers",
+        "others' memory",
+        "a disk",
+        "another folder",
+    ],
 )
 def test_only_mounts_that_dockerd_made_are_undone(
-    home: Path, monkeypatch: pytest.MonkeyPatch, root: str, kind: str, ours: bool
+    home: Path, monkeypatch: pytest.MonkeyPatch, root: str, below: str, kind: str, options: str, ours: bool
 ) -> None:
-    point, calls = str(home / "dlc/engine/data"), []
-    monkeypatch.setattr(removal, "_mounts", lambda paths: [(root.format(point=point), point, kind)])
+    data, calls = str(home / "dlc/engine/data"), list[list[str]]()
+    found = removal.Mount(root.format(data=data), data + below, kind, options.format(data=data))
+    monkeypatch.setattr(removal, "_mounts", lambda paths: [found])
     monkeypatch.setattr(removal, "run", calls.append)
     if ours:
-        removal._unmount((Path(point),))
+        removal._unmount((Path(data),))
     else:
         with pytest.raises(EngineError, match="a mount, which dlc did not make"):
-            removal._unmount((Path(point),))
+            removal._unmount((Path(data),))
     assert bool(calls) is ours

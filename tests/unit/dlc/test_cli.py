@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from dlc.__main__ import main
-from dlc.cli import PLUMBING, VERBS, load, run
+from dlc.cli import PLUMBING, VERBS, load, misspelt, run
 from dlc.cli.list import cells
 from dlc.cli.plan import as_text
 from dlc.core.errors import DlcError, LockError, ScriptError, SelectorError, SpecError, UsageError
 from dlc.engine.images import Image
 from dlc.plan.plan import make_plan
 from harness.specimen import specimen
+from launch.base import switches
 
 ROOT = Path(__file__).parents[3]
 TORCH = "pytorch-2.13-training-cpu-py311"
@@ -149,7 +150,9 @@ def test_a_folder_of_scripts_is_linted(tmp_path: Path, capsys: pytest.CaptureFix
     assert "2 scripts" in capsys.readouterr().out
     (tmp_path / "none").mkdir()
     assert main(["lint", str(tmp_path / "none")]) == ScriptError.exit_code
-    assert "none: a folder without Python scripts" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "none: a folder without Python scripts" in said.err
+    assert not said.out
 
 
 @pytest.mark.parametrize(
@@ -175,15 +178,38 @@ def test_an_image_that_is_none_is_told_with_those_that_there_are_one_in_a_line(
     assert f"\n    {TORCH}\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("there", [True, False])
 def test_a_script_before_the_image_is_told_with_the_right_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "train.py").touch()
+    if there:
+        (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)
     assert main(["run", "train.py", TORCH]) == UsageError.exit_code
     said = capsys.readouterr().err
-    assert "expected ID SCRIPT, found a file first: train.py" in said
+    assert "expected ID SCRIPT, found a script first: train.py" in said
     assert f"remedy: dlc run {TORCH} train.py" in said
+
+
+def test_a_misspelt_variable_is_told_with_the_one_that_is_meant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DLC_ENGIN", "DLC_INDEX_PYTORCH_CPU", "DLC_TEAM"):
+        monkeypatch.setenv(name, "off")
+    assert main(["list", "--ids"]) == 0
+    assert capsys.readouterr().err == (
+        "dlc: warning: DLC_ENGIN: dlc reads no such variable; did you mean 'DLC_ENGINE'?\n"
+    )
+    of_jobs = {*(switch.name for switch in switches.SWITCHES), *switches.RUNTIME}
+    assert misspelt(dict.fromkeys(of_jobs, "")) == []
+
+
+def test_another_word_than_off_does_not_let_an_engine_be_started(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DLC_ENGINE", "of")
+    assert main(["engine", "start"]) == UsageError.exit_code
+    assert "DLC_ENGINE=of: expected off" in capsys.readouterr().err
 
 
 def test_a_stale_schema_is_found_and_then_written(

@@ -16,7 +16,7 @@ from dlc.engine.connection import Engine
 from dlc.jobs.run.containers import Container, containers, labels
 from dlc.jobs.run.job import Job
 
-ASK_SECONDS = 60.0
+ASK_SECONDS = 180.0  # an engine that builds or unpacks on a slow disk may need a minute
 GONE_SECONDS = 10.0  # for a removal that somebody else began
 CLIENT_SAYS = "docker: "  # what the client's own errors begin with
 EXPLAIN = "dlc run --explain shows the command"

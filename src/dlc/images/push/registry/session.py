@@ -14,6 +14,9 @@ from dlc.images.push.registry.http_request import NO_REGISTRY, Answer, opener_fo
 
 PARAMETER = re.compile(r'(\w+)="([^"]*)"')  # of a challenge
 TOKEN = re.compile(r"[\x21-\x7e]+")  # it becomes a header
+ECR_REMEDY = (  # its tokens are of the user AWS, whoever asked for them
+    "check the permissions of this AWS user (aws sts get-caller-identity); a `docker login` ends after 12 hours"
+)
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -113,7 +116,7 @@ class Session:
         user = self._credentials.user
         return RegistryError(
             f"{self.registry}: expected push rights for user {user} on {self._repository}, found the push refused",
-            f"docker login {self.registry}, as a user who may push there",
+            ECR_REMEDY if user == "AWS" else f"docker login {self.registry}, as a user who may push there",
         )
 
 

@@ -19,6 +19,7 @@ class Size(NamedTuple):
 SIZES = {
     "tiny": Size(1, 32, 16, 100, 32, 2),
     "small": Size(2, 256, 64, 2000, 64, 8),
+    "deep": Size(6, 256, 64, 2000, 64, 8),  # its blocks are repeated often enough to be compiled once
     "base": Size(12, 768, 512, 30522, 224, 32),
 }
 HEAD = 64  # numbers of an attention head

@@ -20,15 +20,20 @@ ENABLED = {"sagemaker_training_compiler_enabled": True}
 TORCHRUN = {"sagemaker_torch_distributed_enabled": True}
 LOSS, WEIGHT = 1e-5, 1e-5  # single precision, SGD
 SECONDS = 600.0  # compiling on few cores
+CACHE = {"DLC_COMPILE_CACHE": "/opt/ml/checkpoints/compiled"}
+# Five eager steps; one that compiles and one that does not; six pairs of blocks of at most ten steps, and a step left
+# out at each of seven turns.
+DECIDED = 5 + 2 + 12 * 10 + 7
 
 
 def inductor(image: Image) -> dict[str, str]:
-    """Compiles without measuring first, so that each run compiles the same.
+    """Compiles without measuring first, so that each run compiles the same."""
+    return {"DLC_COMPILER_MODE": "default", **not_xla(image)}
 
-    An image whose own compiler is XLA is asked for inductor; all others have it from their buildspec.
-    """
-    asked = {"DLC_COMPILER": "inductor"} if "torch-xla" in image.python_packages else {}
-    return {"DLC_COMPILER_MODE": "default", **asked}
+
+def not_xla(image: Image) -> dict[str, str]:
+    """An image whose own compiler is XLA is asked for inductor; all others have it from their buildspec."""
+    return {"DLC_COMPILER": "inductor"} if "torch-xla" in image.python_packages else {}
 
 
 def report_of(job: Job, host: str = "algo-1") -> dict[str, Any]:
@@ -68,8 +73,7 @@ def test_an_unchanged_script_trains_the_same_model_compiled_and_the_next_job_fin
 
 def with_cache(image: Image, folder: Path) -> Job:
     """A job that asks for the compiler and keeps what it compiles beside its checkpoints."""
-    cache = {"DLC_COMPILE_CACHE": "/opt/ml/checkpoints/compiled", **inductor(image)}
-    return Job(image, folder, SCRIPT, hyperparameters=ENABLED, environment=cache)
+    return Job(image, folder, SCRIPT, hyperparameters=ENABLED, environment={**CACHE, **inductor(image)})
 
 
 def is_the_same_model_compiled(job: Job, eager: dict[str, Any]) -> None:
@@ -123,6 +127,47 @@ def test_horovod_over_two_hosts_trains_the_same_model_compiled(
         assert compiled["weights"] == pytest.approx(eager["weights"], abs=WEIGHT)
     assert [graph["function"] for report in reports for graph in report["graphs"]] == ["Linear", "Linear"]
     assert [rank["rank"] for report in reports for rank in report["ranks"]] == [0, 1]
+
+
+@pytest.mark.long
+@pytest.mark.when(framework="pytorch", version=">=2.5")
+@pytest.mark.parametrize("strategy", [TORCHRUN, GLOO], ids=["torchrun", "horovod"])
+def test_what_is_slower_on_one_of_two_hosts_is_left_by_both_at_the_same_step_and_not_tried_by_the_next_job(
+    image: Image, tmp_path: Path, strategy: dict[str, object]
+) -> None:
+    def job_of(name: str, steps: int) -> Job:
+        asked = {**strategy, **ENABLED, "steps": steps}
+        environment = {**CACHE, **not_xla(image)}
+        script = SCRIPTS / "choose_way.py"
+        return Job(image, tmp_path / name, script, hosts=2, hyperparameters=asked, environment=environment)
+
+    first, second = job_of("first", DECIDED + 20), job_of("second", 20)
+    with first as job:
+        choices = [choice(job, host) for host in trained(job)]
+        assert [(found["way"], found["kept"]) for found in choices] == [("eager", False)] * 2
+        assert choices[0]["from_step"] == choices[1]["from_step"] <= DECIDED + 1
+        assert [found["candidates"][1]["outcome"] for found in choices] == ["left: slower"] * 2
+    for host in first.hosts:
+        (first.opt_ml(host) / "checkpoints").rename(second.opt_ml(host) / "checkpoints")
+    with second as job:
+        for host in trained(job):
+            found = choice(job, host)
+            assert (found["way"], found["kept"], found["from_step"]) == ("eager", True, 6)
+            assert report_of(job, host)["graphs"] == report_of(job, host)["modules"] == []
+
+
+def trained(job: Job) -> list[str]:
+    """Its hosts, which have ended well with one model."""
+    assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}
+    one, other = job.metrics()
+    assert one["weights"] == other["weights"]
+    return job.hosts
+
+
+def choice(job: Job, host: str) -> dict[str, Any]:
+    """What a host's rank chose, and its table of ways."""
+    report = report_of(job, host)
+    return {**report["choosing"], "candidates": report["ways"]}
 
 
 @pytest.mark.when(framework="pytorch", version=">=2.0")

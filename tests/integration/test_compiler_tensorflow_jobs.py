@@ -13,9 +13,13 @@ from harness.job import Job
 
 pytestmark = [pytest.mark.integration, pytest.mark.when(framework="tensorflow")]
 
-SCRIPT = Path(__file__).parent / "scripts" / "compile_keras.py"
+SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPT = SCRIPTS / "compile_keras.py"
 ENABLED = {"sagemaker_training_compiler_enabled": True}
 SECONDS = 300.0
+# Five steps without XLA; one that compiles and one that does not; six pairs of blocks of at most ten steps, and a step
+# left out at each of seven turns.
+DECIDED = 5 + 2 + 12 * 10 + 7
 
 
 def trained(image: Image, folder: Path, **hyperparameters: object) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -39,6 +43,24 @@ def test_an_unchanged_keras_script_trains_the_same_model_compiled(image: Image, 
     assert report["steps"]["count"] == 32
     assert [entry["module"] for entry in report["modules"]] == ["sequential"]
     assert report["fallbacks"] == report["eager"] == []
+
+
+@pytest.mark.long
+def test_horovod_over_two_hosts_leaves_what_is_slower_with_xla_on_one_at_the_same_step(
+    image: Image, tmp_path: Path
+) -> None:
+    asked = {"sagemaker_horovod_enabled": True, **ENABLED, "steps": DECIDED + 20}
+    with Job(image, tmp_path, SCRIPTS / "choose_xla.py", hosts=2, hyperparameters=asked) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 0}
+        one, other = job.metrics()
+        assert one["weights"] == pytest.approx(other["weights"], abs=1e-6)
+        reports = [
+            json.loads((job.opt_ml(host) / "output/data/compiler/report.json").read_text()) for host in job.hosts
+        ]
+    assert [report["choosing"]["way"] for report in reports] == ["eager"] * 2
+    first, second = (report["choosing"]["from_step"] for report in reports)
+    assert first == second <= DECIDED + 1
+    assert [report["ways"][1]["outcome"] for report in reports] == ["left: slower"] * 2
 
 
 def test_inductor_in_a_tensorflow_image_is_refused_with_what_works(image: Image, tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ class Seen:
         reference = self._references.get(id(thing))
         return reference is not None and reference() is thing
 
+    def living(self) -> list[Any]:
+        return [thing for reference in self._references.values() if (thing := reference()) is not None]
+
 
 def guarded(method: Callable[..., None]) -> Callable[..., None]:
     """For methods of a class that has `fail(fault)`."""

@@ -30,6 +30,7 @@ class Settings(NamedTuple):
     budget: tuple[float, float] = BUDGET  # what choosing may cost
     same_random: bool = False
     tf32: bool = False
+    optimizer: bool = True  # its steps are fused where that is faster
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -51,6 +52,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         budget=budget(environ.get("DLC_COMPILER_BUDGET", "")),
         same_random=flag(environ, "DLC_COMPILER_SAME_RANDOM"),
         tf32=flag(environ, "DLC_COMPILER_TF32"),
+        optimizer=one_of(environ, "DLC_COMPILER_OPTIMIZER", (AUTO, OFF)) == AUTO,
     )
 
 

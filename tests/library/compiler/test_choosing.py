@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_ranks import TORCHRUN
 from torch_runs import Run, Runner
 
@@ -36,6 +37,8 @@ def test_a_way_that_is_slower_is_left_within_the_stated_steps_and_the_next_job_d
     assert way(first, "slow")["outcome"] == "left: slower"
     assert way(first, "slow")["verdict"] == "0.50 to 0.50 times as fast"
     assert "eager from step" in first.log
+    [note] = [note for note in first.report["notes"] if "fused steps" in note]  # by a clock that stands
+    assert note.startswith("SGD: fused steps are not used: too few steps to tell")
     assert "By measuring in turns: eager from step" in first.log
     second = runner.run(SCRIPT, "slow", "20", environ=environ)
     assert second.report["choosing"]["kept"]
@@ -66,19 +69,45 @@ def test_a_way_that_computes_something_else_is_refused_with_the_largest_differen
     assert "wrong: compiling" in run.log
 
 
-def test_a_step_without_memory_in_a_trial_is_not_lost(runner: Runner) -> None:
-    eager = runner.run(SCRIPT, "failing", "30", "dropout", compiler="")
-    run = runner.run(SCRIPT, "failing", "30", "dropout", environ=AUTO)
+@pytest.mark.parametrize("fails", ["failing", "backward-1"])
+def test_a_step_without_memory_in_a_trial_is_not_lost(runner: Runner, fails: str) -> None:
+    """In the forward of the training's own step, and in the backward when it is compared with eager."""
+    eager = runner.run(SCRIPT, fails, "30", "dropout", compiler="")
+    run = runner.run(SCRIPT, fails, "30", "dropout", environ=AUTO)
     same(run, eager)
-    assert "out of memory, says the test" in way(run, "failing")["outcome"]
+    assert "out of memory, says the test" in way(run, fails)["outcome"]
+    assert run.report["choosing"]["way"] == "eager"
+
+
+LOST = "its backward raised OutOfMemoryError: out of memory, says the test: only the script can repeat this step"
+
+
+def test_a_later_backward_without_memory_ends_the_script_with_its_reason_and_the_next_job_stays_eager(
+    runner: Runner, tmp_path: Path
+) -> None:
+    environ = {**AUTO, "DLC_COMPILE_CACHE": str(tmp_path / "cache"), "TORCHINDUCTOR_CACHE_DIR": ""}
+    first = runner.run(SCRIPT, "backward-2", "30", environ=environ, fails=True)
+    assert first.code == 1
+    assert f"dlc compiler: backward-2: {LOST}" in first.log
+    assert way(first, "backward-2")["outcome"] == f"left: {LOST}"
+    second = runner.run(SCRIPT, "backward-2", "30", environ=environ)
+    assert (second.report["choosing"]["kept"], second.report["choosing"]["from_step"]) == (True, 6)
+    assert second.report["choosing"]["words"] == f"eager from step 6 on: backward-2 was given up: {LOST}"
+
+
+def test_a_script_that_goes_on_after_a_backward_without_memory_does_so_on_eager(runner: Runner) -> None:
+    run = runner.run(SCRIPT, "backward-2", "30", "catches", environ=AUTO)
+    assert len(run.losses) == 29
+    assert way(run, "backward-2")["outcome"] == f"left: {LOST}"
     assert run.report["choosing"]["way"] == "eager"
 
 
 def test_comparing_with_eager_leaves_no_trace(runner: Runner) -> None:
     """Neither in random numbers, nor in running statistics, nor in numbers that the module keeps."""
     eager = runner.run(SCRIPT, "same", "30", "dropout", compiler="")
-    run = runner.run(SCRIPT, "same", "30", "dropout", environ=AUTO)
+    run = runner.run(SCRIPT, "same", "30", "dropout", environ={**AUTO, "DLC_COMPILER_OPTIMIZER": "off"})
     same(run, eager)
+    assert not any("fused steps" in note for note in run.report["notes"])
     assert "draws random numbers (3 draws of eager)" in way(run, "same")["compared"]
     counted = runner.run(SCRIPT, "same", "30", "counts", environ=AUTO)
     assert counted.results[0]["calls"] == 30

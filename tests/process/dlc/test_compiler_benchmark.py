@@ -343,3 +343,13 @@ def test_with_dropout_no_losses_are_compared(
     stand_in(tmp_path, monkeypatch, "--models", "resnet", "--runs", "1", "--dropout")
     module("compiler").main()
     assert "| not compared | 1 | inductor |" in capsys.readouterr().out
+
+
+def test_compile_seconds_stand_beside_those_of_the_whole_model_and_the_goal() -> None:
+    seconds = module("compile_seconds")
+    whole = seconds.Row("pytorch", "gpt", "default", 30.0, 3.0, "")
+    chosen = seconds.Row("pytorch", "gpt", "auto", 12.0, 3.6, "regional")
+    assert seconds.table([whole, chosen]).splitlines()[2:] == [
+        "| pytorch gpt | default | 30.0 | 100% | 3.0 | 10% | at most 20%: met |",
+        "| pytorch gpt | auto (chose regional) | 12.0 | 40% | 3.6 | 30% | at most 20%: missed |",
+    ]

@@ -6,6 +6,7 @@ running statistics, and numbers that a module keeps are as before; no gradient i
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 
@@ -189,6 +190,26 @@ def tolerance(module: torch.nn.Module, reference: Seen) -> float:
     return max((TOLERANCES[known] for known in formats if known in TOLERANCES), default=TOLERANCES[torch.float32])
 
 
+def state_tensors(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return parameters that have gradients, these, and what the optimizer keeps of each."""
+    trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    values = [value for p in trained for value in (p, p.grad, *optimizer.state.get(p, {}).values())]
+    return [value.detach() for value in values if isinstance(value, torch.Tensor)]
+
+
+def state_bytes(optimizer: torch.optim.Optimizer) -> int:
+    return sum(value.nbytes for value in state_tensors(optimizer))
+
+
+def copy_of(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return one with parameters and state of its own, the same gradients, and no hooks of the script's."""
+    found = copy.deepcopy(optimizer)
+    for group, copied in zip(optimizer.param_groups, found.param_groups):
+        for parameter, its in zip(group["params"], copied["params"]):
+            its.grad = parameter.grad
+    return found
+
+
 def autocasts() -> list[torch.dtype]:
     """Number formats of the autocasts that are on."""
     if torch.__version__ >= (2, 4):  # a TorchVersion
@@ -199,3 +220,11 @@ def autocasts() -> list[torch.dtype]:
 
 def first_line(fault: Exception) -> str:
     return (str(fault).strip().splitlines() or [""])[0]
+
+
+def is_of_compiled_code(fault: Exception) -> bool:
+    """Whether it came out of what AOTAutograd has made."""
+    trace = fault.__traceback__
+    while trace is not None and "_aot_autograd" not in trace.tb_frame.f_code.co_filename:
+        trace = trace.tb_next
+    return trace is not None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     # Compiles a module's call for a way; the second is the name of its function.
     Compile = Callable[[torch.nn.Module, str, Way], Callable[..., Any]]
 
+LOST_STEP = "only the script can repeat this step"
+
 
 class Dispatch:
     """The state of the class is that of the process: all modules run one way."""

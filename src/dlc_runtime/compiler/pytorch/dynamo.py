@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import re
 from typing import Any, Callable, NamedTuple
@@ -59,6 +60,8 @@ def configure(settings: Settings) -> None:
 
     if hasattr(functorch, "donated_buffer"):
         functorch.donated_buffer = False  # else a backward with retain_graph=True fails, which runs eager
+    if hasattr(config, "ignore_logger_methods"):  # else a graph is cut in two at what the eager steps have said once
+        config.ignore_logger_methods = {*config.ignore_logger_methods, *said_once()}
     limit = getattr(utils(), "set_compilation_metrics_limit", None)
     if limit is not None:
         limit(MOST_RECORDS)
@@ -66,6 +69,11 @@ def configure(settings: Settings) -> None:
         import torch._inductor.config as inductor
 
         inductor.fallback_random = True
+
+
+def said_once() -> set[Any]:
+    """Return methods with which transformers' loggers say a thing the first time only."""
+    return {getattr(logging.Logger, name, None) for name in ("warning_once", "info_once")} - {None}
 
 
 def without_small_buckets(wrappers: list[torch.nn.Module]) -> list[str]:

@@ -1,21 +1,37 @@
-"""Compiles a module in place: what the script holds stays the same object, with the same keys of its state_dict."""
+"""Compiles modules and fuses optimizers' steps in place: the script's objects and the keys of state_dict stay."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import time
 import types
 
 import torch
-import torch._dynamo
+from torch.optim import SGD, Adam, AdamW
 
 from dlc_runtime.compiler.places import is_users, place_of
 from dlc_runtime.compiler.pytorch.attention import Unmasked, masks_are_kept
 from dlc_runtime.compiler.pytorch.choose import is_sharded
-from dlc_runtime.compiler.pytorch.dispatch import Dispatch, InsideHooks
+from dlc_runtime.compiler.pytorch.comparison import (
+    copy_of,
+    difference,
+    first_line,
+    is_of_compiled_code,
+    state_bytes,
+    state_tensors,
+)
+from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, InsideHooks
 from dlc_runtime.compiler.pytorch.progress import followed
-from dlc_runtime.compiler.pytorch.ways import INDUCTOR
+from dlc_runtime.compiler.pytorch.turns import horovod_of_several, joined
+from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
+from dlc_runtime.compiler.report.choosing import EAGER
+from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
+from dlc_runtime.compiler.seen import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, Callable
 
     from dlc_runtime.compiler.pytorch.ways import Way
@@ -41,6 +57,7 @@ def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> 
     """From now on its calls in training run as `Dispatch.way` says."""
     move_hooks_out(module)
     spare_scripting()
+    watch_backward()
     kind, what = (InsideHooks, call_forward) if is_sharded(module) else (Dispatch, call)
 
     def compile_call(_part: torch.nn.Module, name: str, way: Way) -> Callable[..., Any]:
@@ -74,6 +91,8 @@ def outside(hook: Callable[..., Any]) -> HookOutside:
 
     Dynamo counts recompilations by the code that it compiles: in a `__call__` of all hooks they would add up.
     """
+    import torch._dynamo  # takes seconds
+
     file, line = place_of(hook)
     reason = f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
 
@@ -101,3 +120,111 @@ def spare_scripting() -> None:
     ignored = torch.jit._recursive.ignored_attributes
     if COMPILED not in ignored:
         ignored.append(COMPILED)
+
+
+def watch_backward() -> None:
+    """Have a way that is chosen by measuring given up if its backward raises.
+
+    The exception stays the script's: parts of the step's graph are freed then, so nobody but the script can repeat it.
+    """
+    original = torch.autograd.backward
+    if original.__module__ == __name__:
+        return
+
+    @functools.wraps(original, assigned=("__name__", "__qualname__", "__doc__"))
+    def backward(*arguments: Any, **named: Any) -> Any:
+        try:
+            return original(*arguments, **named)
+        except Exception as fault:
+            note_backward(fault)
+            raise
+
+    torch.autograd.backward = backward
+
+
+def note_backward(fault: Exception) -> None:
+    way, is_memory = Dispatch.way.name, "out of memory" in str(fault)
+    if not Dispatch.choosing or way == EAGER or not (is_memory or is_of_compiled_code(fault)):
+        return
+    Dispatch.failed = f"its backward raised {type(fault).__name__}: {first_line(fault)}: {LOST_STEP}"
+    Dispatch.way = WAYS[EAGER]
+    say(f"{way}: {Dispatch.failed}")
+
+
+FUSED = (SGD, Adam, AdamW)  # of these torch has a fused step on CPUs
+OURS = 1  # true, and told from the script's own True
+FUSED_TOLERANCE = 1e-5  # of a tensor's largest value, after one step
+MOST_PAIRS, TRIAL_SECONDS = 12, 1.0
+MOST_BYTES = 1 << 30  # to copy
+
+
+def fuse_steps(optimizers: Iterable[torch.optim.Optimizer], notes: list[str]) -> None:
+    """Let optimizers step with torch's fused kernels where the script left it open and that is faster.
+
+    Only of a process that trains alone: ranks that round differently drift apart. Adds to `notes`.
+    """
+    if torch.__version__ < (2, 4) or joined() is not None or horovod_of_several() is not None:  # a TorchVersion
+        return
+    for optimizer in optimizers:
+        if may_fuse(optimizer) and state_bytes(optimizer) <= MOST_BYTES:
+            notes.append(f"{type(optimizer).__name__}: fused steps {fuse(optimizer)}")
+            say(notes[-1])
+
+
+def may_fuse(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the script left it open, and all tensors lie as the kernels read them: from end to end."""
+    if type(optimizer) not in FUSED or not all(map(is_open, optimizer.param_groups)):
+        return False
+    tensors = state_tensors(optimizer)
+    return bool(tensors) and all(
+        value.layout is torch.strided and value.is_cpu and value.is_floating_point() and value.is_contiguous()
+        for value in tensors
+    )
+
+
+def is_open(group: dict[str, Any]) -> bool:
+    said = group["fused"], group["foreach"], group["differentiable"], group.get("capturable", False)
+    return said == (None, None, False, False) and not isinstance(group["lr"], torch.Tensor)
+
+
+def fuse(optimizer: torch.optim.Optimizer) -> str:
+    """Measure steps of copies in turns; return the outcome in words."""
+    own, fused = copy_of(optimizer), copy_of(optimizer)
+    step_seconds(own, False), step_seconds(fused, True)
+    differs = max(map(difference, state_tensors(own), state_tensors(fused)))
+    if differs > FUSED_TOLERANCE:
+        return f"are not used, they differ by {differs:.1g} ({FUSED_TOLERANCE:g} is allowed)"
+    times: list[Pair] = []
+    end = time.perf_counter() + TRIAL_SECONDS
+    while len(times) < FEWEST_PAIRS or (len(times) < MOST_PAIRS and time.perf_counter() < end):
+        times.append(Pair(step_seconds(own, False), step_seconds(fused, True)))
+    verdict = judge(times)
+    if verdict.kind != FASTER:
+        return f"are not used: {verdict.words()}"
+    optimizer.register_step_pre_hook(begin_fused)
+    optimizer.register_step_post_hook(end_fused)
+    return f"are used: {verdict.words()} as its own, results within {differs:.1g} (DLC_COMPILER_OPTIMIZER)"
+
+
+def step_seconds(optimizer: torch.optim.Optimizer, fused: bool) -> float:
+    """Step without the hooks of all optimizers: nobody may count it."""
+    begun = time.perf_counter()
+    if fused:
+        begin_fused(optimizer)
+    inspect.unwrap(type(optimizer).step, stop=lambda step: not hasattr(step, "hooked"))(optimizer)
+    end_fused(optimizer)
+    return time.perf_counter() - begun
+
+
+def begin_fused(optimizer: torch.optim.Optimizer, *_step: Any) -> None:
+    """Only for a step: what the script saves says what the script has chosen."""
+    end_fused(optimizer)  # a step that raised
+    if may_fuse(optimizer):
+        for group in optimizer.param_groups:
+            group["fused"] = OURS
+
+
+def end_fused(optimizer: torch.optim.Optimizer, *_step: Any) -> None:
+    for group in optimizer.param_groups:
+        if group["fused"] is OURS:
+            group["fused"] = None

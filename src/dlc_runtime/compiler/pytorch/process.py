@@ -102,17 +102,15 @@ def facts() -> dict[str, Any]:
 
 
 def facts_of_choice(
-    modules: Iterable[torch.nn.Module], batches: list[list[str]], tried: list[str], settings: Settings
+    modules: Iterable[torch.nn.Module], batches: list[list[str]], tried: list[str], ranks: int, settings: Settings
 ) -> dict[str, Any]:
     """What the choice of a way depends on, beside the image and the machine that the cache's folder is for."""
     transformers = sys.modules.get("transformers")
-    distributed = torch.distributed
-    joined = distributed.is_available() and distributed.is_initialized()
     return {
         "modules": [f"{type(module).__qualname__} {digest_of(module)}" for module in modules],
         "batches": batches,
         "tried": tried,
-        "world": distributed.get_world_size() if joined else 1,
+        "world": ranks,
         "threads": torch.get_num_threads(),
         "device": facts()["device"],
         "torch": str(torch.__version__),

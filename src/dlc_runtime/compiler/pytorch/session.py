@@ -32,8 +32,9 @@ from dlc_runtime.compiler.pytorch.choose import (
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch
 from dlc_runtime.compiler.pytorch.dumps import Dumps
 from dlc_runtime.compiler.pytorch.dynamo import Compilations
+from dlc_runtime.compiler.pytorch.inplace import compile_in_place, fuse_steps
 from dlc_runtime.compiler.pytorch.progress import Progress
-from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns
+from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, ranks
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
@@ -256,7 +257,7 @@ class Session:
             self._turns = self._new_turns(self.choice.chosen)
             self._chosen += [weakref.ref(module) for module in self.choice.chosen]
             self._wrappers += [weakref.ref(module) for module in self.choice.wrappers]
-        assert self._turns is not None  # noqa: S101 - the caller has looked
+        assert self._turns  # noqa: S101 - the caller has looked
         self.choice, self.phase = Choice(), CHOOSING
         self._pause(False)
         self._turns.begin_block()
@@ -264,12 +265,13 @@ class Session:
 
     def _new_turns(self, chosen: list[torch.nn.Module]) -> Turns:
         tried = ways.to_try(self.settings, chosen)
-        self._decisions.facts = process.facts_of_choice(chosen, self.choice.batches, tried, self.settings)
+        self._decisions.facts = process.facts_of_choice(chosen, self.choice.batches, tried, ranks(), self.settings)
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)
-        choosing = Choosing(tried, Budget(*self.settings.budget), baseline, (kept[0], kept[1]))
+        choosing = self.record.choosing = Choosing(tried, Budget(*self.settings.budget), baseline, (kept[0], kept[1]))
         Dispatch.choosing, Dispatch.strict = True, self.settings.strict
-        self.record.choosing = choosing
+        if self.settings.optimizer and any(self.settings.budget):
+            fuse_steps(self._optimizers.living(), self.record.notes)
         return Turns(choosing, self._agreement, self._began)
 
     def _by_hand(self, module: torch.nn.Module) -> None:
@@ -300,8 +302,6 @@ class Session:
             self.choice.chosen = []
 
     def _compile_in_place(self, modules: list[torch.nn.Module], wrappers: list[torch.nn.Module]) -> None:
-        from dlc_runtime.compiler.pytorch.inplace import compile_in_place
-
         self._configure(wrappers)
         if self.settings.backend == settings_of.INDUCTOR:
             process.spare_headers()
@@ -354,6 +354,8 @@ class Session:
 
     def _before_end(self) -> None:
         """Add to the report what came after the last step."""
+        if self._turns is not None and self.phase == CHOOSING:
+            self._turns.end(self.steps.count + 1, self._decisions, self.record.cache.get("folder", ""))
         if self.phase in (COMPILED, CHOOSING) and TWICE in str(getattr(sys, "last_value", "")):
             say(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))
 

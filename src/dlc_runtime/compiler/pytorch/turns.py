@@ -13,7 +13,7 @@ from statistics import median
 import torch
 
 from dlc_runtime.compiler import cache_folder
-from dlc_runtime.compiler.pytorch.dispatch import Dispatch
+from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
 from dlc_runtime.compiler.report.choosing import EAGER, Choosing, Result, slowest
 
@@ -76,7 +76,7 @@ class Turns:
 
     def _result(self, step: int) -> Result:
         block, on_gpu = self.choosing.block, torch.cuda.is_initialized()
-        measured = self._seconds[block.skipped :]
+        measured = self._seconds[block.skipped :] or [0.0]  # a job can end before
         # The GPU is idle at the edges only; on a CPU each step is known, and a median forgets an evaluation among them.
         seconds = sum(measured) / len(measured) if on_gpu else median(measured)
         return Result(
@@ -88,6 +88,13 @@ class Turns:
             step=step,
             memory=Dispatch.memory,
         )
+
+    def end(self, step: int, decisions: Decisions, folder: str) -> None:
+        """The job ends; by a step that was lost, this is known to the next one."""
+        way, reason = self.choosing.block.way, Dispatch.failed
+        if LOST_STEP in reason and not self.lost:
+            self.choosing.end_block(self._result(step))
+            decisions.keep(self.choosing, folder, f"{way} was given up: {reason}")
 
     def _lose(self, step: int) -> None:
         self.lost = True
@@ -116,9 +123,10 @@ class Decisions:
         known = self._known.get(json.dumps(self.facts))
         return known or (cache_folder.read_decision(folder, self.facts) if folder else ("", ""))
 
-    def keep(self, choosing: Choosing, folder: str) -> None:
-        found, name = (choosing.way, choosing.reason), json.dumps(self.facts)
-        if choosing.is_known() and self._known.get(name) != found:
+    def keep(self, choosing: Choosing, folder: str, given_up: str = "") -> None:
+        """`given_up`: why a job that ends undecided is not to be tried so again."""
+        found, name = (choosing.way, given_up or choosing.reason), json.dumps(self.facts)
+        if (given_up or choosing.is_known()) and self._known.get(name) != found:
             self._known[name] = found
             if folder:
                 cache_folder.write_decision(folder, self.facts, *found)
@@ -242,6 +250,12 @@ def joined() -> tuple[Any, int, int] | None:
         distributed.get_rank(),
         distributed.get_world_size(),
     )
+
+
+def ranks() -> int:
+    """How many train together."""
+    group, horovod = joined(), horovod_of_several()
+    return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1
 
 
 def horovod_of_several() -> Any:

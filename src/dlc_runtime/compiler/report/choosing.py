@@ -26,7 +26,8 @@ PATIENCE = 3  # of these are waited for when the budget is used up
 WINDOW_STEPS = 200  # after the decision speed is looked at once for so many steps
 CHECK_STEPS, MOST_CHECK_PAIRS = 1000, 12  # and compared with eager once for so many
 NONE_FASTER = "no other way was faster for sure"
-DRIFT = 1.25  # times slower or faster than at the decision, in two windows one after the other: something changed
+DRIFT = 1.25  # times slower or faster than at the decision, in windows one after the other: something changed
+DRIFTS = 2  # of these windows; for a job on eager twice as many after each new choice, as some hosts never rest
 
 
 class Block(NamedTuple):
@@ -131,6 +132,7 @@ class Choosing:
         self.news: list[str] = []  # lines for the log; whoever says them takes them out
         self._kept, self._eager_steps = kept, eager_steps
         self._last_way, self._step, self._block_steps = EAGER, 0, 1
+        self._drifts = DRIFTS  # windows after which a job on eager chooses again
         self._course = self._job()
         self.block = next(self._course)
 
@@ -179,6 +181,7 @@ class Choosing:
         while True:
             yield from self._watch()
             if self.budget.allows(self.spent, self.elapsed):
+                self._drifts *= 2
                 self.news.append(f"eager steps changed their speed for good after step {self._step}: choosing again")
                 yield from self._baseline()
                 yield from self._choose()
@@ -221,7 +224,8 @@ class Choosing:
         if not (yield from self._warm_up(candidate)):
             return
         pairs: list[Pair] = []
-        thrown, spent_before = 0, self.spent
+        # The first choice lets each candidate be measured; those after it take what is left of the budget.
+        thrown, spent_before = 0, self.spent if self._drifts == DRIFTS else 0.0
         while len(pairs) < MOST_PAIRS and thrown < MOST_THROWN:
             pair = yield from self._pair(self.way, candidate, other_first=len(pairs) % 2 == 0)
             if candidate.refused:
@@ -296,7 +300,7 @@ class Choosing:
     # -- after the decision ---------------------------------------------------------------------------------------
 
     def _watch(self) -> Generator[Block, Result, None]:
-        """Run the chosen way until its speed has changed for good and eager is no worse."""
+        """Run the chosen way until it is eager and its speed has changed for good."""
         reference, changed, steps = self.candidates[self.way].seconds, 0, 0
         while True:
             result = yield from self._run(self.way, 0, WINDOW_STEPS)
@@ -307,12 +311,11 @@ class Choosing:
                 continue
             seconds = result.seconds
             reference = reference or seconds
-            drifts = bool(reference and seconds and not reference / DRIFT <= seconds <= reference * DRIFT)
-            changed = changed + 1 if drifts else 0
-            if changed >= 2 and self.way == EAGER:
+            changed = drifted_on(changed, seconds / reference if reference and seconds else 1.0)
+            if abs(changed) >= self._drifts and self.way == EAGER:
                 return
-            if self.way != EAGER and (changed >= 2 or steps >= CHECK_STEPS):
-                way, drifted = self.way, changed >= 2
+            if self.way != EAGER and (abs(changed) >= DRIFTS or steps >= CHECK_STEPS):
+                way, drifted = self.way, abs(changed) >= DRIFTS
                 yield from self._check(self.candidates[way])
                 reference, changed, steps = None if drifted or way != self.way else reference, 0, 0
 
@@ -341,6 +344,13 @@ class Choosing:
         self.reason = f"{given_up.way} was given up: {given_up.refused}"
         self.candidates[EAGER].outcome = f"taken: {self.reason}"
         self.news.append(f"eager from step {self._step + 1} on: {self.reason}")
+
+
+def drifted_on(windows: int, ratio: float) -> int:
+    """Count windows in a row that were slower, or below 0 those that were faster."""
+    if ratio > DRIFT:
+        return max(windows, 0) + 1
+    return min(windows, 0) - 1 if ratio * DRIFT < 1 else 0
 
 
 def block_steps(seconds: float) -> int:

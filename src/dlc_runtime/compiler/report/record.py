@@ -77,7 +77,7 @@ class Record:
         )
 
     def add_fallback(self, where: dict[str, Any], kind: str, reason: str, failed_at: tuple[str, int] = ("", 0)) -> str:
-        """Returns the warning: a function does not compile, for `reason`, at a line of `failed_at`."""
+        """Returns the warning: a function does not compile; `failed_at`: a line."""
         entry = {**where, "type": kind, "reason": reason}
         if failed_at[0]:
             entry.update(failed_file=failed_at[0], failed_line=failed_at[1])
@@ -151,7 +151,7 @@ MODE = "train and evaluate in longer stretches, each in one mode"
 GRADIENT = "choose before the training what requires a gradient, and leave it so"
 HOOK = "register hooks before training, and leave them"
 TYPE = "give the model values of the same class in every step"
-OTHER = ""  # nothing that a script can be told to change
+OTHER = ""  # nothing to change
 
 
 class Cause(NamedTuple):

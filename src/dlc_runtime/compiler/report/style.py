@@ -57,7 +57,7 @@ SCRIPT = """
 document.querySelectorAll("th button").forEach(function (button) {
   button.addEventListener("click", function () {
     var head = button.parentElement, body = head.closest("table").tBodies[0];
-    var column = Array.prototype.indexOf.call(head.parentElement.children, head);
+    var column = head.cellIndex;
     var up = head.getAttribute("aria-sort") !== "ascending";
     function key(row) {
       var cell = row.cells[column];

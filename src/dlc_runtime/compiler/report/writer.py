@@ -45,9 +45,16 @@ class Writer:
 
     def open(self) -> None:
         """Have a report at the process's end, whether it has steps or not."""
-        if not self._open:
-            self._open = True
-            self._promise_the_end()
+        if self._open:
+            return
+        self._open = True
+        atexit.register(self._end)
+        multiprocessing = sys.modules.get("multiprocessing.process")
+        if multiprocessing is not None and multiprocessing.parent_process() is not None:
+            from multiprocessing.util import Finalize  # a forked child ends without atexit
+
+            Finalize(None, self._end, exitpriority=0)
+        threading.Thread(target=self._write_now_and_then, name="dlc-compiler-report", daemon=True).start()
 
     def after_step(self) -> bool:
         """Returns whether something was written."""
@@ -71,17 +78,9 @@ class Writer:
                 self._failed = True
                 say(f"no report in {self._settings.report}: {fault}")
 
-    def _promise_the_end(self) -> None:
-        atexit.register(self._end)
-        multiprocessing = sys.modules.get("multiprocessing.process")
-        if multiprocessing is not None and multiprocessing.parent_process() is not None:
-            from multiprocessing.util import Finalize  # a forked child ends without atexit
-
-            Finalize(None, self._end, exitpriority=0)
-        threading.Thread(target=self._write_now_and_then, name="dlc-compiler-report", daemon=True).start()
-
     def _write_now_and_then(self) -> None:
-        while not threading.Event().wait(self._settings.minutes * 60):
+        while True:
+            time.sleep(self._settings.minutes * 60)
             self.write(with_page=True)
 
     def _end(self) -> None:

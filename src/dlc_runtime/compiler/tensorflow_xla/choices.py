@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import os
+import re
+import sys
+import threading
 import time
+from collections import Counter
+from contextlib import suppress
 
 import tensorflow as tf
 
@@ -37,12 +41,13 @@ class Choices:
     def __init__(self, settings: Settings, record: XlaRecord, folder: str, written: Callable[[], None]) -> None:
         self._settings, self._record, self._folder, self._written = settings, record, folder, written
         self._began = time.perf_counter()
-        self._topics = itertools.count()
+        self._topics: Counter[str] = Counter()
 
     @functools.cached_property
     def _peers(self) -> process.Peers:
         """Of the first step that trains: the script has said by then how it distributes."""
-        return process.peers(os.environ)
+        horovod = sys.modules.get(process.HOROVOD)
+        return ByHorovod(horovod) if is_begun(horovod) else process.peers(os.environ)
 
     def can_choose(self) -> bool:
         """Several processes must take turns at the same steps, for which they have to hear of each other."""
@@ -62,13 +67,15 @@ class Choices:
             owner.facts = facts_of(owner, fingerprint())
         kept = cache_folder.read_decision(self._folder, owner.facts) if owner.facts else ("", "")
         budget = Budget(*self._settings.budget)
-        turns = Turns(owner.ways, budget, self._settings.eager_steps, kept, self._share())
+        turns = Turns(owner.ways, budget, self._settings.eager_steps, kept, self._share(owner.name))
         owner.begin(CHOOSING, turns)
         self._record.choosing = self._record.choosing or turns.choosing
 
-    def _share(self) -> Share | None:
-        """Functions begin to choose in the same order in each process."""
-        return functools.partial(self._peers.share, str(next(self._topics))) if self._peers.count > 1 else None
+    def _share(self, name: str) -> Share | None:
+        """Functions of the same name begin to choose in the same order in each process."""
+        self._topics[name] += 1
+        topic = re.sub(r"\W", "_", f"{name}.{self._topics[name]}")
+        return functools.partial(self._peers.share, topic) if self._peers.count > 1 else None
 
     def take_turn(self, owner: Owner, turns: Turns, seconds: float, changed: bool, step: int) -> None:
         """A step of its has run in so many seconds. `changed`: something was traced or compiled in it."""
@@ -93,6 +100,51 @@ class Choices:
         if owner.facts and turns.choosing.is_known():
             cache_folder.write_decision(self._folder, owner.facts, way, reason)
         self._written()
+
+
+def is_begun(horovod: Any) -> bool:
+    try:
+        return horovod is not None and bool(horovod.is_initialized())
+    except AttributeError:  # a build of Horovod without this
+        return False
+
+
+class ByHorovod(process.Peers):
+    """Horovod's ranks, by a gather of our own: it has another name than any operation of the script's."""
+
+    def __init__(self, horovod: Any) -> None:
+        super().__init__(int(horovod.rank()), int(horovod.size()))
+        self._horovod = horovod
+        self._gathers: dict[str, Any] = {}
+
+    def can_share(self) -> bool:
+        return True
+
+    def share(self, topic: str, text: str) -> list[str]:
+        """As of Peers. What waits for a process that does not come is left to wait: Horovod's end ends it."""
+        gather = self._gathers.get(topic) or self._gathers.setdefault(topic, self._made(topic))
+        told: list[str] = []
+
+        def run() -> None:
+            with suppress(Exception):  # such as that another process has ended
+                told.extend(bytes(gather(tf.constant([*f"{text}\n".encode()], tf.uint8)).numpy()).decode().splitlines())
+
+        thread = threading.Thread(target=run, name="dlc-choosing", daemon=True)
+        thread.start()
+        thread.join(process.PATIENCE_SECONDS)
+        if len(told) != self.count:
+            raise TimeoutError(topic)
+        return told
+
+    def _made(self, topic: str) -> Any:
+        """A graph: Horovod knows an operation by its name in one, outside by its kind, as it knows the script's."""
+
+        def gather(told: Any) -> Any:
+            with tf.device("CPU:0"):
+                return self._horovod.allgather(told, name=f"dlc_{topic}")
+
+        made = tf.function(gather, autograph=False, input_signature=[tf.TensorSpec([None], tf.uint8)])
+        return made.get_concrete_function()
 
 
 def facts_of(owner: Owner, graph: str) -> dict[str, Any]:

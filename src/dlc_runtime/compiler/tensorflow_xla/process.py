@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONTEXT = "tensorflow.python.eager.context"
-HOROVOD = ("horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
+HOROVOD = "horovod.tensorflow"  # its modules for Keras import it
 PATIENCE_SECONDS = 60.0  # for another process to reach the same step
 
 
@@ -77,13 +77,13 @@ class Peers:
 
 
 def peers(environ: Mapping[str, str]) -> Peers:
-    """By TF_CONFIG, or by Horovod."""
+    """By TF_CONFIG, or of a Horovod that the script has not begun."""
     rank = rank_of(environ)
     if rank is not None:
         cluster = json.loads(environ["TF_CONFIG"])["cluster"]
         count = sum(len(cluster.get(kind, [])) for kind in ("chief", "worker"))
         return Peers(rank, count, all_train="ps" not in cluster)
-    if any(name in sys.modules for name in HOROVOD):
+    if HOROVOD in sys.modules:
         sizes = (environ.get(name, "") for name in ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"))
         return Peers(0, max((int(size) for size in sizes if size.isdigit()), default=1), all_train=False)
     return Peers()

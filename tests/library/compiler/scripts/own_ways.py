@@ -1,5 +1,6 @@
 """Ways of the test's own in place of those that compile, and a clock by which the runtime measures them."""
 
+import functools
 import os
 import sys
 
@@ -49,6 +50,26 @@ def failing(graph, _inputs):
     return run
 
 
+def backward_failing(fails_at, graph, inputs):
+    """A backward that has no memory once: 1 is when it is compared, 2 the training's own."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    calls = []
+
+    def compiled(part, _inputs):
+        def run(*arguments):
+            calls.append(1)
+            if len(calls) == fails_at:
+                raise torch.cuda.OutOfMemoryError("out of memory, says the test")
+            return part(*arguments)
+
+        return make_boxed_func(run)
+
+    forward = lambda part, _inputs: make_boxed_func(part.forward)  # noqa: E731
+    return aot_autograd(fw_compiler=forward, bw_compiler=compiled)(graph, inputs)
+
+
 def same(graph, _inputs):
     return graph
 
@@ -93,10 +114,11 @@ def use(name, at_once=False, wait=0):
     """`at_once`: from the first compiled step on, without choosing. `wait`: seconds that ranks wait for each other."""
     if not os.environ.get("DLC_COMPILER"):
         return
-    from dlc_runtime.compiler.pytorch import session, turns, ways
+    from dlc_runtime.compiler.pytorch import inplace, session, turns, ways
 
-    session.time = turns.time = clock
+    session.time = turns.time = inplace.time = clock
     backends = {"slow": slow, "wrong": wrong, "failing": failing, "same": same, "reusing": reusing, "regional": same}
+    backends.update({f"backward-{number}": functools.partial(backward_failing, number) for number in (1, 2)})
     own = ways.Way(name, {"backend": backends[name]}, name == "regional", name == "reusing")
     ways.WAYS[name] = own
     ways.TRIED["cpu"] = (name,)

@@ -188,6 +188,48 @@ def test_a_job_whose_eager_steps_change_for_good_chooses_again() -> None:
     assert job.choosing.way == "inductor"
 
 
+def again(job: Job) -> list[int]:
+    """The steps after which it chose again."""
+    lines = [line for line in job.log if line.endswith(": choosing again")]
+    return [int(line.partition("after step ")[2].partition(":")[0]) for line in lines]
+
+
+def test_on_a_host_whose_speed_comes_and_goes_each_new_choice_needs_twice_as_many_steps() -> None:
+    job = Job({"inductor": 1.1})
+    job.decide()
+    while job.step < 50_000:
+        busy = job.step % 3000 >= 1500
+        job.speeds.update({EAGER: 1.5, "inductor": 1.65} if busy else {EAGER: 1.0, "inductor": 1.1})
+        job.run_block()
+    steps = again(job)
+    assert 1 <= len(steps) <= 3
+    assert job.choosing.way == EAGER
+    assert [set(job.run_steps[step - 400 : step]) for step in steps] == [{EAGER}] * len(steps)
+    assert job.choosing.spent <= BUDGET.limit(job.now)
+
+
+def test_all_that_is_spent_on_choosing_again_stays_in_the_budget() -> None:
+    budget = Budget(20.0, 0.0)
+    job = Job({"inductor": 1.5}, budget=budget)
+    job.decide()
+    first = job.choosing.spent
+    assert first < budget.seconds
+    for speed in (2.0, 4.0):
+        job.speeds.update({EAGER: speed, "inductor": speed * 1.5})
+        end = job.step + 8000
+        while job.step < end:
+            job.run_block()
+    assert again(job)
+    assert job.choosing.spent <= budget.seconds + (6.0 - 4.0) * 2, "a turn of two steps may pass it"
+
+
+def test_slower_and_then_faster_windows_are_no_change_for_good() -> None:
+    assert choosing.drifted_on(choosing.drifted_on(0, 1.3), 1.3) == 2
+    assert choosing.drifted_on(choosing.drifted_on(0, 1.3), 0.7) == -1
+    assert choosing.drifted_on(choosing.drifted_on(0, 0.7), 0.7) == -2
+    assert choosing.drifted_on(5, 1.2) == choosing.drifted_on(-5, 0.81) == 0
+
+
 def test_a_chosen_way_that_fails_later_is_given_up() -> None:
     job = Job({"inductor": 0.5})
     job.decide()

@@ -42,6 +42,7 @@ def test_settings_are_read_from_the_environment() -> None:
         ("DLC_COMPILER_EFFORT", "most"),
         ("DLC_COMPILER_BUDGET", "5 percent"),
         ("DLC_COMPILER_BUDGET", "-1"),
+        ("DLC_COMPILER_OPTIMIZER", "fused"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_it(name: str, value: str) -> None:

@@ -59,8 +59,13 @@ def repository() -> Tree:
 def selected(selectors: Sequence[str], conditions: Iterable[Mapping[str, object]]) -> list[str]:
     """Ids of the images that any of these globs selects and that fulfil all of these conditions (`Conditions`)."""
     asked = [Conditions.model_validate(each) for each in conditions]
-    variants = load_variants(repository(), selectors)
-    return [variant.id for variant in variants if all(fulfils(variant, each) for each in asked)]
+    return [variant.id for variant in _variants(tuple(selectors)) if all(fulfils(variant, each) for each in asked)]
+
+
+@lru_cache
+def _variants(selectors: tuple[str, ...]) -> tuple[Variant, ...]:
+    """Once for all tests: it takes tenths of a second."""
+    return tuple(load_variants(repository(), selectors))
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""What a script has to know about its job: group, rank, peers. Reads the launcher's variables; imports nothing.
+"""What a script has to know about its job (group, rank, peers), and what it may tell the launcher. Imports nothing.
 
 Not named `cluster`: importing a module of that name would replace the function `dlc_runtime.cluster`.
 """
@@ -161,3 +161,22 @@ def _parsed(environ: Mapping[str, str], name: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ClusterError(f"{name}: expected JSON, found {text!r}; the launcher sets it") from error
+
+
+def tell_launcher(variable: str, what: str) -> None:
+    """Tell it something by making the file that a variable names; nothing where it does not ask."""
+    path = os.environ.get(variable)
+    if path:
+        try:
+            with open(path, "wb"):
+                pass
+        except OSError as error:
+            import logging
+
+            log = logging.getLogger("dlc.dataservice")
+            log.warning("data service: the launcher cannot be told that %s: %s", what, error)
+
+
+def tell_that_this_serves() -> None:
+    """Let the job end with the hosts that train: what runs here only serves them."""
+    tell_launcher("DLC_SERVES_FILE", "this host serves others")

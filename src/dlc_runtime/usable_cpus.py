@@ -23,11 +23,11 @@ def usable(groups: str = GROUPS) -> float:
 
 def _quota(groups: str) -> float | None:
     with contextlib.suppress(OSError, ValueError, IndexError):  # version 2; the first word is `max` without a quota
-        with open(os.path.join(groups, "cpu.max")) as file:
+        with open(f"{groups}/cpu.max") as file:
             words = file.read().split()
         return int(words[0]) / int(words[1])
     with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (_number(os.path.join(groups, "cpu", f"cpu.cfs_{name}_us")) for name in ("quota", "period"))
+        quota, period = (_number(f"{groups}/cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))
         return quota / period if quota > 0 else None
     return None
 

@@ -131,9 +131,11 @@ def test_what_asks_for_tensorflow_brings_no_second_one(container: Container, ima
 
 
 @pytest.mark.when(framework="tensorflow", version=">=2.16")
-def test_tf_keras_is_keras_2_without_being_asked_for(container: Container) -> None:
-    code = "import tensorflow as tf; print(tf.keras.Model.__module__.partition('.')[0])"
-    assert container.python(code, seconds=180) == "tf_keras\n"
+@pytest.mark.parametrize(("value", "package"), [("1", "tf_keras"), ("0", "keras")])
+def test_tf_keras_is_the_keras_that_the_launcher_has_chosen(container: Container, value: str, package: str) -> None:
+    chosen = f"import os; os.environ['TF_USE_LEGACY_KERAS'] = '{value}'; import tensorflow as tf"
+    code = f"{chosen}; print(tf.keras.Model.__module__.partition('.')[0])"
+    assert container.python(code, seconds=180) == f"{package}\n"
 
 
 @pytest.mark.when(framework="tensorflow", version=">=2.12")

@@ -28,6 +28,7 @@ def test_a_rank_that_fails_ends_the_other_host_too(image: Image, tmp_path: Path)
         assert codes["algo-2"] == 3
         assert codes["algo-1"] != 0
         assert "channel training holds no parquet file" in job.failure("algo-2")
+        assert "ChildFailedError" not in job.log("algo-1") + job.log("algo-2")  # 40 lines of torchrun's own
 
 
 def test_a_host_that_fails_at_once_leaves_no_host_waiting_for_it(image: Image, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from harness.engine import RUN_LABEL, docker
 from harness.images import Image
 
-pytestmark = [pytest.mark.integration, pytest.mark.when(framework="pytorch", version=">=2.0")]
+pytestmark = pytest.mark.integration
+in_pytorch = pytest.mark.when(framework="pytorch", version=">=2.0")
 
 SCRIPTS = Path(__file__).parent / "scripts"
 WAIT_SECONDS = "120"
@@ -30,8 +32,11 @@ def network(engine: None) -> Iterator[str]:
 class Pods:
     """Containers that are called as pods are, each with its variables; gone after the `with`."""
 
-    def __init__(self, image: Image, network: str, script: str, pods: Mapping[str, Mapping[str, str]]) -> None:
-        self._image, self._network, self._pods = image, network, pods
+    def __init__(
+        self, image: Image, network: str, script: str, pods: Mapping[str, Mapping[str, str]], shared: Path | None = None
+    ) -> None:
+        """`shared` is a folder of this machine that all pods find at /shared."""
+        self._image, self._network, self._pods, self._shared = image, network, pods, shared
         self._environment = {"SAGEMAKER_PROGRAM": script, "OMP_NUM_THREADS": "1", "DLC_JOB_TOKEN": "of this test"}
 
     def __enter__(self) -> Pods:
@@ -39,6 +44,7 @@ class Pods:
             words = ["run", "--detach", "--name", self._name(pod), "--label", RUN_LABEL, "--network", self._network]
             words += ["--hostname", pod.partition(".")[0], "--network-alias", pod, "--shm-size", "1g"]
             words += ["--volume", f"{SCRIPTS}:/opt/ml/code:ro"]
+            words += ["--volume", f"{self._shared}:/shared"] if self._shared else []
             for name, value in {**self._environment, **own}.items():
                 words += ["--env", f"{name}={value}"]
             docker(*words, self._image.ref, "train")
@@ -59,6 +65,7 @@ class Pods:
         return f"{self._network}-{pod.partition('.')[0]}"
 
 
+@in_pytorch
 def test_a_train_job_of_trainer_v2_is_one_job_below_torchrun(image: Image, network: str) -> None:
     own = {**TRAINER, "PET_MASTER_ADDR": "job-node-0-0.job"}
     pods = {
@@ -71,6 +78,7 @@ def test_a_train_job_of_trainer_v2_is_one_job_below_torchrun(image: Image, netwo
     assert all(f"rank {rank} of 4: 4" in log for rank in range(4)), log
 
 
+@in_pytorch
 def test_a_pytorch_job_of_a_master_and_a_worker_is_one_job(image: Image, network: str) -> None:
     pods = {"job-master-0": {**PYTORCH_JOB, "RANK": "0"}, "job-worker-0": {**PYTORCH_JOB, "RANK": "1"}}
     with Pods(image, network, "all_reduce.py", pods) as job:
@@ -80,6 +88,7 @@ def test_a_pytorch_job_of_a_master_and_a_worker_is_one_job(image: Image, network
     assert "rank 1 of 2: 2" in log
 
 
+@in_pytorch
 def test_the_launcher_pod_of_an_mpi_job_starts_ranks_by_the_operators_host_file(
     image: Image, network: str, tmp_path: Path
 ) -> None:
@@ -95,9 +104,29 @@ def test_the_launcher_pod_of_an_mpi_job_starts_ranks_by_the_operators_host_file(
         assert f"rank {rank} 2 /opt/ml/model localhost" in done.stdout
 
 
+@in_pytorch
 def test_a_pod_of_an_indexed_job_that_nobody_wired_trains_nothing(image: Image, network: str) -> None:
     pods = {"train-1": {"JOB_COMPLETION_INDEX": "1"}}
     with Pods(image, network, "all_reduce.py", pods) as job:
         codes, log = job.wait()
     assert codes == [78], log
     assert "DLC_NUM_HOSTS" in log
+
+
+@pytest.mark.when(framework="tensorflow", version=">=2.12")
+def test_the_evaluator_of_a_tf_job_works_beside_the_cluster_that_it_is_no_part_of(
+    image: Image, network: str, tmp_path: Path
+) -> None:
+    cluster = {"worker": [f"job-worker-{index}:2222" for index in range(2)]}
+    tasks = [("worker", 0), ("worker", 1), ("evaluator", 0)]
+    pods = {
+        f"job-{kind}-{index}": {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}),
+            "CHECKPOINTS": "/shared",
+        }
+        for kind, index in tasks
+    }
+    with Pods(image, network, "evaluator.py", pods, shared=tmp_path) as job:
+        codes, log = job.wait()
+    assert codes == [0, 0, 0], log
+    assert "evaluated 6.0" in log

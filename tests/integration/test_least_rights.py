@@ -18,8 +18,10 @@ from harness.opt_ml import lay_out
 pytestmark = pytest.mark.integration
 
 UID = 1000  # has no entry in the image's /etc/passwd
+# Docker's own seccomp profile, whatever the engine's default: Kubernetes' RuntimeDefault is the runtime's copy of it.
+SECURITY = ("--security-opt", "seccomp=builtin", "--security-opt", "no-new-privileges")
 # A tmpfs of Docker's is noexec unless it is told otherwise, and what torch.compile makes is loaded from there.
-CONFINED = ("--cap-drop", "ALL", "--read-only", "--tmpfs", "/tmp:exec")
+CONFINED = ("--cap-drop", "ALL", *SECURITY, "--read-only", "--tmpfs", "/tmp:exec")
 TRAIN_SECONDS = 600.0
 
 

@@ -111,6 +111,7 @@ def assert_pass(image: Image, files: list[Path], report: Path, compiled: Path, w
             "--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis", "--env=PYTHONDONTWRITEBYTECODE=1",
             # As the launcher has it where no job asks for XLA: with torch_xla in the image a Trainer would go to xla:0.
             *(["--env=USE_TORCH_XLA=0"] if room(files[0]) == "dataservice" else []),
+            "--env=TF_USE_LEGACY_KERAS=1",  # and where no script imports keras
         ),
         seconds=SECONDS,
     )  # fmt: skip

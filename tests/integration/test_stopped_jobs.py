@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine import CALM_OPTIONS, run_once
 from harness.images import Image
 from harness.job import Job
+from harness.opt_ml import lay_out
 
 pytestmark = pytest.mark.integration
 
@@ -75,3 +77,20 @@ def test_a_long_save_below_torchrun_is_not_cut_short(image: Image, tmp_path: Pat
         assert job.wait() == {"algo-1": 0}
         assert checkpoints(job) == ["rank-0", "rank-1"]
         assert (job.opt_ml() / "checkpoints/rank-0").read_text() == "1", "told once"
+
+
+@pytest.mark.long
+@pytest.mark.when(framework="pytorch", version=">=2.6")
+def test_a_stop_while_a_compiler_works_lets_the_script_save_and_the_next_run_compile(
+    image: Image, tmp_path: Path
+) -> None:
+    """Half of what Inductor writes may be in its cache, which both runs share."""
+    opt_ml = lay_out(tmp_path / "ml", SCRIPT.with_name("stop_while_compiling.py"), hyperparameters={})
+    cache = "TORCHINDUCTOR_CACHE_DIR=/opt/ml/checkpoints/inductor"
+    options = (*CALM_OPTIONS, "--volume", f"{opt_ml}:/opt/ml", "--env", cache, "--env", "DLC_TERMINATION_GRACE=120")
+    said = [run_once(image.ref, options=options, seconds=300.0) for _ in range(2)]
+    assert [done.returncode for done in said] == [0, 0], said
+    assert "stopped while it compiles" in said[0].stdout
+    assert "compiled to the end" not in said[0].stdout
+    assert "compiled to the end" in said[1].stdout
+    assert (opt_ml / "checkpoints/saved").exists()

@@ -33,10 +33,11 @@ for folder in pathlib.Path("/proc").glob("[0-9]*"):
 
 
 def job(image: Image, folder: Path, wait: int = 0, **environment: str) -> Job:
-    """A data host, which runs no script, and a training host."""
+    """A data host, which runs no script unless its group has no program, and a training host; without a strategy."""
     programs = {"DLC_GROUP_PROGRAMS": json.dumps({"data": "tf.data"})}
     return Job(
-        image, folder, SCRIPT, groups={"data": 1, "dnn": 1}, hyperparameters={"wait": wait},
+        image, folder, SCRIPT, groups={"data": 1, "dnn": 1},
+        hyperparameters={"wait": wait, "sagemaker_distribution_instance_groups": ["dnn"]},
         environment={**programs, **environment},
     )  # fmt: skip
 
@@ -55,10 +56,12 @@ def assert_nothing_came_twice(running: Job) -> None:
     assert sorted(whole) == list(range(SAMPLES))
 
 
+@pytest.mark.parametrize("server", ["the group's program", "the script"])
 def test_every_element_of_an_epoch_arrives_and_the_data_host_ends_with_the_training(
-    image: Image, tmp_path: Path
+    image: Image, tmp_path: Path, server: str
 ) -> None:
-    with job(image, tmp_path) as running:
+    own = {"DLC_GROUP_PROGRAMS": ""} if server == "the script" else {}
+    with job(image, tmp_path, **own) as running:
         assert running.wait() == {DATA: 0, TRAINING: 0}
         assert_each_sample_once(running)
         assert f"the dispatcher on {DATA} listens at" in running.log(DATA)

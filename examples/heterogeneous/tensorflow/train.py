@@ -13,8 +13,10 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import tensorflow as tf
 
 import dlc_runtime
@@ -68,8 +70,12 @@ def augmented(image: tf.Tensor, blurs: int) -> tf.Tensor:
     return tf.cast(tf.clip_by_value(image, 0.0, 1.0) * 255, tf.uint8)
 
 
-def batches_of(arguments: argparse.Namespace) -> tf.data.Dataset:
-    """Images, labels, and the name of the host that augmented each image."""
+def batches_of(arguments: argparse.Namespace, epoch: int) -> tf.data.Dataset:
+    """Images, labels, and the name of the host that augmented each image.
+
+    The source has an order of its own in each epoch, and no shuffle follows: the data host that asked first would fill
+    the shuffle's buffer with all images, and the others had nothing to do.
+    """
 
     def example(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         image, label = made_image(number)
@@ -77,7 +83,8 @@ def batches_of(arguments: argparse.Namespace) -> tf.data.Dataset:
         host = tf.io.read_file(tf.where(label < CLASSES, HOST_NAME, ""))
         return augmented(image, arguments.blurs), label, host
 
-    numbers = tf.data.Dataset.range(arguments.images).shuffle(arguments.images, seed=arguments.seed)
+    order = numpy.random.default_rng((arguments.seed, epoch)).permutation(arguments.images)
+    numbers = tf.data.Dataset.from_tensor_slices(order)
     return numbers.map(example, num_parallel_calls=tf.data.AUTOTUNE).batch(arguments.batch_size)
 
 
@@ -101,8 +108,8 @@ def accuracy_of(network: tf.keras.Model, images: int) -> float:
     return float(tf.reduce_mean(tf.cast(tf.argmax(network(pixels), axis=1) == labels, tf.float32)))
 
 
-def train(arguments: argparse.Namespace, batches: tf.data.Dataset) -> None:
-    """Train, and write the model and the metrics."""
+def train(arguments: argparse.Namespace, batches: Callable[[int], tf.data.Dataset]) -> None:
+    """Train on the batches of each epoch, and write the model and the metrics."""
     network = build_network()
     optimizer = tf.keras.optimizers.Adam(arguments.learning_rate)
 
@@ -118,7 +125,7 @@ def train(arguments: argparse.Namespace, batches: tf.data.Dataset) -> None:
     made_on: collections.Counter = collections.Counter()
     for epoch in range(arguments.epochs):
         begin, losses = time.monotonic(), []
-        for images, labels, hosts in batches:
+        for images, labels, hosts in batches(epoch):
             losses.append(step(images, labels))
             made_on.update(host.decode().strip() for host in hosts.numpy())
         loss = float(tf.reduce_mean(losses))
@@ -138,8 +145,12 @@ def main() -> None:
         serve()  # until the job ends
         return
     tf.keras.utils.set_random_seed(arguments.seed)  # before the batches are described: how images vary depends on it
-    batches = batches_of(arguments)
-    train(arguments, distribute(batches) if len(job.groups) > 1 else batches)
+
+    def batches(epoch: int) -> tf.data.Dataset:
+        made = batches_of(arguments, epoch)
+        return distribute(made) if len(job.groups) > 1 else made
+
+    train(arguments, batches)
 
 
 if __name__ == "__main__":

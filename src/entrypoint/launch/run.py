@@ -9,7 +9,7 @@ import sys
 
 from launch import signals
 from launch.base import private_files, process_spec
-from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome, one_line
+from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome
 from launch.base.paths import RANK_FOLDER, Paths
 from launch.base.process_spec import Launch, ProcessSpec
 from launch.base.switches import choice, count, exit_code, seconds
@@ -17,7 +17,7 @@ from launch.discovery import own_name
 from launch.group import traps
 from launch.job import entry_point, source
 from launch.job.source import S3, Source
-from launch.plan import install, interpretation
+from launch.plan import frameworks, install, interpretation
 from launch.plan.interpretation import Request
 from launch.plan.strategies import single
 from launch.supervision import failure, grace
@@ -51,7 +51,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
         described = gpus.describe(request)
         _say(described.lines() if described else ())
-    _say(_found_checkpoints(paths.checkpoints))
+    _say(grace.found_checkpoints(paths.checkpoints))
     _say(filter(None, [_known_by_own_name(request)]))
     if request.members:
         from launch.group.session import in_group  # a host alone has no use for sockets and threads
@@ -70,7 +70,7 @@ def train(environ: Mapping[str, str], extra: Sequence[str]) -> int:
 
 
 def forget_earlier_run(paths: Paths) -> None:
-    """Remove how an earlier run ended, in a container or on a folder that is used again."""
+    """Remove how an earlier run ended, where a container or a folder is used again."""
     for path in (paths.failure, paths.success):
         _remove(path)
 
@@ -94,13 +94,14 @@ def _own_address(request: Request) -> str:
     return next(iter(names.own_addresses(request.cluster.current_host, request.cluster.network_interface)), "")
 
 
-def _with_advice(outcome: Outcome, dialect: str) -> Outcome:
-    """The outcome, which says what to do about it where many scripts fail like that."""
+def _with_advice(outcome: Outcome, dialect: str, env: Mapping[str, str]) -> Outcome:
+    """The outcome, which says what to do about it where many scripts fail like that. `env` is that of the processes."""
     if not outcome.failure:
         return outcome
     from launch.job import advice as advisor  # compiles expressions, which a job that succeeds has no use for
 
-    advice = advisor.find(outcome.failure.last_lines, dialect)
+    lines = outcome.failure.last_lines
+    advice = frameworks.advice(lines, env) or advisor.find(lines, dialect)
     if not advice:
         return outcome
     _say([advice])
@@ -126,7 +127,7 @@ def _part(request: Request, settings: Settings, group: Group | None = None) -> O
     """This host's part, with its failure file, which is written before the goodbye to the other hosts."""
     paths = request.paths
     try:
-        outcome = _run(request, settings, group)
+        outcome, env = _run(request, settings, group)
     except (LaunchError, signals.StopRequested) as error:
         failure.write(paths.failure, Outcome(error.exit_code, Failure(str(error), exit_code=error.exit_code)))
         raise
@@ -135,18 +136,18 @@ def _part(request: Request, settings: Settings, group: Group | None = None) -> O
     outcome = failure.check_disk(outcome, (paths.model, paths.output, paths.checkpoints), settings.host)
     if outcome.stopped and outcome.exit_code == 0:
         outcome = failure.stopped(outcome, exit_code(request.environ, "DLC_STOPPED_EXIT_CODE"), settings.host)
-    outcome = _with_advice(outcome, request.job.dialect)
+    outcome = _with_advice(outcome, request.job.dialect, env)
     failure.write(paths.failure, outcome)
     return outcome
 
 
-def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
-    """From the user's code to the end of this host's part."""
+def _run(request: Request, settings: Settings, group: Group | None) -> tuple[Outcome, Mapping[str, str]]:
+    """From the user's code to the end of this host's part; the environment of its processes, if there were any."""
     getting_ready = settings._replace(more_follows=True, hang_timeout=0.0)
     code = source.locate(request.job, request.paths)
     outcome = _fetch(code, request, getting_ready)
     if outcome.exit_code or outcome.stopped:
-        return outcome
+        return outcome, {}
     plan = interpretation.decide(request)
     plan.check_programs(request.paths.code)
     entry_point.make_executable(plan.context.entry, request.paths.code)
@@ -159,10 +160,10 @@ def _run(request: Request, settings: Settings, group: Group | None) -> Outcome:
         for process in plan.install:
             outcome = supervise.run([process], getting_ready)
             if outcome.exit_code or outcome.stopped:
-                return outcome
-        return _run_processes(request, plan.launch, settings, group)
+                return outcome, {}
+        return _run_processes(request, plan.launch, settings, group), plan.context.env
     finally:
-        for path in plan.launch.files:  # they hold the environment, and so whatever secrets are in it
+        for path in plan.launch.files:  # they hold the environment, and so its secrets
             with contextlib.suppress(FileNotFoundError):  # the script may have emptied /tmp
                 os.unlink(path)
 
@@ -213,15 +214,6 @@ def _restarts(request: Request) -> int:
     return 0 if request.environ.get("DLC_ELASTIC") else count(request.environ, "DLC_MAX_RESTARTS", 0)
 
 
-def _found_checkpoints(folder: str) -> list[str]:
-    """What an interrupted run of this job left for the next one to go on from."""
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
-    return [f"found checkpoints: {len(names)} in {folder}, such as {one_line(names[-1])}"] if names else []
-
-
 def _fetch(code: Source, request: Request, settings: Settings) -> Outcome:
     """Put the code in place; a download is a process of its own, so that a stop request ends it."""
     download = ""
@@ -262,7 +254,7 @@ def _say(lines: Iterable[str]) -> None:
 
 
 def _mark_success(path: str) -> None:
-    # The platform looks at the exit code alone; some tools around it look for the file that its toolkit leaves.
+    # The platform goes by the exit code; some tools around it look for the file that its toolkit leaves.
     try:
         with open(path, "w", encoding="ascii"):
             pass
@@ -279,14 +271,11 @@ def _remove(path: str) -> None:
         _say([f"{path} is of an earlier run and cannot be removed: {error.strerror}"])
 
 
-def _make_folder(folder: str, mode: int = 0o777) -> None:
+def _make_folder(folder: str) -> None:
     try:
-        os.makedirs(folder, mode, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise LaunchError(
-            CANNOT_CREATE,
-            "cannot be created",
-            where=folder,
-            expected="a writable folder",
+            CANNOT_CREATE, "cannot be created", where=folder, expected="a writable folder",
             found=os.strerror(error.errno or 0),
-        ) from error
+        ) from error  # fmt: skip

@@ -1,8 +1,8 @@
 """Loaded by every Python of a job, from PYTHONPATH: SIGUSR1 prints the stacks of all its threads and ends nothing.
 
 A handler that the user's code installs later, by signal.signal or faulthandler.register, takes this one's place.
-A Python that used PyTorch's gloo ends only when the last work of its threads is freed. An old torchrun starts its ranks
-with our program too.
+A Python that used PyTorch's gloo ends only when the last work of its threads is freed. torchrun tells its end in a
+line, and an old one starts its ranks with our program too.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` brings enum and re along: 4 ms in every Python of a job
@@ -10,6 +10,10 @@ import atexit
 import faulthandler
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
 
 GLOO_THREAD = b"(pt_gloo_runloop) "  # in /proc/PID/task/TID/stat, before the state
 GLOO_BOUND = 2.0  # seconds; a thread that still runs then is not about to end
@@ -24,7 +28,7 @@ def _wait_for_gloo() -> None:
     """Let gloo's threads free their last work, which takes Python's lock.
 
     A thread that asks for the lock once Python has begun to end aborts the process: a job that trained well would end
-    by SIGABRT. pytorch/pytorch#179291 describes it; destroy_process_group does not help where a model keeps the group.
+    by SIGABRT. See pytorch/pytorch#179291; destroy_process_group does not help where a model keeps the group.
     PyTorch 2.13 does so and gives its threads names. 2.6 and 2.9 give none, and end well.
     """
     if "torch.distributed" not in sys.modules:
@@ -32,13 +36,13 @@ def _wait_for_gloo() -> None:
     import time
 
     bound = time.monotonic() + GLOO_BOUND
-    asleep = 0  # looks in a row: a thread that waits for Python's lock sleeps too, and works as soon as it has it
+    asleep = 0  # looks in a row: a thread that waits for Python's lock sleeps too
     while asleep < 2 and time.monotonic() < bound:
         states = _gloo_states()
         if not states:
             return
         asleep = 0 if b"R" in states else asleep + 1
-        time.sleep(0.001)  # the lock is free meanwhile, for a thread that waits for it
+        time.sleep(0.001)  # the lock is free meanwhile
 
 
 def _gloo_states() -> "set[bytes]":
@@ -55,10 +59,29 @@ def _gloo_states() -> "set[bytes]":
     return states
 
 
-def _name_the_ranks_program() -> None:
-    """PyTorch 1.10 (Python 3.9): its torchrun starts ranks with sys.executable and does not know PYTHON_EXEC."""
-    if sys.version_info < (3, 10) and "PYTHON_EXEC" in os.environ and sys.argv[0].endswith("/torchrun"):
+def _adapt_torchrun() -> None:
+    """Shorten its last words; that of PyTorch 1.10 (Python 3.9) starts ranks with sys.executable, not PYTHON_EXEC."""
+    if not (sys.argv and sys.argv[0].endswith("/torchrun")):
+        return
+    import logging
+
+    logging.raiseExceptions = False  # SIGTERM raises in torchrun, also while it logs
+    sys.excepthook = _tell_torchruns_end
+    if sys.version_info < (3, 10) and "PYTHON_EXEC" in os.environ:
         sys.executable = os.environ["PYTHON_EXEC"]
+
+
+def _tell_torchruns_end(kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None") -> None:
+    """Write a line where a rank failed or a signal came: torchrun's 40 would bury the rank's own error.
+
+    The error of a rank with an error file (`@record`) may stand in torchrun's table alone.
+    """
+    said = str(error)
+    if kind.__name__ not in ("ChildFailedError", "SignalException"):
+        sys.__excepthook__(kind, error, trace)
+        return
+    cause = said[said.find("Root Cause") :]
+    print("torchrun:", " ".join(cause.split("error_file")[0].split()) if "<N/A>" in cause else said, file=sys.stderr)
 
 
 def _leave() -> None:
@@ -75,7 +98,7 @@ def _leave() -> None:
             sys.modules[__name__] = own
 
 
-atexit.register(_wait_for_gloo)  # the first one registered is the last one called
+atexit.register(_wait_for_gloo)  # registered first, called last
 _register()
-_name_the_ranks_program()
+_adapt_torchrun()
 _leave()

@@ -1,22 +1,29 @@
 """For tests: a training host takes numbered elements from tf.data.service for two epochs and writes which came.
 
-With --wait it stops in the first epoch until the file `go` is beside its output.
+With --wait it stops in the first epoch until the file `go` is beside its output. On data hosts it serves, where no
+program of the group does.
 """
 
 import argparse
 import json
+import logging
 import os
 import time
 from pathlib import Path
 
 import tensorflow as tf
 
-from dlc_runtime.dataservice.tensorflow import distribute
+import dlc_runtime
+from dlc_runtime.dataservice.tensorflow import distribute, serve
 
 SAMPLES, EPOCHS = 2000, 2
 parser = argparse.ArgumentParser()
 parser.add_argument("--wait", type=int, default=0)
 options = parser.parse_args()
+if not dlc_runtime.cluster().is_training:
+    logging.basicConfig(level=logging.INFO)
+    serve()
+    raise SystemExit
 output = Path(os.environ["SM_OUTPUT_DATA_DIR"])
 output.mkdir(parents=True, exist_ok=True)
 

@@ -119,11 +119,15 @@ def test_a_data_host_with_another_token_is_left_out_and_named(service: Service) 
     assert "refuses this job's token; every host needs the same DLC_JOB_TOKEN" in rank.log
 
 
-def test_a_data_host_that_serves_tells_its_launcher_that_others_can_take_over(service: Service, tmp_path: Path) -> None:
+def test_a_data_host_that_serves_tells_its_launcher_so_and_that_others_can_take_over(
+    service: Service, tmp_path: Path
+) -> None:
     word = tmp_path / "others can take over"
     service.environ["DLC_TAKEOVER_FILE"] = str(word)
+    serves = tmp_path / "this host serves"
+    service.environ["DLC_SERVES_FILE"] = str(serves)
     host, _ = service.serve("Numbers", 100)
-    wait_for(word.exists, lambda: host.log)
+    wait_for(lambda: word.exists() and serves.exists(), lambda: host.log)
     service.environ["DLC_TAKEOVER_FILE"] = str(tmp_path / "no such folder" / "word")
     host, _ = service.serve("Numbers", 100)
     wait_for(lambda: "the launcher cannot be told that others can take over" in host.log, lambda: host.log)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service_runs import wait_for
+from service_runs import SOURCES, wait_for
 from tf_data_runs import COUNT, Consumer, DataHost, Job, server, takes_filters, tensorflow_python, wait_until_it_listens
 
 ALL = list(range(COUNT))
@@ -28,10 +28,13 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 @pytest.fixture
 def both(job: Job) -> tuple[DataHost, DataHost]:
-    """The data hosts, which listen."""
+    """The data hosts, which listen, and have told their launchers that they serve."""
+    serves = job.folder / "serves"
+    job.environ["DLC_SERVES_FILE"] = str(serves)
     first, second = job.serve("algo-1"), job.serve("algo-2")
     wait_until_it_listens(first, "dispatcher", "worker")
     wait_until_it_listens(second, "worker")
+    assert serves.exists()
     return first, second
 
 
@@ -87,6 +90,32 @@ def test_a_worker_that_is_killed_is_started_again_and_no_element_comes_twice(
     broken, whole = consumer.go_on()
     assert_at_most_once(broken)
     assert sorted(whole) == ALL
+    said = f"ended with {len(broken)} of {COUNT} elements: {COUNT - len(broken)} are lost"
+    assert consumer.log.count(said) == (2 if len(broken) < COUNT else 0)  # when it is known, and at the end
+
+
+def test_the_workers_share_the_examples_images(job: Job, both: tuple[DataHost, DataHost]) -> None:
+    example = SOURCES.parent / "examples/heterogeneous/tensorflow/train.py"
+    made = job.answer_of(both[0], "take_example.py", str(example))
+    assert sum(made.values()) == 400
+    assert len(made) == 2
+    assert min(made.values()) >= 40, "a shuffle before distribute gives all to one"
+
+
+def test_a_pipeline_that_does_not_suit_is_told_and_what_is_missed_is_counted(job: Job) -> None:
+    said = job.answer_of(None, "pipelines.py")
+    (shuffle,), (files,) = said["shuffle"], said["list_files"]
+    assert "a shuffle comes before it" in shuffle
+    assert "(500 elements)" in shuffle
+    assert "(2 elements)" in files
+    for each in ("list_files in order", "shuffle where each worker has all", "shuffle within a part"):
+        assert said[each] == []
+    for each in ("py_function", "numpy_function in a part", "from_generator"):
+        assert "do it after distribute, on this host" in said[each][0]
+    assert "(NAME) ended with 900 of 960 elements: 60 are lost" in said["samples"][0]
+    assert "(NAME) ended with 900 of 960 elements: 60 are lost" in said["elements"][0]
+    assert "(NAME) ended with 28 of 30 elements: 2 are lost" in said["batches"][0]
+    assert said["all came"] == said["a batch left out"] == said["unknown"] == []
 
 
 def test_a_dispatcher_that_is_killed_goes_on_from_its_journal(

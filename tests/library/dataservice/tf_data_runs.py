@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service_runs import SOURCES, Host, wait_for
+from service_runs import HANGS, SCRIPTS, SOURCES, Host, wait_for
 
 from dlc_runtime.dataservice.tensorflow.server import keep_to
 from harness.ports import free_port
@@ -101,6 +101,15 @@ class Job:
         found.out = out
         self.hosts.append(found)
         return found
+
+    def answer_of(self, serving: DataHost | None, script: str, *arguments: str) -> Any:
+        """What a script prints on the training host. Without servers it is not kept waiting for any."""
+        port = serving.worker_port if serving else free_port()
+        environ = {**self.environ, "SM_CURRENT_HOST": "algo-3", "DLC_TF_DATA_WORKER_PORT": str(port)}
+        command = [self.python, str(SCRIPTS / script), *arguments]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=HANGS)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     def close(self) -> None:
         for host in self.hosts:

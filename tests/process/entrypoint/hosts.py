@@ -20,7 +20,9 @@ LEADER = "127.0.0.1"  # a host's name is what the others connect to; only the le
 DRIVER = (
     SET_CONSTANTS
     + """
-import json, os, sys
+import json, os, sys, time
+now = time.time
+time.time = lambda: now() + json.loads(sys.argv[2])["ahead"]
 sys.path.insert(0, sys.argv[1])
 from launch import signals
 signals.arm()
@@ -107,15 +109,18 @@ class Job:
 
     def start(
         self, host: str, source: str, *, essential: bool = True, environ: dict[str, str] | None = None,
-        join: dict[str, Any] | None = None, below: tuple[str, ...] = (), **settings: Any,
+        join: dict[str, Any] | None = None, below: tuple[str, ...] = (), ahead: float = 0.0, **settings: Any,
     ) -> Host:  # fmt: skip
-        """Start this host's launcher over a script; `join` changes how this host joins, `below` is what starts it."""
+        """Start this host's launcher over a script; `join` changes how this host joins, `below` is what starts it.
+
+        `ahead`: by how many seconds the launcher's clock is.
+        """
         result = self.folder / f"{host}.{len(self.started)}.json"
         job = {
             "host": host, "hosts": self.hosts, "members": self.members, "rules": self.rules,
             "join": {**self.join, **(join or {})}, "constants": self.constants,
             "source": source, "rank": self.hosts.index(host) if host in self.hosts else -1, "essential": essential,
-            "folder": str(self.folder), "result": str(result),
+            "folder": str(self.folder), "result": str(result), "ahead": ahead,
             "settings": {"end_grace": 5.0, "stop_grace": 20.0, **settings},
         }  # fmt: skip
         argv = [*below, sys.executable, "-I", "-S", "-c", DRIVER, str(ENTRYPOINT), json.dumps(job)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hosts import LEADER, Host, Job
 from relay import Relay
-from supervised import Script, start, wait_for
+from supervised import Script, run, start, wait_for
 from test_stops import STARTER
 
 from launch.base import process_spec
@@ -188,3 +188,52 @@ def test_the_group_keeps_the_first_process_that_a_stop_of_the_job_ended() -> Non
     ledger.stop_ended("first")
     ledger.stop_ended("second")
     assert ledger.ended_by_stop == "first"
+
+
+# Rank 0 loses a peer that failed before it, and ends before that one, whose Python takes longer.
+LOSES_A_RANK = """
+import os, time
+with open('pid.part', 'w') as file: file.write(str(os.getpid()))
+os.rename('pid.part', 'pid')
+while not os.path.exists('lost'): time.sleep(0.01)
+raise RuntimeError('{words}')
+"""
+FAILS_FIRST = """
+import atexit, os, pathlib, time
+while not os.path.exists('pid'): time.sleep(0.01)
+def end():
+    pathlib.Path('lost').touch()
+    while os.path.exists('/proc/' + pathlib.Path('pid').read_text()): time.sleep(0.01)
+    time.sleep(0.3)
+atexit.register(end)
+raise ValueError('no data in the channel')
+"""
+SHUT_DOWN = "Horovod has been shut down. This was caused by an exception on one of the ranks"
+
+
+def test_the_reason_is_the_rank_that_failed_and_not_the_one_that_lost_it_and_ended_sooner(tmp_path: Path) -> None:
+    done = run(tmp_path, Script(LOSES_A_RANK.format(words=SHUT_DOWN), rank=0), Script(FAILS_FIRST, rank=1))
+    assert done.failure["last_lines"][-1] == "ValueError: no data in the channel"
+    assert done.failure["cause"].startswith("worker rank 1 on algo-1 exited with code 1; then worker rank 0")
+
+
+@pytest.mark.parametrize("failing", [0, 1], ids=["the leader fails", "the other fails"])
+def test_the_reason_on_every_host_is_the_rank_that_failed(tmp_path: Path, failing: int) -> None:
+    scripts = [LOSES_A_RANK.format(words="Collective ops is aborted by: Socket closed")] * 2
+    scripts[failing] = FAILS_FIRST
+    with Job(tmp_path, HOSTS) as job:
+        hosts = [job.start(host, script) for host, script in zip(HOSTS, scripts, strict=True)]
+        for host in hosts:
+            failure = host.finish().outcome["failure"]
+            assert failure["last_lines"][-1] == "ValueError: no data in the channel"
+            assert f"worker rank {failing} on {HOSTS[failing]} exited with code 1" in failure["cause"]
+
+
+def test_a_rank_that_lost_one_of_which_nothing_is_heard_is_the_reason_itself(tmp_path: Path) -> None:
+    (tmp_path / "lost").touch()
+    short = "import launch.supervision.aftermath as module; module.CAUSE_BOUND = 0.2"
+    scripts = (Script(LOSES_A_RANK.format(words=SHUT_DOWN), rank=0), Script("import time; time.sleep(600)", rank=1))
+    done = run(tmp_path, *scripts, before=short)
+    assert done.failure["cause"] == "worker rank 0 on algo-1 exited with code 1"
+    alone = run(tmp_path, LOSES_A_RANK.format(words=SHUT_DOWN))
+    assert alone.failure["cause"] == "worker rank 0 on algo-1 exited with code 1"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launch.base.errors import Failure, Outcome
+from launch.base.errors import CANNOT_CREATE, Failure, LaunchError, Outcome
+from launch.job.unpack import unpack
 from launch.supervision import failure
 
 FAILED = Failure(
@@ -49,3 +52,33 @@ def test_a_full_disk_is_added_to_another_failures_cause(small_disk: Path) -> Non
 def test_a_disk_too_full_for_the_failure_file_raises_nothing(small_disk: Path) -> None:
     (small_disk / "model").write_bytes(b"x" * 65536)
     assert not failure.write(str(small_disk / "failure"), Outcome(1, FAILED))
+
+
+def bomb(path: Path, sizes: list[int]) -> Path:
+    """A tar.gz of files of zeros; gzip takes whatever stands in its members, one after the other, for one file."""
+    piece = 1 << 24
+    zeros = gzip.compress(bytes(piece), 9)
+    with path.open("wb") as file:
+        for number, size in enumerate(sizes):
+            member = tarfile.TarInfo(f"weights-{number}")
+            member.size = size
+            file.write(gzip.compress(member.tobuf()))
+            pieces, rest = divmod(size, piece)
+            file.writelines([zeros] * pieces)
+            file.write(gzip.compress(bytes(rest + -size % tarfile.BLOCKSIZE)))
+        file.write(gzip.compress(bytes(2 * tarfile.BLOCKSIZE)))
+    return path
+
+
+@pytest.mark.parametrize("sizes", [[10 << 30], [4000] * 20], ids=["10 GB in a file of 10 MB", "many small files"])
+def test_an_archive_that_would_fill_the_disk_is_refused_before_it_does(
+    small_disk: Path, tmp_path: Path, sizes: list[int]
+) -> None:
+    archive = bomb(tmp_path / "sourcedir.tar.gz", sizes)
+    with pytest.raises(
+        LaunchError, match=r"not unpacked; expected at most 90% of .* free in .*small; found .* MB"
+    ) as e:
+        unpack(str(archive), str(small_disk))
+    assert e.value.exit_code == CANNOT_CREATE
+    assert sum(path.stat().st_size for path in small_disk.iterdir()) < 0.9 * 65536
+    (small_disk / "failure").write_bytes(b"x" * 4096)

@@ -168,7 +168,7 @@ def test_a_stop_of_one_host_is_known_on_the_other_at_once_and_what_it_ended_ther
         assert select.select([groups[0]], [], [], HANG_BOUND)[0]
         assert [group.remote_stop() for group in groups] == [HOSTS[1], HOSTS[1]]
         assert groups[0].verdict() is None  # it has its own time to save
-        groups[1].stop_ended("worker rank 1 was ended")
+        groups[1].ended_early("worker rank 1 was ended")
         for group in groups:
             group.report(None, STOPPED)
         assert select.select([groups[0]], [], [], HANG_BOUND)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,9 +13,11 @@ from pathlib import Path
 import pytest
 from hosts import LEADER, Job
 from supervised import HANG_BOUND, is_armed, wait_until
+from test_stops import STARTER
 
 from harness.ports import free_port
 from launch import signals
+from launch.base import process_spec
 from launch.base.errors import UNAVAILABLE, LaunchError
 from launch.group import meeting, token
 from launch.group.ledger import Place, Rules
@@ -24,6 +27,7 @@ LEAVES_SOON = {"launch.group.member.CONNECT_BOUND": 1.0}  # where there is nobod
 UNTIL_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
 FOREVER = "import os, pathlib, time; pathlib.Path(f'running-{os.getpid()}').touch(); time.sleep(600)"
 HOSTS = (LEADER, "algo-2", "algo-3")
+AHEAD = {"algo-2": 86400.0, "algo-3": -86400.0}  # seconds; clocks of hosts that nobody has set
 
 
 def wait_until_running(folder: Path, count: int) -> list[int]:
@@ -37,7 +41,8 @@ def wait_until_running(folder: Path, count: int) -> list[int]:
 
 def test_a_group_ends_well_when_all_members_did(tmp_path: Path) -> None:
     with Job(tmp_path, HOSTS) as job:
-        hosts = [job.start(host, f"import time; time.sleep({0.2 * n})") for n, host in enumerate(HOSTS)]
+        sources = {host: f"import time; time.sleep({0.2 * n})" for n, host in enumerate(HOSTS)}
+        hosts = [job.start(host, source, ahead=AHEAD.get(host, 0.0)) for host, source in sources.items()]
         assert [host.finish().exit_code for host in hosts] == [0, 0, 0]
 
 
@@ -48,6 +53,28 @@ def test_a_host_outside_the_group_is_ended_when_the_group_ended_well(tmp_path: P
         assert [host.finish().exit_code for host in members] == [0, 0]
         assert data.finish().exit_code == 0
         assert data.outcome["failure"] is None
+
+
+def test_a_rank_that_leaves_with_0_is_named_where_it_makes_another_host_fail(tmp_path: Path) -> None:
+    """Its own starter waits, as torchrun does: for other ranks of its host, or for other hosts."""
+    (tmp_path / "torchrun").write_text(STARTER)
+    folder = tmp_path / "ranks"
+    leaves = f"import os\nwhile not os.path.exists({str(tmp_path / 'leave')!r}): pass\nos._exit(0)"
+    ranks = [sys.executable, str(tmp_path / "torchrun"), process_spec.path("torch_rank"), UNTIL_GO, leaves]
+    env = {
+        "CURRENT_HOST": HOSTS[1], "PYTHON_EXEC": "x", "DLC_RANK_PYTHON": sys.executable, "DLC_RANK_FOLDER": str(folder),
+    }  # fmt: skip
+    starter = f"import os\nos.execve({sys.executable!r}, {ranks!r}, {{**os.environ, **{env!r}}})"
+    loses = "import os, sys, time\nwhile not os.path.exists('fail'): time.sleep(0.01)\nsys.exit('broken pipe')"
+    with Job(tmp_path, HOSTS[:2]) as job:
+        hosts = [job.start(HOSTS[0], loses), job.start(HOSTS[1], starter, rank_folder=str(folder))]
+        wait_until(lambda: (folder / "1.json").exists())
+        (tmp_path / "leave").touch()
+        wait_until(lambda: not (folder / "launcher").exists())
+        time.sleep(0.2)  # torchrun takes longer to end after one of its ranks
+        (tmp_path / "fail").touch()
+        causes = [host.finish().cause for host in hosts]
+    assert all(cause.endswith("code 1; before that worker rank 1 on algo-2 had ended with code 0") for cause in causes)
 
 
 def test_a_host_outside_the_group_may_end_early(tmp_path: Path) -> None:
@@ -61,9 +88,11 @@ def test_a_host_outside_the_group_may_end_early(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failing", HOSTS)
 def test_one_hosts_failure_ends_all_and_is_named_on_all(tmp_path: Path, failing: str) -> None:
+    """Whatever their clocks say."""
     with Job(tmp_path, HOSTS) as job:
         source = "import sys, time; time.sleep(0.3); print('why', file=sys.stderr); sys.exit(7)"
-        hosts = {host: job.start(host, source if host == failing else FOREVER) for host in HOSTS}
+        sources = {host: source if host == failing else FOREVER for host in HOSTS}
+        hosts = {host: job.start(host, sources[host], ahead=AHEAD.get(host, 0.0)) for host in HOSTS}
         for name, host in hosts.items():
             host.finish()
             assert host.exit_code == 7

@@ -22,7 +22,7 @@ SCRIPT = """
 import os, pathlib, sys, time
 own = pathlib.Path(os.environ["SAGEMAKER_BASE_DIR"])
 host, parent = own.name, os.getppid()
-word = os.environ.get("DLC_TAKEOVER_FILE")
+word = os.environ.get("DLC_VARIABLE")
 if WORD and word:
     open(word, "w").close()
     while os.path.exists(word): time.sleep(0.01)
@@ -50,7 +50,7 @@ class DataJob(Hosts):
     def begin(self, word: bool = True, **environ: str) -> None:
         """Start all, and wait until their programs run."""
         groups = {"dnn": [TRAINING], "data": [FIRST, SECOND]}
-        script = SCRIPT.replace("WORD", str(word))
+        script = SCRIPT.replace("WORD", str(word)).replace("DLC_VARIABLE", "DLC_TAKEOVER_FILE")
         self.configure(script, groups, **MULTI_WORKER, **DISTRIBUTED)
         for job in self.jobs:
             job.env(DLC_HEARTBEAT_TIMEOUT="60", **environ)
@@ -206,6 +206,23 @@ def test_a_restart_of_all_starts_the_data_host_that_failed_as_well(job: DataJob)
         job.wait_for_runs(number, 2)
     job.end(TRAINING, 0)
     assert job.results() == WELL
+
+
+@pytest.mark.parametrize(("training", "stated"), [(0, DISTRIBUTED), (2, {})], ids=["it leads", "a data host leads"])
+def test_without_a_strategy_too_hosts_that_serve_end_with_those_that_train(
+    job: DataJob, training: int, stated: dict[str, list[str]]
+) -> None:
+    serving = sorted({0, 1, 2} - {training})
+    script = SCRIPT.replace("WORD", f"host != {job.names[training]!r}").replace("DLC_VARIABLE", "DLC_SERVES_FILE")
+    job.configure(script, {"data": serving, "dnn": [training]}, **stated)
+    job.start()
+    for number in range(3):
+        job.wait_for_runs(number)
+    assert [process.poll() for process in job.processes] == [None] * 3
+    job.end(training, 0)
+    assert job.results() == WELL
+    assert job.has_succeeded()
+    assert not list(job.folder.glob("**/serves-*"))
 
 
 def test_a_switch_that_is_neither_1_nor_0_is_refused_before_anything_starts(job: DataJob) -> None:

@@ -1,4 +1,4 @@
-"""torchrun's ranks as processes: prefixes, exit codes, signals, and no child that a rank did not make."""
+"""torchrun's ranks as processes: prefixes, exit codes, signals, no child that a rank did not make; torchrun's end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from launch.base import process_spec
+from launch.base.errors import Failure
+from launch.supervision.rank_report import root_cause
 
 BOUND = 60  # seconds; only a hang takes that long
 
@@ -61,6 +65,54 @@ def test_what_carries_the_output_ends_with_it() -> None:
     while time.monotonic() < end and _carriers(process.pid):
         time.sleep(0.02)
     assert _carriers(process.pid) == []
+
+
+TABLE = """
+======
+train.py FAILED
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_14:21:25
+  host      : localhost
+  rank      : 3 (local_rank: 1)
+  exitcode  : 7 (pid: 3633)
+  error_file: {}
+  traceback : {}
+======"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "lines"),
+    [("ChildFailedError", TABLE.format("<N/A>", "To enable traceback see: a page"), 1),
+     ("ChildFailedError", TABLE.format("/tmp/error.json", "ValueError: no data"), len(TABLE.splitlines())),
+     ("SignalException", "Process 12 got signal: 15", 1)],
+    ids=["rank", "error file", "signal"],
+)  # fmt: skip
+def test_torchruns_last_words_have_no_traceback_of_its_own(tmp_path: Path, kind: str, text: str, lines: int) -> None:
+    """What a user or the report needs of them stays: the first rank, an error that stands nowhere else."""
+    (tmp_path / "torchrun").write_text(f"class {kind}(Exception): pass\nraise {kind}({text!r})")
+    command = [sys.executable, str(tmp_path / "torchrun")]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": process_spec.SITE}, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, lines), done.stderr
+    assert done.stderr.startswith("torchrun: ")
+    assert "Traceback" not in done.stderr
+    failure = root_cause(Failure("torchrun rank 2 on algo-2 exited with code 1", "torchrun"), done.stderr)
+    assert (failure.rank, failure.exit_code) == ((3, 7) if kind == "ChildFailedError" else (-1, 1))
+    assert ("ValueError: no data" in done.stderr) == ("ValueError" in text)
+
+
+def test_an_error_of_torchruns_own_keeps_its_traceback_but_for_one_while_it_logs(tmp_path: Path) -> None:
+    """A SIGTERM that comes just then is such an error, of 70 lines."""
+    fails = "import logging\nlogging.warning('%d', 'x')\nraise OSError('the port is taken')"
+    (tmp_path / "torchrun").write_text(fails)
+    command = [sys.executable, str(tmp_path / "torchrun")]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": process_spec.SITE}, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("OSError: the port is taken\n")
 
 
 def _carriers(session: int) -> list[str]:

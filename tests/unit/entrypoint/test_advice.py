@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launch.job import advice
+from launch.plan import frameworks
 
 IMPORT = "ImportError: cannot import name 'AdamW' from 'transformers' (/opt/venv/lib/python3.11/site-packages/transform"
 RENDEZVOUS = "ValueError: Error initializing torch.distributed using env:// rendezvous"
@@ -25,24 +26,12 @@ BUS = "RuntimeError: DataLoader worker (pid 23) is killed by signal: Bus error."
         ("TypeError: Seq2SeqTrainer.__init__() got an unexpected keyword argument 'tokenizer'", "datasets<5"),
         ("ValueError: Some specified arguments are not used by the HfArgumentParser: ['--no_cuda']", "datasets<5"),
         (IMPORT, "datasets<5"),
-        ("AttributeError: 'Variable' object has no attribute 'ref'", "TF_USE_LEGACY_KERAS=1"),
-        ("ValueError: Attempt to convert a value (PerReplica:{", "TF_USE_LEGACY_KERAS=1"),
-        ("ValueError: Invalid filepath extension for saving. Please add either", "TF_USE_LEGACY_KERAS=1"),
         ("ImportError: cannot import name 'load_metric' from 'datasets' (/opt/venv/lib/python3.11", "evaluate.load"),
         ("ImportError: cannot import name 'BucketNotFoundError' from 'huggingface_hub.errors' (/opt", "datasets<5"),
         ("ModuleNotFoundError: No module named 'smdistributed'", "no public package"),
         ("ModuleNotFoundError: No module named 'torchvision'", "another PyTorch"),
-        ("ImportError: cannot import name 'Adam' from 'keras.optimizers' (/opt/venv/lib/p", "tf_keras"),
-        ("AttributeError: module 'tensorflow' has no attribute 'ConfigProto'", "tensorflow.compat.v1"),
-        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tensorflow.compat.v1"),
-        ("ModuleNotFoundError: No module named 'tensorflow.python.estimator'", "until 2.15"),
-        ("AttributeError: module 'tensorflow' has no attribute 'estimator'", "until 2.15"),
         ("RuntimeError: No Adasum operation enabled", "DLC_HOROVOD_CONTROLLER=mpi"),
         (NUMPY, "pip check"),
-        (
-            "tensorflow.python.framework.errors_impl.UnimplementedError: File system scheme 's3' not implemented",
-            "SM_MODEL",
-        ),
         ("train.py: error: unrecognized arguments: --model_dir s3://bucket/model", "model_dir=False"),
         (SHM, "--shm-size=8g"),
         (BUS, "--shm-size=8g"),
@@ -66,4 +55,54 @@ def test_words_that_many_scripts_fail_with_bring_their_remedy(line: str, remedy:
     ],
 )
 def test_other_failures_bring_nothing(line: str) -> None:
-    assert advice.find([line], "toolkit") == ""
+    assert advice.find([line], "toolkit") == frameworks.advice([line], LEGACY) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("ImportError: cannot import name 'Adam' from 'keras.optimizers' (/opt/venv/lib/p", "tf_keras"),
+        ("AttributeError: module 'tensorflow' has no attribute 'ConfigProto'", "tensorflow.compat.v1"),
+        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tensorflow.compat.v1"),
+        ("ModuleNotFoundError: No module named 'tensorflow.python.estimator'", "until 2.15"),
+        ("AttributeError: module 'tensorflow' has no attribute 'estimator'", "until 2.15"),
+        (
+            "tensorflow.python.framework.errors_impl.UnimplementedError: File system scheme 's3' not implemented",
+            "SM_MODEL",
+        ),
+    ],
+)
+def test_words_that_many_tensorflow_scripts_fail_with_bring_their_remedy(line: str, remedy: str) -> None:
+    assert remedy in frameworks.advice(["Traceback (most recent call last):", line, "and then more"], {})
+
+
+LEGACY, OFF = {"TF_USE_LEGACY_KERAS": "1"}, {"TF_USE_LEGACY_KERAS": "0"}
+CALLBACK = '  File "/opt/venv/lib/python3.11/site-packages/horovod/_keras/callbacks.py", line 147, in _adjust'
+KERAS_3 = (
+    "AttributeError: 'Variable' object has no attribute 'ref'",
+    "ValueError: Attempt to convert a value (PerReplica:{",
+    "ValueError: Invalid filepath extension for saving. Please add either",
+    CALLBACK,
+)
+
+
+@pytest.mark.parametrize("line", KERAS_3)
+def test_what_fails_under_keras_3_is_told_to_take_keras_2_and_not_to_set_what_is_set(line: str) -> None:
+    lines = [line, "AttributeError: 'SGD' object has no attribute 'lr'"]
+    assert "import tensorflow.keras or tf_keras in place of keras, with TF_USE_LEGACY_KERAS=1" in frameworks.advice(
+        lines, OFF
+    )
+    told = frameworks.advice(lines, LEGACY)
+    assert told.endswith("import tensorflow.keras or tf_keras in place of keras")
+
+
+def test_a_worker_that_tensorflow_no_longer_hears_is_named() -> None:
+    first = "Collective ops is aborted by: The following tasks are unhealthy (stopped sending heartbeats):"
+    told = frameworks.advice([first, "/job:worker/replica:0/task:1", "The tasks have crashed."], {})
+    assert "heard nothing of /job:worker/replica:0/task:1 for 10 s" in told
+
+
+def test_a_script_that_mixes_two_keras_is_told_so() -> None:
+    line = "ValueError: Only instances of `keras.Layer` can be added to a Sequential model. Received: <tf_keras.src"
+    assert "TF_USE_LEGACY_KERAS=0" in frameworks.advice([line], LEGACY)
+    assert frameworks.advice([line], OFF) == ""

@@ -31,6 +31,40 @@ def test_it_ends_well_when_every_member_is_done_whatever_the_others_do() -> None
     assert ledger.end == End(True)
 
 
+def test_members_that_serve_are_not_waited_for_whenever_they_say_it() -> None:
+    early, late = joined(), joined()
+    early.serves("dnn-1", 0)
+    early.finished("dnn-2", 0)
+    late.finished("dnn-2", 0)
+    assert late.end is None
+    late.serves("dnn-1", 0)
+    assert early.end == late.end == End(True)
+
+
+def test_where_every_member_serves_all_are_waited_for() -> None:
+    ledger = joined()
+    for host in HOSTS[1:]:
+        ledger.serves(host, 0)
+    ledger.finished("dnn-2", 0)
+    assert ledger.end is None
+    ledger.finished("dnn-1", 0)
+    assert ledger.end == End(True)
+
+
+def test_a_host_that_serves_fails_the_job_all_the_same_and_says_again_that_it_serves_after_a_restart() -> None:
+    ledger = joined(restarts=1)
+    ledger.serves("dnn-1", 0)
+    ledger.failed("dnn-1", BROKEN, 0)
+    assert (ledger.end, ledger.generation) == (None, 1)
+    ledger.serves("dnn-1", 0)  # an old word
+    for host in HOSTS:
+        ledger.is_ready(host, 1)
+    ledger.finished("dnn-2", 1)
+    assert ledger.end is None
+    ledger.lost("dnn-1", "closed")
+    assert ledger.end == End(False, UNAVAILABLE, "dnn-1", "dnn-1 vanished: closed")
+
+
 @pytest.mark.parametrize("host", HOSTS)
 def test_the_failure_of_any_host_ends_it(host: str) -> None:
     ledger = joined()

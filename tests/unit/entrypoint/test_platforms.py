@@ -10,8 +10,8 @@ import pytest
 from launch.base.errors import CONFIG, LaunchError
 from launch.base.paths import Paths
 from launch.discovery import cluster
+from launch.discovery.single import NUMBERS
 from launch.discovery.slurm import expand
-from launch.discovery.unwired import NUMBERS
 
 HET = {
     "SLURM_STEP_NODELIST": "n[1-2]",
@@ -323,7 +323,6 @@ def test_a_platform_that_is_not_wired_is_refused_with_the_way_to_wire_it(name: s
 
 def test_every_way_that_is_looked_at_only_for_its_variables_says_which() -> None:
     assert set(cluster.VARIABLES) < set(cluster.DISCOVERERS)
-    assert set(cluster.VARIABLES["not wired"]) == set(NUMBERS)
 
 
 def test_the_platforms_file_comes_before_whatever_the_environment_looks_like(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ def test_stated_groups_without_a_distribution_warn_that_every_host_trains_alone(
     job.config("resourceconfig", HETEROGENEOUS)
     job.hyperparameters(sagemaker_distribution_instance_groups=["dnn"])
     assert "warning: every host trains alone" in decisions(job.explain())
+    job.hyperparameters(sagemaker_distribution_instance_groups=["data"])  # of one host, which the others serve
+    assert "warning" not in decisions(job.explain())
+    job.hyperparameters(sagemaker_distribution_instance_groups=["dnn"])
     assert "warning" not in decisions(job.env(DLC_STRATEGY="single").explain())
     assert "warning" not in decisions(job.env(DLC_STRATEGY="").hyperparameters().explain())
 
@@ -60,7 +63,11 @@ def test_several_hosts_without_a_distribution_warn_that_each_trains_for_itself(j
     for stated in (TORCHRUN, MPI, HOROVOD):
         assert "warning" not in decisions(job.hyperparameters(**stated).explain())
     assert "warning" not in decisions(job.hyperparameters().env(DLC_STRATEGY="single").explain())
-    assert "warning" not in decisions(job.env(DLC_STRATEGY="").config("resourceconfig", hosts("algo-1")).explain())
+    cluster = {"worker": ["algo-1:2222", "algo-2:2222"]}
+    wired = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+    assert "warning" not in decisions(job.env(DLC_STRATEGY="", TF_CONFIG=wired).explain())
+    job.environ.pop("TF_CONFIG")
+    assert "warning" not in decisions(job.config("resourceconfig", hosts("algo-1")).explain())
 
 
 @pytest.mark.parametrize(("stated", "found"), [({"current_group_name": "dn"}, "dn"), ({}, "homogeneousCluster")])
@@ -107,6 +114,20 @@ def test_a_parameter_server_job_ends_with_its_chief_whose_workers_serve_it(job: 
     assert interpretation.read(job.environ).members == ("algo-1", "algo-2")
     job.config("resourceconfig", hosts("algo-1", "algo-2"))
     assert interpretation.read(job.environ).members == ("algo-1",)
+
+
+def test_without_estimators_the_first_task_has_the_name_that_tensorflow_2s_strategy_wants(
+    job: JobFolder, tmp_path: Path
+) -> None:
+    packages = tmp_path / "venv/lib/python3.11/site-packages"
+    for name in ("tensorflow", "tensorflow-2.16.1.dist-info"):
+        (packages / name).mkdir(parents=True)
+    job.hyperparameters(**SERVERS).env(DLC_VENV=str(tmp_path / "venv"))
+    job.config("resourceconfig", hosts("algo-1", "algo-2"))
+    assert json.loads(job.process(1)["env"]["TF_CONFIG"])["task"] == {"type": "chief", "index": 0}
+    assert interpretation.read(job.environ).members == ("algo-1",)
+    (packages / "tensorflow-2.16.1.dist-info").rename(packages / "tensorflow-2.15.1.dist-info")
+    assert json.loads(job.process(1)["env"]["TF_CONFIG"])["task"] == {"type": "master", "index": 0}
 
 
 def test_a_parameter_server_job_of_the_platform_ends_when_every_worker_has_trained(job: JobFolder) -> None:

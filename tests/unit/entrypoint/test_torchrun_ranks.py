@@ -154,3 +154,22 @@ def test_last_words_of_a_lone_rank_are_those_before_torchruns_own(own: str) -> N
     failure = root_cause(OWN, f"ValueError: no parquet file\n{own}{report}")
     assert failure.exit_code == 7
     assert failure.last_lines == ("ValueError: no parquet file",)
+
+
+def test_a_rank_that_lost_another_one_and_ended_before_it_is_not_the_reason() -> None:
+    """mpirun and torchrun see the one that took longer to end second."""
+    report = """\
+[algo-1:0] Traceback (most recent call last):
+[algo-1:0]   File "/opt/ml/code/train.py", line 9, in <module>
+[algo-2:3] Traceback (most recent call last):
+[algo-2:3]   File "/opt/ml/code/train.py", line 10, in <module>
+[algo-1:0] errors_impl.UnknownError: {{function_node __wrapped__}} Horovod has been shut down.
+[algo-2:3] ValueError: no data
+  Process name: [[62080,1],0]
+  Exit code:    5
+"""
+    failure = root_cause(MPIRUN, report)
+    assert failure.cause == "worker rank 3 on algo-2 failed; then worker rank 0 on algo-1 exited with code 5"
+    assert (failure.host, failure.exit_code, failure.error[-1]) == ("algo-2", 5, "ValueError: no data")
+    alone = report.replace("ValueError: no data", "ConnectionError: Connection reset by peer")
+    assert root_cause(MPIRUN, alone).cause == "worker rank 0 on algo-1 exited with code 5"

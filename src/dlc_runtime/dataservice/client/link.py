@@ -13,7 +13,7 @@ from dlc_runtime.dataservice.wire import token as tokens
 from dlc_runtime.dataservice.wire.address import keep_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from dlc_runtime.dataservice.client.pool import Buffer, Pool
@@ -42,6 +42,7 @@ class Layout(NamedTuple):
     schema: structure.Schema
     places: tuple[tuple[int, int], ...]  # start, size
     size: int
+    views: tuple[Callable[[Any], Any], ...]  # each makes an array over the buffer, which it keeps alive
 
 
 class Link:
@@ -62,7 +63,7 @@ class Link:
         self._inbox = bytearray()
         self._out = bytearray()
         self._layouts: dict[int, Layout] = {}
-        self._head = bytearray(frames.FRAME)
+        self._head = memoryview(bytearray(frames.FRAME))
         self._got = 0  # bytes of the next header that are there
         self._frame: frames.Frame | None = None
         self._views: list[memoryview] = []
@@ -147,7 +148,7 @@ class Link:
         while True:
             if self._frame is None:
                 if self._got < frames.FRAME:
-                    size = self.sock.recv_into(memoryview(self._head)[self._got :])
+                    size = self.sock.recv_into(self._head[self._got :])
                     self._read(size)
                     self._got += size
                     if self._got < frames.FRAME:
@@ -166,7 +167,7 @@ class Link:
     def _read_body(self) -> None:
         views = self._views
         if len(views) < MOST_PARTS:
-            size = self.sock.recvmsg_into([*views, memoryview(self._head)])[0]
+            size = self.sock.recvmsg_into([*views, self._head])[0]
         else:
             size = self.sock.recvmsg_into(views[:MOST_PARTS])[0]
         self._read(size)
@@ -206,22 +207,66 @@ class Link:
         if frame.kind == frames.ERROR:
             return Arrived(frame.epoch, frame.id, Failure(_told(self._text)), frame.size)
         layout, buffer, self._buffer = self._layouts[frame.schema], self._buffer, None
-        arrays = [
-            structure.over(leaf.kind, leaf.dtype, leaf.shape, buffer, start, size)  # type: ignore[arg-type]
-            for leaf, (start, size) in zip(layout.schema.arrays, layout.places)
-        ]
-        return Arrived(frame.epoch, frame.id, structure.build(layout.schema, arrays, bytes(self._text)), frame.size)
+        arrays = [view(buffer) for view in layout.views]
+        return Arrived(frame.epoch, frame.id, structure.build(layout.schema, arrays, self._text), frame.size)
 
     def close(self) -> None:
         self.sock.close()
 
 
 def layout_of(schema: structure.Schema) -> Layout:
-    places, at = [], 0
+    places, views, at = [], [], 0
     for leaf in schema.arrays:
         places.append((at, leaf.size))
+        views.append(_view_of(leaf, at))
         at += -(-leaf.size // ALIGN) * ALIGN
-    return Layout(schema, tuple(places), at)
+    return Layout(schema, tuple(places), at, tuple(views))
+
+
+def _view_of(leaf: structure.Leaf, start: int) -> Callable[[Any], Any]:
+    """What makes the array of a leaf that begins there in a buffer. What all batches share is found out once, here."""
+    kind, dtype, shape, size = leaf
+    if kind == "B":
+        return lambda buffer: bytes(buffer.memory[start : start + size]) if size else b""
+    if kind == "T":
+        return _tensor_of(dtype, shape, start, size)
+    import numpy
+
+    def array(buffer: Any) -> Any:
+        if not size:
+            return numpy.empty(shape, dtype)
+        found = numpy.frombuffer(buffer.owner, numpy.uint8, size, start).view(dtype).reshape(shape)
+        return found if kind == "A" else found[()]
+
+    return array
+
+
+def _tensor_of(dtype: str, shape: tuple[int, ...], start: int, size: int) -> Callable[[Any], Any]:
+    import torch
+
+    own = getattr(torch, dtype)
+    try:
+        import numpy
+
+        is_known = torch.from_numpy(numpy.empty(0, dtype)).dtype is own
+    except (ImportError, TypeError, RuntimeError):  # numpy has no such numbers, or torch was made for another numpy
+        is_known = False
+
+    def tensor(buffer: Any) -> Any:
+        if not size:
+            return torch.empty(shape, dtype=own)
+        if buffer.is_pinned:
+            flat = buffer.flat[start : start + size]
+            try:
+                return flat.view(own).view(shape)
+            except RuntimeError:  # PyTorch 1.10 views no elements of another size
+                return torch.frombuffer(flat.numpy(), dtype=own).view(shape)
+        if is_known:  # half of what torch takes for it
+            return torch.from_numpy(numpy.ndarray(shape, dtype, buffer.owner, start))
+        count = size // structure.TORCH_DTYPES[dtype]
+        return torch.frombuffer(buffer.owner, dtype=own, count=count, offset=start).view(shape)
+
+    return tensor
 
 
 def _told(text: bytearray) -> dict[str, Any]:

@@ -209,7 +209,8 @@ class RemoteLoader:
         if self._lessee is not None:
             self._lessee.took(id_)
         if self.settings.ordered:
-            self._progress = self._progress._replace(taken=self._progress.taken + 1)
+            at = self._progress
+            self._progress = Progress(at.epoch, at.start, at.taken + 1, at.world)
         else:
             self._done.add(id_)
 

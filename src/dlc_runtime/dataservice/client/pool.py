@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import mmap
 from collections import deque
 from typing import TYPE_CHECKING
@@ -87,6 +88,7 @@ class Pool:
         return sum(size * len(blocks) for size, blocks in [*self._free.items()])
 
 
+@functools.lru_cache(maxsize=256)
 def rounded(size: int) -> int:
     """A size with few neighbours, at most an eighth larger: batches of nearly one size share buffers."""
     step = max(PAGE, 1 << max(0, size.bit_length() - 4))

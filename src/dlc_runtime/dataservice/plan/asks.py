@@ -84,13 +84,14 @@ class Asks:
 
     def arrived(self, server: int, id_: int, batch: Any, now: float) -> bool:
         """Whether the answer counts: another server's may have come before it."""
-        asked = [when for other, when in self.open.get(id_, ()) if other == server]
-        took = now - max([self._heard.get(server, 0.0), *asked]) if asked else 0.0
+        open_ = self.open.pop(id_, None)
+        asked = [when for other, when in open_ or () if other == server]
+        took = now - max(self._heard.get(server, 0.0), *asked) if asked else 0.0
         self._pace[server] = max(took, self._pace.get(server, 0.0) / 2)
         self._heard[server] = now
         self.owed.get(server, {}).pop(id_, None)
         self.slow.discard(server)
-        if self.open.pop(id_, None) is None:
+        if open_ is None:
             return False
         self._strikes.pop(id_, None)
         self.held[id_] = batch

@@ -51,9 +51,8 @@ class Board:
 
     def count(self, slot: int, batches: int = 0, bytes_: int = 0, refused: int = 0, malformed: int = 0) -> None:
         at = slot * _SLOT.size + _COUNTS_AT
-        old = _COUNTS.unpack_from(self._memory, at)
-        new = (batches, bytes_, refused, malformed)
-        _COUNTS.pack_into(self._memory, at, *(one + more for one, more in zip(old, new)))
+        made, sent, strange, wrong = _COUNTS.unpack_from(self._memory, at)
+        _COUNTS.pack_into(self._memory, at, made + batches, sent + bytes_, strange + refused, wrong + malformed)
 
 
 EVERY = 0.25  # seconds between two looks at the clock

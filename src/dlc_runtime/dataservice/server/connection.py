@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import selectors
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ class Connection:
         self.nonce = tokens.nonce()
         self.is_known = False
         self.deadline = time.monotonic() + HANDSHAKE
+        self.events = selectors.EVENT_READ  # that the worker looks for
         self.questions: deque[frames.Question] = deque()
         self._inbox = bytearray()
         self._out: deque[memoryview] = deque()
@@ -98,7 +100,7 @@ class Connection:
 
     def send(self, parts: list[memoryview], kept: list[object]) -> None:
         """Send, or keep what the consumer does not take now; `kept` owns the memory of `parts`."""
-        self._out.extend(part for part in parts if part.nbytes)
+        self._out.extend([part for part in parts if part.nbytes])
         self._kept = kept
         self.flush(PATIENCE)
 

@@ -152,7 +152,7 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
         (
             grpc.method_handlers_generic_handler(
                 control.SERVICE,
-                {name: grpc.unary_unary_rpc_method_handler(handler) for name, handler in handlers.items()},
+                dict(zip(handlers, map(grpc.unary_unary_rpc_method_handler, handlers.values()))),
             ),
         )
     )
@@ -177,7 +177,5 @@ def _listens(grpc: Any, server: Any, address: str, token: bytes) -> bool:
     own = tls.of(token)
     if own is None:
         return bool(server.add_insecure_port(address))
-    known = grpc.ssl_server_credentials(
-        [(own.key, own.certificate)], root_certificates=own.authority, require_client_auth=True
-    )
+    known = grpc.ssl_server_credentials([(own.key, own.certificate)], own.authority, require_client_auth=True)
     return bool(server.add_secure_port(address, known))

@@ -73,17 +73,6 @@ def workers_of(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -
     return asked
 
 
-def _others_can_take_over() -> None:
-    """Tell the launcher that the job need not end with this host while another one of its group serves."""
-    path = os.environ.get("DLC_TAKEOVER_FILE")
-    if path:
-        try:
-            with open(path, "wb"):
-                pass
-        except OSError as error:
-            LOG.warning("data service: the launcher cannot be told that others can take over: %s", error)
-
-
 class Server:
     """The processes of one data host."""
 
@@ -120,7 +109,8 @@ class Server:
             for slot in range(self.board.slots):
                 self._start(slot)
             LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.board.slots)
-            _others_can_take_over()
+            cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")  # while one of its group serves
+            cluster_facts.tell_that_this_serves()
             while not self._wait():
                 pass
 

@@ -67,22 +67,22 @@ class Maker:
         return self.source.collate([dataset[index] for index in indices])
 
 
-def generators() -> set[str]:
-    """The libraries in use whose global generators are seeded."""
-    return {"numpy", "torch"} & sys.modules.keys()
+def generators() -> tuple[Any, Any]:
+    """numpy and torch where they are in use: their global generators are seeded."""
+    return sys.modules.get("numpy"), sys.modules.get("torch")
 
 
-def seed_all(*key: int) -> set[str]:
-    """Seed the global generators of Python, and of numpy and torch where they are in use: which of these two were."""
-    digest = hashlib.blake2b(",".join(map(str, key)).encode(), digest_size=8, person=b"dlc seed").digest()
+def seed_all(seed: int, epoch: int, id_: int) -> tuple[Any, Any]:
+    """Seed the global generators of Python, and of numpy and torch where they are in use: these two."""
+    digest = hashlib.blake2b(f"{seed},{epoch},{id_}".encode(), digest_size=8, person=b"dlc seed").digest()
     seed = int.from_bytes(digest, "little")
     random.seed(seed)
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    numpy, torch = known = generators()
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
     if torch is not None:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed also asks every kind of device, which takes long
-    return generators()
+    return known
 
 
 def of(

@@ -161,7 +161,8 @@ class Worker:
             self.drop(fd)
         else:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if conn.wants_to_write else 0)
-            if self.selector.get_key(fd).events != events:
+            if conn.events != events:
+                conn.events = events
                 self.selector.modify(fd, events)
 
     def move(self, conn: Connection, mask: int) -> None:

@@ -6,22 +6,85 @@ is promised: docs/heterogeneous.md.
 
 from __future__ import annotations
 
+import itertools
+
+from dlc_runtime import cluster_facts
+from dlc_runtime.dataservice.errors import SettingError
+from dlc_runtime.dataservice.tensorflow import place
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from dlc_runtime.dataservice.tensorflow.host import serve
-    from dlc_runtime.dataservice.tensorflow.place import distribute
 
 __all__ = ["distribute", "serve"]
+# What TensorFlow 2.6 and later call the ways to share a dataset among workers.
+MODES = {"dynamic": "distributed_epoch", "off": "parallel_epochs"}
+_calls = itertools.count()
+
+
+def distribute(
+    dataset: Any,
+    *,
+    mode: str = "dynamic",
+    name: str | None = None,
+    group: str | None = None,
+    service: str | None = None,
+    patience: float = place.PATIENCE,
+    compression: str | None = None,
+    max_outstanding_requests: int | None = None,
+) -> Any:
+    """The dataset, made on the job's data hosts; what comes after it runs here.
+
+    `mode`: "dynamic" gives each element of an epoch to one worker and so to one training process, at most once: what a
+    worker had in hand when it died is lost. "off" gives every worker the whole dataset. The training processes that
+    call this in the same order share the elements; `name` states what is shared, for datasets that only some of them
+    read. `service`: the dispatcher as host:port, by default the job's.
+
+    Raises SettingError, MissingPackageError, and ServersLostError after `patience` seconds without a data host.
+    """
+    if mode not in MODES:
+        raise SettingError(f"distribute: mode: expected one of {', '.join(MODES)}, found {mode!r}")
+    if name == "":
+        raise SettingError("distribute: name: expected a text, found an empty one")
+    place.require_tensorflow()
+    from dlc_runtime.dataservice.tensorflow import pipeline
+
+    graph = pipeline.graph_of(dataset)
+    job = cluster_facts.read()
+    found = place.Service(service, ()) if service else place.of_job(job, group)
+    if not service:  # whose workers may be in this process
+        pipeline.refuse_python(graph)
+    if mode == "dynamic":
+        pipeline.warn_of_shuffle(graph)
+    place.past_proxies([found.dispatcher, *found.workers])
+    # TensorFlow itself would wait without a bound, and without a word.
+    place.wait_for_one([found.dispatcher], "the dispatcher", patience)
+    if found.workers:
+        place.wait_for_one(found.workers, "any worker", patience)
+    import tensorflow as tf
+
+    shared_as = name or f"dlc-{next(_calls)}"
+    shared = dataset.apply(
+        tf.data.experimental.service.distribute(
+            processing_mode=MODES[mode],
+            service=f"grpc://{found.dispatcher}",
+            job_name=shared_as,
+            max_outstanding_requests=max_outstanding_requests,
+            compression=compression,
+            target_workers="ANY",
+        )
+    )
+    if mode == "dynamic" and not (service or name) and place.is_alone(job, group or place.data_group(job)):
+        shared = pipeline.counted(shared, dataset, graph, shared_as, len(found.workers))
+    options = tf.data.Options()  # a rank's elements are its own: tf.distribute must not take a share of them
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return shared.with_options(options)
 
 
 def __getattr__(name: str) -> Any:
-    """A training host imports nothing of the servers, a data host nothing of the consumer."""
-    if name == "distribute":
-        from dlc_runtime.dataservice.tensorflow.place import distribute
-
-        return distribute
+    """A training host imports nothing of the servers, a data host nothing of what a training host does."""
     if name == "serve":
         from dlc_runtime.dataservice.tensorflow.host import serve
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTENS_WITHIN = 600.0  # seconds for a server to import TensorFlow, to read its journal and to listen
-MOST_STARTS = 20  # of one server: what ends so often does not end by chance
+LISTENS_WITHIN = 600.0  # seconds for a server to import TensorFlow and to read its journal
+MOST_STARTS = 20  # of one server: that is no chance
 PAUSE = 0.5  # seconds before a lost server is started again
 CONFIG, UNAVAILABLE = 78, 69  # exit codes, as in sysexits.h
 _MODULE = "dlc_runtime.dataservice.tensorflow.server"
@@ -48,19 +48,14 @@ def serve(*, group: str | None = None, address: str | None = None, patience: flo
     group = group or (job.group if len(job.hosts) == 1 else place.data_group(job))
     service = place.of_job(job, group)
     listen = address or addresses.own(job.me.address, job.interface)
-    dispatcher_port = place.port(place.DISPATCHER_SWITCH, place.DISPATCHER_PORT)
-    worker_port = place.port(place.WORKER_SWITCH, place.WORKER_PORT)
-    if dispatcher_port == worker_port:
-        names = f"{place.DISPATCHER_SWITCH}, {place.WORKER_SWITCH}"
-        raise SettingError(f"{names}: expected two ports, found {worker_port} for both")
+    dispatcher_port, worker_port = place.ports()
     with _journal() as folder:
-        orders = [
-            Order(
-                WORKER, job.host, listen, worker_port, service.dispatcher, addresses.joined(job.me.address, worker_port)
-            )
-        ]
+        own = addresses.joined(job.me.address, worker_port)
+        orders = [Order(WORKER, job.host, listen, worker_port, service.dispatcher, own)]
         if job.hosts_of(group)[0].host == job.host:
             orders.insert(0, Order(DISPATCHER, job.host, listen, dispatcher_port, journal=folder))
+        if job.group == group:
+            cluster_facts.tell_that_this_serves()
         with Host(orders, service, patience) as host, until_signalled(host.stop):
             host.run()
 
@@ -91,7 +86,7 @@ class Server:
         return dict(json.loads(line)) if line else {}
 
     def end(self) -> int:
-        """Kill it: the journal is all that it has to save, and that is on the disk."""
+        """Kill it: all that it has to save, the journal, is on the disk."""
         if self.process is None:
             return 0
         self.process.kill()
@@ -145,11 +140,10 @@ class Host:
         if self.is_ended:
             return
         server.start(self.environ)
-        if not self._readable({server.life: server}, LISTENS_WITHIN):
-            if self.is_ended:
-                return
-            raise DataServiceError(self._not_started(order, f"it does not listen after {LISTENS_WITHIN:g} s"))
-        said = server.said()
+        has_spoken = self._readable({server.life: server}, LISTENS_WITHIN)
+        if self.is_ended:
+            return
+        said = server.said() if has_spoken else {"error": f"it does not listen after {LISTENS_WITHIN:g} s"}
         if "error" in said:
             raise DataServiceError(self._not_started(order, said["error"]))
         if said:
@@ -166,15 +160,14 @@ class Host:
         code, order = server.end(), server.order
         if server.starts >= MOST_STARTS:
             raise DataServiceError(
-                f"the {order.kind} of tf.data.service on {order.host} ended {server.starts} times, now with {code};"
-                " what it printed is above"
+                f"the {order.kind} of tf.data.service on {order.host} ended {server.starts} times, now with {code}"
             )
         LOG.warning("tf.data.service: the %s on %s ended with %d; a new one starts", order.kind, order.host, code)
         time.sleep(PAUSE)
         self._start(server)
 
     def _readable(self, found: dict[int, Server], seconds: float | None = None) -> list[Server]:
-        """Those of them that say something or have ended; none at this host's end, or when the time is over."""
+        """Those that say something or have ended; none at this host's end, or when the time is over."""
         poll = select.poll()
         for descriptor in (self.wake, *found):
             poll.register(descriptor, select.POLLIN)
@@ -184,7 +177,7 @@ class Host:
 
 @contextlib.contextmanager
 def _journal() -> Iterator[str]:
-    """A private folder that goes with this process; a dispatcher that is started again finds it."""
+    """A private folder for this process's life: a dispatcher that is started again finds it."""
     own = os.environ.get("DLC_RUN_DIR", "")
     folder = tempfile.mkdtemp(prefix="dlc-tf-data-", dir=own if os.path.isdir(own) else None)
     try:

@@ -1,22 +1,19 @@
-"""`distribute`, and where the job's dispatcher and workers of tf.data.service are, from the launcher's variables."""
+"""Where the job's dispatcher and workers of tf.data.service are, from the launcher's variables."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import itertools
 import os
 import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import MissingPackageError, ServersLostError, SettingError
 from dlc_runtime.dataservice.wire import address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from dlc_runtime.cluster_facts import Cluster
 
@@ -70,6 +67,14 @@ def port(name: str, default: int, environ: Mapping[str, str] = os.environ) -> in
     return int(text)
 
 
+def ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Those of the dispatcher and the workers. Raises SettingError where they are the same."""
+    found = port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ), port(WORKER_SWITCH, WORKER_PORT, environ)
+    if found[0] == found[1]:
+        raise SettingError(f"{DISPATCHER_SWITCH}, {WORKER_SWITCH}: expected two ports, found {found[0]} for both")
+    return found
+
+
 def require_tensorflow() -> None:
     """Raise MissingPackageError where this Python has no TensorFlow."""
     if importlib.util.find_spec("tensorflow") is None:
@@ -102,6 +107,13 @@ def wait_for_one(
         time.sleep(PAUSE)
 
 
+def is_alone(job: Cluster, serving: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process takes all elements: it trains alone."""
+    sizes = ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE")
+    several = any(environ.get(name, "1") != "1" for name in sizes)
+    return not several and sum(peer.group != serving for peer in job.hosts) == 1
+
+
 def past_proxies(addresses: Sequence[str], environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
     """Let gRPC connect to the job's hosts directly, where a proxy is set for the rest of the world."""
     if any(environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
@@ -120,56 +132,3 @@ def _split(where: str) -> tuple[str, int]:
     if not host or not number.isdigit():
         raise SettingError(f"tf.data.service: expected host:port, found {where!r}")
     return host.strip("[]"), int(number)
-
-
-# What TensorFlow 2.6 and later call the ways to share a dataset among workers.
-MODES = {"dynamic": "distributed_epoch", "off": "parallel_epochs"}
-_calls = itertools.count()
-
-
-def distribute(
-    dataset: Any,
-    *,
-    mode: str = "dynamic",
-    name: str | None = None,
-    group: str | None = None,
-    service: str | None = None,
-    patience: float = PATIENCE,
-    compression: str | None = None,
-    max_outstanding_requests: int | None = None,
-) -> Any:
-    """The dataset, made on the job's data hosts; what comes after it runs here.
-
-    `mode`: "dynamic" gives each element of an epoch to one worker and so to one training process, at most once: what a
-    worker had in hand when it died is lost. "off" gives every worker the whole dataset. The training processes that
-    call this in the same order share the elements; `name` states what is shared, for datasets that only some of them
-    read. `service`: the dispatcher as host:port, by default the job's.
-
-    Raises SettingError, MissingPackageError, and ServersLostError after `patience` seconds without a data host.
-    """
-    if mode not in MODES:
-        raise SettingError(f"distribute: mode: expected one of {', '.join(MODES)}, found {mode!r}")
-    if name == "":
-        raise SettingError("distribute: name: expected a text, found an empty one")
-    require_tensorflow()
-    found = Service(service, ()) if service else of_job(cluster_facts.read(), group)
-    past_proxies([found.dispatcher, *found.workers])
-    # TensorFlow itself would wait without a bound, and without a word.
-    wait_for_one([found.dispatcher], "the dispatcher", patience)
-    if found.workers:
-        wait_for_one(found.workers, "any worker", patience)
-    import tensorflow as tf
-
-    shared = dataset.apply(
-        tf.data.experimental.service.distribute(
-            processing_mode=MODES[mode],
-            service=f"grpc://{found.dispatcher}",
-            job_name=name or f"dlc-{next(_calls)}",
-            max_outstanding_requests=max_outstanding_requests,
-            compression=compression,
-            target_workers="ANY",
-        )
-    )
-    options = tf.data.Options()  # a rank's elements are its own: tf.distribute must not take a share of them
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return shared.with_options(options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import functools
 import json
 import keyword
 import marshal
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
             """All of it as a tensor of uint8."""
 
     Memory = tuple[str, str, Sequence[int], Optional[memoryview], Any]
+    Place = tuple[Any, ...]  # of a node: the keys that lead to it
 
 DEEPEST = 32
 _PLAIN = (str, int, float, bool, type(None))
@@ -46,10 +48,7 @@ class Packed(NamedTuple):
     extras: bytes
     parts: list[memoryview]
     kept: list[Any]  # what owns the memory of `parts`
-
-    @property
-    def size(self) -> int:
-        return len(self.extras) + sum(part.nbytes for part in self.parts)
+    size: int
 
 
 class Leaf(NamedTuple):
@@ -62,10 +61,11 @@ class Leaf(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A read description."""
+    """A read description. `flat`: makes the batch of its arrays, where it is a tuple or list of them and no more."""
 
     tree: Any
     arrays: tuple[Leaf, ...]
+    flat: Callable[[Any], Any] | None = None
 
     @property
     def size(self) -> int:
@@ -77,7 +77,7 @@ def pack(batch: Any) -> Packed:
     values: list[Any] = []
     parts: list[memoryview] = []
     kept: list[Any] = []
-    tree = _walk(batch, "batch", 0, values, parts, kept)
+    tree = _walk(batch, (), values, parts, kept)
     schema = _described(tree)
     extras = json.dumps(values, separators=(",", ":")).encode() if values else b""
     for text, what in ((schema, "description"), (extras, "text and numbers")):
@@ -85,7 +85,7 @@ def pack(batch: Any) -> Packed:
             raise UnsupportedBatchError(
                 f"the batch's {what} takes {len(text)} bytes, more than {MOST_TEXT}: use tensors"
             )
-    return Packed(schema, extras, parts, kept)
+    return Packed(schema, extras, parts, kept, len(extras) + sum([part.nbytes for part in parts]))
 
 
 def _described(tree: Any) -> bytes:
@@ -103,10 +103,10 @@ _NO_REFERENCES = 2  # marshal's version in which equal trees have equal bytes
 _DESCRIBED: dict[bytes, bytes] = {}
 
 
-def _walk(node: Any, place: str, depth: int, values: list[Any], parts: list[memoryview], kept: list[Any]) -> list[Any]:
+def _walk(node: Any, place: Place, values: list[Any], parts: list[memoryview], kept: list[Any]) -> list[Any]:
     """No closure that calls itself: such a cycle would keep batches until the garbage collector comes."""
-    if depth > DEEPEST:
-        raise UnsupportedBatchError(f"{place}: nested more than {DEEPEST} deep")
+    if len(place) > DEEPEST:
+        raise UnsupportedBatchError(f"{_named(place)}: nested more than {DEEPEST} deep")
     found = memory_of(node, place)
     if found is not None:
         kind, dtype, shape, memory, owner = found
@@ -117,7 +117,27 @@ def _walk(node: Any, place: str, depth: int, values: list[Any], parts: list[memo
     if _is_plain(node):
         values.append(node)
         return ["v"]
-    return _walk_inner(node, place, lambda child, at: _walk(child, at, depth + 1, values, parts, kept))
+    if isinstance(node, (tuple, list)):
+        children = [_walk(child, (*place, at), values, parts, kept) for at, child in enumerate(node)]
+        fields = getattr(node, "_fields", None)
+        if isinstance(node, list) or fields is None:
+            return ["l" if isinstance(node, list) else "t", children]
+        return ["n", type(node).__name__, list(fields), children]
+    if not isinstance(node, collections.abc.Mapping):
+        raise UnsupportedBatchError(
+            f"{_named(place)}: a {type(node).__module__}.{type(node).__qualname__} does not travel; expected tensors,"
+            " numpy arrays, numbers, str, bytes, None, and tuples, lists or dicts of them; return these from the"
+            " dataset or collate"
+        )
+    if not all(type(key) in (str, int, bool) for key in node):
+        raise UnsupportedBatchError(
+            f"{_named(place)}: keys of a mapping have to be str or int, found {list(node)[:5]!r}"
+        )
+    return ["d", [[key, _walk(child, (*place, key), values, parts, kept)] for key, child in node.items()]]
+
+
+def _named(place: Place) -> str:
+    return "batch" + "".join(f"[{at!r}]" for at in place)
 
 
 def _is_plain(node: Any) -> bool:
@@ -125,23 +145,6 @@ def _is_plain(node: Any) -> bool:
     if type(node) is list:
         return all(type(item) in _PLAIN for item in node)
     return type(node) in _PLAIN
-
-
-def _walk_inner(node: Any, place: str, walk: Callable[[Any, str], Any]) -> list[Any]:
-    if isinstance(node, tuple):
-        children = [walk(child, f"{place}[{at}]") for at, child in enumerate(node)]
-        fields = getattr(node, "_fields", None)
-        return ["t", children] if fields is None else ["n", type(node).__name__, list(fields), children]
-    if isinstance(node, list):
-        return ["l", [walk(child, f"{place}[{at}]") for at, child in enumerate(node)]]
-    if isinstance(node, collections.abc.Mapping):
-        if not all(type(key) in (str, int, bool) for key in node):
-            raise UnsupportedBatchError(f"{place}: keys of a mapping have to be str or int, found {list(node)[:5]!r}")
-        return ["d", [[key, walk(child, f"{place}[{key!r}]")] for key, child in node.items()]]
-    raise UnsupportedBatchError(
-        f"{place}: a {type(node).__module__}.{type(node).__qualname__} does not travel; expected tensors, numpy arrays,"
-        " numbers, str, bytes, None, and tuples, lists or dicts of them; return these from the dataset or collate"
-    )
 
 
 def read_schema(text: bytes | memoryview, most: int) -> Schema:
@@ -168,7 +171,8 @@ def read_schema(text: bytes | memoryview, most: int) -> Schema:
         walk(tree, 0)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ProtocolError(f"expected the description of a batch, found {bytes(text)[:100]!r} ({error})") from error
-    schema = Schema(tree, tuple(arrays))
+    is_flat = tree[0] in ("t", "l") and all(child[0] in KINDS for child in tree[1])
+    schema = Schema(tree, tuple(arrays), (tuple if tree[0] == "t" else list) if is_flat else None)
     if schema.size > most:
         raise ProtocolError(f"a batch of {schema.size} bytes; the bound is {most}")
     return schema
@@ -197,10 +201,12 @@ def _is_name(text: Any) -> bool:
     return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text) and not text.startswith("__")
 
 
-def build(schema: Schema, arrays: Sequence[Any], extras: bytes | memoryview) -> Any:
+def build(schema: Schema, arrays: Sequence[Any], extras: bytes | bytearray) -> Any:
     """The batch again. Raises ProtocolError where the values do not fit the description."""
+    if schema.flat is not None and not extras:
+        return schema.flat(arrays)
     try:
-        values = json.loads(bytes(extras)) if len(extras) else []
+        values = json.loads(extras) if extras else []
         value, array = iter(values), iter(arrays)
         batch = _built(schema.tree, value, array)
     except (ValueError, TypeError, AttributeError, StopIteration, RecursionError) as error:
@@ -254,7 +260,7 @@ _from_memory.restype = ctypes.py_object
 _from_memory.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 
 
-def memory_of(node: Any, place: str) -> Memory | None:
+def memory_of(node: Any, place: Place) -> Memory | None:
     """None for what is no array. Raises UnsupportedBatchError for an array that does not travel."""
     if isinstance(node, (bytes, bytearray)):
         return "B", "", (len(node),), memoryview(bytes(node)) if node else None, node
@@ -266,29 +272,37 @@ def memory_of(node: Any, place: str) -> Memory | None:
     return None
 
 
-def _tensor(torch: Any, node: Any, place: str) -> Memory:
-    dtype = str(node.dtype).rpartition(".")[2]
+def _tensor(torch: Any, node: Any, place: Place) -> Memory:
+    dtype = _dtype_name(node.dtype)
     is_dense = node.layout is torch.strided and not getattr(node, "is_nested", False)
-    if dtype not in TORCH_DTYPES or not is_dense or node.device.type != "cpu":
+    is_here = getattr(node, "is_cpu", False) or node.device.type == "cpu"  # the first is faster, and not in old ones
+    if dtype not in TORCH_DTYPES or not is_dense or not is_here:
         raise UnsupportedBatchError(
-            f"{place}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a dense"
-            " tensor on the CPU; convert it in collate"
+            f"{_named(place)}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a"
+            " dense tensor on the CPU; convert it in collate"
         )
     tensor = node.detach().contiguous()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    size = tensor.numel() * tensor.element_size()
+    size = tensor.numel() * TORCH_DTYPES[dtype]
     memory = _from_memory(tensor.data_ptr(), size, _READ) if size else None
-    return "T", dtype, tuple(tensor.shape), memory, tensor
+    return "T", dtype, tensor.shape, memory, tensor
 
 
-def _array(numpy: Any, node: Any, place: str) -> Memory:
+@functools.lru_cache(maxsize=64)
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+def _array(numpy: Any, node: Any, place: Place) -> Memory:
     if isinstance(node, numpy.ma.MaskedArray):
-        raise UnsupportedBatchError(f"{place}: a masked array would arrive without its mask; send mask and data as two")
+        raise UnsupportedBatchError(
+            f"{_named(place)}: a masked array would arrive without its mask; send mask and data as two"
+        )
     array = numpy.ascontiguousarray(node).reshape(node.shape)
     if array.dtype.hasobject or array.dtype.names or array.dtype.kind not in "biufcSUmM":
         raise UnsupportedBatchError(
-            f"{place}: a numpy array of {array.dtype} does not travel; expected numbers or text"
+            f"{_named(place)}: a numpy array of {array.dtype} does not travel; expected numbers or text"
         )
     kind = "A" if isinstance(node, numpy.ndarray) else "S"
     memory = memoryview(array.reshape(-1).view(numpy.uint8)) if array.nbytes else None
@@ -319,30 +333,3 @@ def class_of(name: str, fields: Sequence[str]) -> Any:
     torch = sys.modules.get("torch")  # a batch that arrived with tensors has imported it
     found = torch.nn.utils.rnn.PackedSequence if torch is not None and name == "PackedSequence" else None
     return found if found is not None and found._fields == tuple(fields) else None
-
-
-def over(kind: str, dtype: str, shape: Sequence[int], buffer: Buffer, start: int, size: int) -> Any:
-    """The array over `size` bytes of the buffer from `start` on, which it keeps alive."""
-    if kind == "B":
-        return bytes(buffer.memory[start : start + size]) if size else b""
-    if kind == "T":
-        import torch
-
-        if not size:
-            return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
-        own = getattr(torch, dtype)
-        if not buffer.is_pinned:
-            return torch.frombuffer(buffer.owner, dtype=own, count=size // TORCH_DTYPES[dtype], offset=start).view(
-                tuple(shape)
-            )
-        flat = buffer.flat[start : start + size]
-        try:
-            return flat.view(own).view(tuple(shape))
-        except RuntimeError:  # PyTorch 1.10 views no elements of another size
-            return torch.frombuffer(flat.numpy(), dtype=own).view(tuple(shape))
-    import numpy
-
-    if not size:
-        return numpy.empty(tuple(shape), dtype)
-    found = numpy.frombuffer(buffer.owner, numpy.uint8, size, start).view(dtype).reshape(tuple(shape))
-    return found if kind == "A" else found[()]

@@ -1,9 +1,8 @@
-"""Mutual TLS between the hosts of a job, by DLC_DATA_TLS=1: no certificate is handed out, and no file is written.
+"""Mutual TLS between a job's hosts, by DLC_DATA_TLS=1: no certificate is sent, and no file is written.
 
 Every host makes the key of the same certificate authority from the job's token, then a key and a certificate of its
-own, which live as long as the process. So who is let in is who holds the token, as without TLS, and the proofs of the
-token go on inside. What is new: nobody on the network reads or changes what travels, nor later with the token (TLS 1.3
-agrees on a key for each connection). May import `cryptography`, lazily.
+own, which live as long as the process. So who holds the token is let in, as without TLS. Nobody on the network reads or
+changes what travels, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     Socket = Union[socket.socket, "Secure"]
 
 SWITCH = "DLC_DATA_TLS"
-NAME = "dlc-data-service"  # who every certificate is for; which host it is, the address says
+NAME = "dlc-data-service"  # in every certificate; which host it is, the address says
 YEARS = (2000, 2100)  # the authority ends with the job's processes, whatever the hosts' clocks say
-RECORD = 1 << 14  # bytes of TLS's largest record, without what frames it
+RECORD = 1 << 14  # bytes of TLS's largest record, without its frame
 AT_ONCE = 1 << 18  # bytes that pass between the kernel and OpenSSL in one call
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
@@ -98,7 +97,7 @@ def identity(token: bytes) -> Identity:
 
 
 def _number(token: bytes) -> int:
-    """A private key of P-256; 64 bytes are so many that none of its values is likelier than another."""
+    """A private key of P-256; of 64 bytes, so that none of its values is likelier."""
     digest = hmac.new(token, b"the certificate authority of the data service 1", hashlib.sha512).digest()
     return int.from_bytes(digest, "big") % (_ORDER_P256 - 1) + 1
 

@@ -61,7 +61,7 @@ SWITCHES = (
     Switch("DLC_COMPILER_REPORT", "output/data/compiler", "folder for the report of what was compiled"),
     Switch("DLC_ELASTIC", "", "MIN:MAX or MIN:MAX:RESTARTS hosts: torchrun goes on while hosts leave and come"),
     Switch("DLC_HOROVOD_CONTROLLER", "gloo", "`mpi`: Horovod below mpirun"),
-    Switch("DLC_TF_CHIEF", "master", "`chief`: TensorFlow 2's name for the first task of a parameter server job"),
+    Switch("DLC_TF_CHIEF", "by version", "`master` or `chief`: the first task of a parameter server job"),
     Switch(
         "DLC_STOP_GRACE",
         "by platform",
@@ -130,7 +130,7 @@ SWITCHES = (
 RUNTIME = (
     *("DLC_COMPILER_BUDGET", "DLC_COMPILER_DEBUG_MB", "DLC_COMPILER_DYNAMIC", "DLC_COMPILER_EAGER_STEPS"),
     *("DLC_COMPILER_EFFORT", "DLC_COMPILER_MODE", "DLC_COMPILER_REPORT_MINUTES", "DLC_COMPILER_SAME_RANDOM"),
-    "DLC_COMPILER_TF32",
+    *("DLC_COMPILER_OPTIMIZER", "DLC_COMPILER_TF32"),
     *("DLC_COMPILE_CACHE", "DLC_COMPILE_CACHE_CHOSEN", "DLC_COMPILE_CACHE_GB"),
     *("DLC_DATA_LEASE_PORT", "DLC_DATA_PORT", "DLC_DATA_TLS", "DLC_DATA_TOKEN"),
     *("DLC_PROFILE", "DLC_PROFILE_ENDS_JOB", "DLC_PROFILE_FETCHES", "DLC_PROFILE_REPORT", "DLC_PROFILE_SKIP"),

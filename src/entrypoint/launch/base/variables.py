@@ -1,4 +1,4 @@
-"""Every variable that the launcher sets for the user's processes, when and why: the table in docs/launcher.md."""
+"""Every variable the launcher sets for the user's processes, when and why: the table in docs/launcher.md."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ VARIABLES = (
     Variable("SAGEMAKER_JOB_NAME", ALWAYS, CONTRACT, False),
     Variable("SAGEMAKER_REGION", ALWAYS, CONTRACT, False),
     Variable("PATH", ALWAYS, "the image's virtual environment comes first, the user's PATH after it", False),
-    Variable(
-        "PYTHONPATH",
-        ALWAYS,
-        "the code directory comes first, the user's PYTHONPATH after it, then stacks on SIGUSR1",
-        False,
-    ),
+    Variable("PYTHONPATH", ALWAYS, "the code directory, the user's PYTHONPATH, what writes stacks on SIGUSR1", False),
     Variable("HOME", "it cannot be written to", "a folder in DLC_RUN_DIR: libraries keep their caches there", False),
     Variable("USER", "the same, and the user's number has no name", "the number: getpass asks for a name"),
     Variable("PYTHONUNBUFFERED", ALWAYS, "lines reach the log when they are printed, not when 8 KB have gathered"),
@@ -63,6 +58,7 @@ VARIABLES = (
     Variable("DLC_TF_DATA_GROUP", "a group's program is tf.data", "the group that runs tf.data.service", False),
     Variable("DLC_HOST_ADDRESSES", "hosts whose names do not resolve", "JSON: the address of each", False),
     Variable("DLC_TAKEOVER_FILE", "data hosts", "a file to make once others of the group can take over", False),
+    Variable("DLC_SERVES_FILE", "groups, no strategy", "a file to make by what serves other hosts", False),
     Variable("OMP_NUM_THREADS", "several processes on the host", "each gets its share of the usable CPUs"),
     Variable("PJRT_DEVICE", "strategy or compiler xla", "CUDA, NEURON or CPU, from the devices"),
     Variable("CPU_NUM_DEVICES", "strategy xla on the CPU", "XLA devices of this host"),
@@ -83,6 +79,7 @@ VARIABLES = (
     Variable("CUDA_VISIBLE_DEVICES", "parameter servers", "-1: parameters live in host memory", False),
     Variable("TORCH_NCCL_*", "PyTorch images, there are GPUs", "the flight recorder says who waits for whom in a hang"),
     Variable("TF_CPP_MIN_LOG_LEVEL", "TensorFlow images", "1: as the platform's TensorFlow toolkit has it"),
+    Variable("TF_USE_LEGACY_KERAS", "TensorFlow 2.16 on", "1; 0 where a script imports keras (using.md)"),
     Variable("S3_REGION", "TensorFlow images", "the job's region, for TensorFlow's S3 file system"),
     Variable("S3_USE_HTTPS", "TensorFlow images", "1: the same"),
     Variable("DLC_RENDEZVOUS_SECRET", "Horovod's rendezvous server", "what a rank has to know to be let in", False),
@@ -99,8 +96,8 @@ VARIABLES = (
     Variable("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "strategy ray, one host", "0: Ray listens on loopback only"),
     Variable("DLC_COMPILER*", "a compiler is asked for", "what dlc_runtime reads: backend, debug mode, report folder"),
     Variable("TF_XLA_FLAGS", "compiler xla, TensorFlow", "--tf_xla_auto_jit=2: XLA without a change to the script"),
-    Variable("XLA_FLAGS", "compiler xla, debug mode", "XLA's programs, at most 200, go to output/data/compiler/debug"),
-    Variable("PT_XLA_DEBUG_*", "the same, PyTorch", "why torch_xla compiles goes to output/data/compiler/debug"),
+    Variable("XLA_FLAGS", "compiler xla, debug mode", "XLA's programs, 200 at most: output/data/compiler/debug"),
+    Variable("PT_XLA_DEBUG_*", "the same, PyTorch", "why torch_xla compiles: output/data/compiler/debug"),
     Variable("PIP_ROOT_USER_ACTION", "while requirements are installed", "ignore: in a container root is no mistake"),
 )
 

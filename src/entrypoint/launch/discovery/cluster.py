@@ -30,7 +30,6 @@ DISCOVERERS = {
     "torchrun's variables": "launch.discovery.torch_variables",
     "TF_CONFIG": "launch.discovery.tf_config",
     "Kubernetes": "launch.discovery.kubernetes",
-    "not wired": "launch.discovery.unwired",
     SINGLE_HOST: "launch.discovery.single",
 }
 
@@ -42,7 +41,6 @@ VARIABLES = {
     "torchrun's variables": ("PET_NNODES", "WORLD_SIZE"),
     "TF_CONFIG": ("TF_CONFIG",),
     "Kubernetes": ("JOB_COMPLETION_INDEX",),
-    "not wired": ("AWS_BATCH_JOB_NUM_NODES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PBS_NUM_NODES", "NHOSTS"),
 }
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252}")

@@ -5,15 +5,22 @@ knows. Silence, no route and any other error say nothing; then the heartbeat's t
 
 A connection on which nothing comes is given up before that: after a cut of the network the kernel's next try on it may
 be half a minute away, or something on the way has forgotten it, while a new one works at once.
+
+Words: what the programs of this host let its launcher hear.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import select
 import socket
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 GONE_AFTER = 10.0  # seconds of nothing but refusals after which a launcher is given up
 LONGEST_GAP = 2.0  # seconds between two refusals that count; longer: this process stood still
@@ -176,3 +183,27 @@ class Absence:
             self._refusals.add(now)
         else:
             self._refusals.end()
+
+
+LOOK = 1.0  # seconds between looks for the files
+
+
+class Words:
+    """What the programs of this host say by making files: what they say -> the file."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        """`files` are those that somebody listens to."""
+        self._files = files
+
+    def patience(self, seconds: float) -> float:
+        """For how long they need not be looked for."""
+        return min(seconds, LOOK) if self._files else seconds
+
+    def heard(self) -> list[str]:
+        """Each once for each time that it is said: processes that are started again say it again. Leaves no file."""
+        found = []
+        for what, path in self._files.items():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+                found.append(what)
+        return found

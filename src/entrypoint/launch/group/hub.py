@@ -69,6 +69,7 @@ class Hub(threading.Thread):
         self._strangers = Strangers(seats(len(ledger.rules.hosts), raise_open_files()))
         self._hosts: dict[Channel, str] = {}
         self._away: dict[str, Absence] = {}  # by host
+        self._left: dict[str, tuple[int, str]] = {}  # host -> a generation, the first of its ranks that ended with 0
         self._life_signs: dict[str, tuple[str, int]] = {}  # host -> where its launcher listens while it lives
         self.claims = Claims()  # to be a host of the job that is not here
         self.failure = ""  # an error of ours that ended the thread
@@ -202,16 +203,17 @@ class Hub(threading.Thread):
             self._join(channel, message)
         elif host is None:
             raise NotOfThisJobError("it has not joined")
-        elif kind == "ready":
-            self.ledger.is_ready(host, message["generation"])
-        elif kind == "done":
-            self.ledger.finished(host, message["generation"])
+        elif kind in ("ready", "done", "serves"):
+            ledger = self.ledger
+            take = {"ready": ledger.is_ready, "done": ledger.finished, "serves": ledger.serves}[kind]
+            take(host, message["generation"])
         elif kind == "end":
             self.ledger.failed(host, self._in_context(End.of_message(message["end"])), message["generation"])
         elif kind == "stopping":
             self.ledger.stopping(host)
-        elif kind == "stop ended":
-            self.ledger.stop_ended(message["what"])
+        elif kind == "ended early":
+            self._left[host] = (self.ledger.generation, message["left"])
+            self.ledger.stop_ended(message["by stop"])
         elif kind == "replaceable":
             self.ledger.losses.replaceable(host)
         elif kind == "bye":
@@ -219,11 +221,15 @@ class Hub(threading.Thread):
             self.ledger.left.add(host)
 
     def _in_context(self, end: End) -> End:
-        """A failure, and what it may only follow from: hosts that are away just then, or whose part has ended."""
-        if end.kind != FAILED or self.ledger.stopped_host:
+        """A failure, and what it may only follow from: hosts that are away, parts and ranks that had ended."""
+        ledger = self.ledger
+        if end.kind != FAILED or ledger.stopped_host:
             return end
         away = f"the connection to {named(sorted(self._away))} broke" if self._away else ""
-        done = f"the part of {named(sorted(self.ledger.done))} had ended with code 0" if self.ledger.done else ""
+        known = ledger.done | {end.host}
+        ranks = [who for host, (number, who) in self._left.items() if number == ledger.generation and host not in known]
+        ended = [f"the part of {named(sorted(ledger.done))}" if ledger.done else "", named(list(filter(None, ranks)))]
+        done = " and ".join(f"{who} had ended with code 0" for who in ended if who)
         before = " and ".join(filter(None, (away, done)))
         return end._replace(cause=f"{end.cause}; before that {before}") if before else end
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-
 from launch.base.compat import NamedTuple
 from launch.base.errors import FAILED, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from typing import Any
 
 LONGEST_TEXT = 4000  # characters of a cause, and of the last lines, that travel to the other hosts
@@ -74,7 +71,7 @@ class Place(NamedTuple):
     heartbeat: float
     interface: str = ""
     door: int | None = None  # the port at which other hosts try whether they reach this one, 0 for any
-    takeover_file: str = ""  # by which a data host's program says that others can take over; empty: nobody listens
+    words: Mapping[str, str] = {}  # what this host's program may say (base/paths.py) -> the file that says it
 
     @property
     def leads(self) -> bool:
@@ -85,10 +82,11 @@ class Place(NamedTuple):
 class Ledger:
     """Kept by the hub.
 
-    The group has ended well when every member is done, and badly with the first host that failed or vanished, for a job
-    needs all its hosts. Four things change that: while restarts are left, a failure begins a new generation instead;
-    after a stop nobody is hurried, and the group ends when every member's part has; an elastic job goes on without a
-    host that vanished or was stopped, unless it is the leader; one data host may take over from another (takeover.py).
+    The group has ended well when every member is done that does not serve the others, and badly with the first host
+    that failed or vanished, for a job needs all its hosts. Four things change that: while restarts are left, a failure
+    begins a new generation instead; after a stop nobody is hurried, and the group ends when every member's part has; an
+    elastic job goes on without a host that vanished or was stopped, unless it is the leader; one data host may take
+    over from another (Losses).
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -96,6 +94,7 @@ class Ledger:
         self.facts: dict[str, dict[str, Any]] = {}  # of the hosts that are here
         self.ready: set[str] = set()  # to start the processes of this generation
         self.done: set[str] = set()
+        self.serving: set[str] = set()  # hosts whose program serves others, and so does not end before them
         self.left: set[str] = set()  # hosts that need not stay and have gone
         self.stopped_host = ""  # the first that was asked to stop: the job is stopping
         self.ended_by_stop = ""  # the first process that this stop ended, as its host said it
@@ -153,6 +152,12 @@ class Ledger:
             self.done.add(host)
             self._look_for_the_end()
 
+    def serves(self, host: str, generation: int) -> None:
+        """A host's program serves the others: its end is not waited for, unless there are none but such."""
+        if generation == self.generation:
+            self.serving.add(host)
+            self._look_for_the_end()
+
     def failed(self, host: str, end: End, generation: int) -> None:
         """A host's part ended badly; the first one counts."""
         if generation != self.generation or host in self._leaving:
@@ -198,8 +203,8 @@ class Ledger:
     def _fail(self, end: End) -> None:
         if self._may_restart(end):
             self.generation += 1
-            self.done.clear()
-            self.ready.clear()
+            for known in (self.done, self.ready, self.serving):
+                known.clear()
             self.losses.begin_again()
             self._first_failure = end
         else:
@@ -220,11 +225,12 @@ class Ledger:
     def _forget(self, host: str) -> None:
         self.facts.pop(host, None)
         self._instances.pop(host, None)
-        for known in (self.ready, self.done, self.left, self._leaving):
+        for known in (self.ready, self.done, self.serving, self.left, self._leaving):
             known.discard(host)
 
     def _look_for_the_end(self) -> None:
         members = set(self.rules.members) & (self.facts.keys() if self.rules.least else set(self.rules.members))
+        members = members - self.serving or members
         if self.end is None and members and members <= self.done:
             failure = self._first_failure if self.stopped_host else None
             good = End(True, kind=STOPPED if self.stopped_host else FAILED)
@@ -250,9 +256,6 @@ def named(hosts: list[str]) -> str:
     """Hosts as a message names them."""
     more = len(hosts) - MOST_NAMED
     return ", ".join(hosts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-LOOK = 1.0  # seconds between looks for the file
 
 
 class Losses:
@@ -313,30 +316,3 @@ class Losses:
     def _others(self, host: str, done: Collection[str]) -> list[str]:
         """Of this data host's group, those that may still serve."""
         return [other for other in self._group(host) if other != host and other not in self.gone and other not in done]
-
-
-class Word:
-    """A data host's: has its program made the file that says that others can take over?"""
-
-    def __init__(self, path: str) -> None:
-        """`path` is empty where nobody has to say it."""
-        self._path = path
-
-    def patience(self, seconds: float) -> float:
-        """For how long it need not be looked for."""
-        return min(seconds, LOOK) if self._path else seconds
-
-    def has_come(self) -> bool:
-        """True once each time that it is made: processes that are started again make it again."""
-        if not self._path:
-            return False
-        try:
-            os.unlink(self._path)
-        except OSError:
-            return False
-        return True
-
-    def forget(self) -> None:
-        """Leave nothing behind."""
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)

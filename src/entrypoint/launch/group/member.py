@@ -13,10 +13,10 @@ import time
 from launch import signals
 from launch.base.errors import FAILED, RESTART, SOFTWARE, STOPPED, UNAVAILABLE, Failure, Outcome, Verdict
 from launch.discovery import names
-from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, beat_interval, quiet_bound, silence
+from launch.group.absence import GONE_AFTER, LifeSign, Refusals, Silence, Words, beat_interval, quiet_bound, silence
 from launch.group.channel import Channel, NotOfThisJobError, unpack
 from launch.group.hub import Hub
-from launch.group.ledger import End, Ledger, Place, Word, end_of, verdict_of
+from launch.group.ledger import End, Ledger, Place, end_of, verdict_of
 from launch.group.listeners import Door, Reach, listen, open_door
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ class Group:
         self._how_lost = ""  # set when the leader is given up
         self._refusals = Refusals()  # by the leader's machine
         self._life_sign = LifeSign()
-        self._word = Word(place.takeover_file)
+        self._words = Words(place.words)
         self._news_read, self._news_write = os.pipe()
         os.set_blocking(self._news_read, False)
         os.set_blocking(self._news_write, False)
@@ -137,10 +137,10 @@ class Group:
             self._stop_host = self.place.host
             self._say({"kind": "stopping", "signal": signum})
 
-    def stop_ended(self, what: str) -> None:
-        """Tell the group that the stop ended a process here, before those that lose it fail elsewhere."""
-        self._ended_here = what
-        self._say({"kind": "stop ended", "what": what})
+    def ended_early(self, by_stop: str = "", left: str = "") -> None:
+        """Tell the group that the stop ended a process here, or a rank left, before those that lose it fail."""
+        self._ended_here = self._ended_here or by_stop
+        self._say({"kind": "ended early", "by stop": by_stop, "left": left})
 
     def ready(self) -> None:
         """Tell the group that this host can start the processes of its generation."""
@@ -217,7 +217,7 @@ class Group:
                 self._leave_at = min(self._leave_at, time.monotonic() + CONNECT_BOUND)
         if self._hub:
             self._hub.close(*([] if linger is None else [linger]))
-        self._word.forget()
+        self._words.heard()
         if not self._thread.is_alive():  # one that hangs in a name look-up keeps its descriptors
             self._life_sign.close()
             for fd in (self._news_read, self._news_write, self._wake_read, self._wake_write):
@@ -307,9 +307,9 @@ class Group:
         next_beat = time.monotonic()
         self._silence.forgive_pause(next_beat, busy=ATTEMPT)
         while self.end is None and not self._may_leave:
-            self._wait(channel, self._word.patience(interval if channel.authentic else min(interval, CONNECT_RETRY)))
-            if self._word.has_come():
-                self._say({"kind": "replaceable"})
+            self._wait(channel, self._words.patience(interval if channel.authentic else min(interval, CONNECT_RETRY)))
+            for what in self._words.heard():
+                self._say({"kind": what, "generation": self.generation})
             now = time.monotonic()
             if self._silence.forgive_pause(now):
                 channel.heard_at = now

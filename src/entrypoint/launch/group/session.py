@@ -11,7 +11,7 @@ from collections.abc import Callable
 from launch import signals
 from launch.base import ports, private_files
 from launch.base.errors import CONFIG, FAILED, STOPPED, Failure, LaunchError, Outcome
-from launch.base.paths import TAKEOVER_FILE
+from launch.base.paths import WORDS
 from launch.base.switches import choice, count, seconds
 from launch.discovery import cluster as cluster_module
 from launch.discovery import names
@@ -121,22 +121,33 @@ def _place(request: Request, rules: Rules) -> Place:
         seconds(environ, "DLC_HEARTBEAT_TIMEOUT", HEARTBEAT),
         cluster.network_interface,
         pairs.door_port(request, rules),
-        _takeover_file(request, rules),
+        _words(request, rules),
     )
 
 
-def _takeover_file(request: Request, rules: Rules) -> str:
-    """Where this host's program can say that others take over from it; empty where it need not or cannot."""
-    if rules.any_data_program or not rules.serves(request.cluster.current_host):
-        return ""
+def _words(request: Request, rules: Rules) -> dict[str, str]:
+    """What this host's program can say, and where; empty where it need not or cannot.
+
+    That others take over from it: with a strategy, outside of its groups. That it serves them: without a strategy,
+    where each host counts until it is known, in a group that is not said to train.
+    """
+    cluster = request.cluster
+    may_serve = not request.strategy and len(cluster.groups) > 1 and cluster.current_group not in request.groups
+    may_say = {
+        "replaceable": rules.serves(cluster.current_host) and not rules.any_data_program,
+        "serves": may_serve and cluster.current_host in rules.members,
+    }
+    if not any(may_say.values()):
+        return {}
     try:
         private_files.folder(request.run_dir)
     except LaunchError:
-        return ""
-    path = f"{request.run_dir}/{TAKEOVER_FILE}-{os.getpid()}"
-    with contextlib.suppress(OSError):
-        os.unlink(path)  # of an earlier run, in a container that is started again
-    return path
+        return {}
+    files = {what: f"{request.run_dir}/{what}-{os.getpid()}" for what in WORDS if may_say[what]}
+    for path in files.values():
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # of an earlier run, in a container that is started again
+    return files
 
 
 def _check_meeting_point(request: Request) -> None:
@@ -168,7 +179,7 @@ def _network(request: Request, group: Group) -> Network:
         listen=listen,
         secret=token.for_purpose(group.place.key, "ranks"),
         data_token=token.for_purpose(group.place.key, "data"),
-        takeover_file=group.place.takeover_file,
+        words=group.place.words,
     )
 
 

@@ -14,15 +14,10 @@ _VERSIONS = (
 _METRIC = "datasets has no load_metric since 3.0; use evaluate.load, or name datasets<3 in requirements.txt"
 _ADASUM = "without GPUs Adasum needs DLC_HOROVOD_CONTROLLER=mpi"
 _AWS = "smdistributed is AWS's own and in no public package; torch.distributed or Horovod does the same"
-_KERAS_2 = "the script is written for Keras 2, which TF_USE_LEGACY_KERAS=1 turns on where tf-keras is installed"
-_KERAS_IMPORT = "the script is written for Keras 2; import tensorflow.keras or tf_keras in place of keras"
 _MEMORY = "shared memory is too small for data loaders; start the container with --shm-size=8g or --ipc=host"
 _NO_GPU = 'nccl is for GPUs; use init_process_group("gloo") where torch.cuda.is_available() is false'
 _NO_RANKS = "nothing asked for ranks; the hyperparameter sagemaker_torch_distributed_enabled starts them"
 _NUMPY = "the framework does not take this numpy; pip check says which it takes, name such a one in requirements.txt"
-_S3 = "TensorFlow does not write to s3://; write to SM_MODEL_DIR, which the platform uploads"
-_ESTIMATOR = "TensorFlow has Estimators until 2.15; take such an image"
-_TENSORFLOW_1 = "the script is written for TensorFlow 1; tensorflow.compat.v1 has its names"
 _VISION = "pip would bring another PyTorch with {name}; the newest CUDA images have it, for CPUs too"
 _PACKAGE = "name the package that holds {name} in a requirements.txt beside the script"
 
@@ -32,25 +27,14 @@ _NO_NAME = "^ImportError: cannot import name '"
 # The first whose words one of the lines has.
 _ADVICE = (
     (rf"{_MISSING}smdistributed\b", _AWS),
-    (rf"{_MISSING}tensorflow\.(contrib|examples)\b", _TENSORFLOW_1),
-    (r"^\w+Error: (No )?module .*'tensorflow\b.*\bestimator'", _ESTIMATOR),
     (rf"{_MISSING}(?P<name>torch(vision|audio))\b", _VISION),
     (rf"{_MISSING}(?P<name>[\w.]+)'", _PACKAGE),
     (r"^TypeError: \w*(TrainingArguments|Trainer)\.__init__\(\) got an unexpected keyword argument", _VERSIONS),
     (r"^ValueError: Some specified arguments are not used by the HfArgumentParser", _VERSIONS),
     (rf"{_NO_NAME}load_metric' from 'datasets\b", _METRIC),
     (rf"{_NO_NAME}\w+' from '(transformers|datasets|accelerate|huggingface_hub)\b", _VERSIONS),
-    (r"'Variable' object has no attribute 'ref'", _KERAS_2),
-    (rf"{_NO_NAME}\w+' from 'keras\b", _KERAS_IMPORT),
-    (
-        r"^AttributeError: module 'tensorflow' has no attribute '(ConfigProto|Session|layers|logging|placeholder)'",
-        _TENSORFLOW_1,
-    ),
     (r"No Adasum operation enabled", _ADASUM),
     (r"^TypeError: Unable to convert function return value to a Python type!|_ARRAY_API not found", _NUMPY),
-    (r"File system scheme 's3' not implemented", _S3),
-    (r"\bPerReplica\b", _KERAS_2),
-    (r"^ValueError: Invalid filepath extension for saving", _KERAS_2),
     (r"insufficient shared memory \(shm\)|unable to allocate shared memory|DataLoader worker .* Bus error", _MEMORY),
     (r"environment variable (RANK|WORLD_SIZE) expected, but not set", _NO_RANKS),
     (r"ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL", _NO_GPU),

@@ -9,7 +9,9 @@ import tarfile
 import zlib
 from collections.abc import Container, Iterator
 
-from launch.base.errors import CANNOT_CREATE, DATA, LaunchError
+from launch.base.errors import CANNOT_CREATE, DATA, LaunchError, shown
+
+MOST = 0.9  # of the free room that an archive may take
 
 # What tarfile lets through of broken data, beside its own error.
 _BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, EOFError, ValueError, zlib.error)
@@ -29,7 +31,8 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
         with tarfile.open(archive, "r:*") as tar:
             own = os.path.realpath(folder)
             there = set(_links(own))
-            warnings = tuple(warning for member in tar for warning in _member(tar, member, own))
+            members = _within_room(tar, archive, own)
+            warnings = tuple(warning for member in members for warning in _member(tar, member, own))
             _read_to_the_end(tar)
             return (*warnings, *_cut_links(own, there))
     except _BROKEN as error:
@@ -40,6 +43,23 @@ def unpack(archive: str, folder: str) -> tuple[str, ...]:
         raise LaunchError(
             exit_code, "not unpacked", where=archive, expected=f"a tar file, and room in {folder}", found=found
         ) from error
+
+
+def _within_room(tar: tarfile.TarFile, archive: str, folder: str) -> Iterator[tarfile.TarInfo]:
+    """The members; LaunchError before they take more than MOST of what is free: a full disk would end more than this.
+
+    Their headers say how large they are. Some file systems say that 0 is free: there the first write that fails tells.
+    """
+    free, size = shutil.disk_usage(folder).free or float("inf"), 0
+    for member in tar:
+        size += max(0, member.size)
+        if size > MOST * free:
+            raise LaunchError(
+                CANNOT_CREATE, "not unpacked", where=archive,
+                expected=f"at most {MOST:.0%} of the {free / 1e6:,.0f} MB that are free in {folder}",
+                found=f"{size / 1e6:,.0f} MB up to {shown(member.name)}",
+            )  # fmt: skip
+        yield member
 
 
 def _read_to_the_end(tar: tarfile.TarFile) -> None:

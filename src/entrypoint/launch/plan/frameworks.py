@@ -1,4 +1,4 @@
-"""Which libraries the image holds, by folder names: importing takes seconds; whether its Horovod works on GPUs."""
+"""Which libraries the image holds, by folder names: importing takes seconds; which Keras, whether Horovod has GPUs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import glob
 import os
 import re
 
-from launch.base.errors import CONFIG, LaunchError
+from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import Paths
 from launch.base.private_files import can_be_made
 from launch.base.process_spec import Decision
 from launch.discovery.devices import Devices
-from launch.plan.context import Context
+from launch.job.entry_point import MODULE, SCRIPT, EntryPoint
+from launch.plan.context import LARGEST_SCRIPT, Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 KNOWN = ("torch", "torch_xla", "tensorflow", "tf_keras", "horovod", "mpi4py", "ray")
-ON = ("1", "true", "True")  # as TensorFlow reads TF_USE_LEGACY_KERAS
+TENSORFLOW_2_16 = "tensorflow 2.16"  # this one or a later one: Keras is Keras 3, and there are no Estimators
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+ON = ("1", "true", "True")  # as TensorFlow reads it
 
 
 def framework_variables(installed: frozenset[str], region: str) -> dict[str, str]:
@@ -28,14 +31,131 @@ def framework_variables(installed: frozenset[str], region: str) -> dict[str, str
     return {"TF_CPP_MIN_LOG_LEVEL": "1", "S3_REGION": region, "S3_USE_HTTPS": "1"}
 
 
-def keras_decisions(strategy: str, installed: frozenset[str], environ: Mapping[str, str]) -> tuple[Decision, ...]:
-    """A warning where Keras 3 meets a strategy that it fails under; images with Keras 3 have tf-keras, too."""
+def keras_variables(
+    entry: EntryPoint, folder: str, installed: frozenset[str], environ: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[Decision, ...]]:
+    """Which Keras `tf.keras` is, with the reason; nothing where TensorFlow has one alone. `folder` shows the code.
+
+    The user's own setting stays. Without a word of the script it is Keras 2: Keras 3 fails below some strategies.
+    """
+    if not installed >= {TENSORFLOW_2_16, "tf_keras"}:
+        return {}, ()
+    stated = environ.get(LEGACY_KERAS)
+    value, why = ("", "the user's setting") if stated is not None else _choice(dict(_sources(entry, folder)))
+    legacy = value if stated is None else stated
+    what = Decision(f"tf.keras is Keras {2 if legacy in ON else 3}, {LEGACY_KERAS}={legacy}", why)
+    return ({} if stated is not None else {LEGACY_KERAS: value}), (what,)
+
+
+def _choice(sources: Mapping[str, bytes]) -> tuple[str, str]:
+    for name, text in sources.items():
+        if re.search(rb"^[ \t]*(from|import)[ \t]+transformers\b", text, re.MULTILINE) and _TF_MODEL.search(text):
+            return "1", f"{name} imports TensorFlow models of transformers"
+    for name, text in sources.items():
+        if _KERAS.search(text):
+            return "0", f"{name} imports keras, which is Keras 3, and {_NO_MIX}"
+    return "1", f"no script imports keras, which is Keras 3, and {_NO_MIX}"
+
+
+_NO_MIX = "a model takes layers of one Keras"
+_KERAS = re.compile(rb"^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w. \t]+,[ \t]*)*)keras\b", re.MULTILINE)
+_TF_MODEL = re.compile(rb"\bTF[A-Z]\w*(Model|For[A-Z])")
+_IMPORTS = re.compile(rb"^[ \t]*(?:from[ \t]+\.*([\w.]*)[ \t]+)?import[ \t]*(\([^)]*|[^#\n]+)", re.MULTILINE)
+
+
+def _sources(entry: EntryPoint, folder: str) -> Iterator[tuple[str, bytes]]:
+    """The entry point's source and that of each module in `folder` that it imports, by path below that."""
+    waiting = [entry.name] if entry.kind == SCRIPT else _files(entry.name, "") if entry.kind == MODULE else []
+    seen = set()
+    while waiting:
+        path = os.path.normpath(waiting.pop(0))
+        if path in seen or not os.path.isfile(f"{folder}/{path}"):
+            continue
+        seen.add(path)
+        with open(f"{folder}/{path}", "rb") as file:
+            text = file.read(LARGEST_SCRIPT)
+        yield path, text
+        for module, names in _IMPORTS.findall(text):
+            for name in [module, *re.findall(rb"[\w.]+", names)]:
+                dotted = (module + b"." + name if module and name != module else name).decode("utf-8", "replace")
+                waiting += [*_files(dotted, ""), *_files(dotted, os.path.dirname(path))]
+
+
+def _files(module: str, below: str) -> list[str]:
+    """Where a module may be; `below`: the folder of the file that imports it."""
+    path = os.path.join(below, module.replace(".", "/"))
+    return [f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"]
+
+
+def keras_warning(strategy: str, env: Mapping[str, str], installed: frozenset[str]) -> tuple[Decision, ...]:
+    """A warning where Keras 3 meets a strategy that it fails under. `env` is that of the processes."""
     meets = strategy in ("horovod", "mpi", "tf_multi_worker", "tf_parameter_server")
-    if not meets or "tf_keras" not in installed or environ.get("TF_USE_LEGACY_KERAS") in ON:
+    if not meets or TENSORFLOW_2_16 not in installed or env.get(LEGACY_KERAS) in ON:
         return ()
-    return (
-        Decision("Keras 3 fails below Horovod and MultiWorkerMirroredStrategy", "TF_USE_LEGACY_KERAS=1 is Keras 2"),
-    )
+    return (Decision("warning: Keras 3 fails below Horovod and MultiWorkerMirroredStrategy", _remedy(env)),)
+
+
+def _remedy(env: Mapping[str, str]) -> str:
+    return f"{_OTHER_IMPORT}{'' if env.get(LEGACY_KERAS) in ON else f', with {LEGACY_KERAS}=1'}"
+
+
+_OTHER_IMPORT = "import tensorflow.keras or tf_keras in place of keras"
+_TENSORFLOW_1 = "the script is written for TensorFlow 1; tensorflow.compat.v1 has its names"
+_ESTIMATOR = "TensorFlow has Estimators until 2.15; take such an image"
+_S3 = "TensorFlow does not write to s3://; write to SM_MODEL_DIR, which the platform uploads"
+_KERAS_2 = "the script is written for Keras 2"
+_SILENT = "TensorFlow heard nothing of {} for 10 s, its own bound: that task of TF_CONFIG was paused, or is gone"
+_NO_V1 = "'(ConfigProto|Session|layers|logging|placeholder)'"
+
+# The first that is found in the last words; the remedy is added to what ends with a semicolon.
+_ADVICE = (
+    (r"^ModuleNotFoundError: No module named 'tensorflow\.(contrib|examples)\b", _TENSORFLOW_1),
+    (r"^\w+Error: (No )?module .*'tensorflow\b.*\bestimator'", _ESTIMATOR),
+    (r"^ImportError: cannot import name '\w+' from 'keras\b", f"{_KERAS_2}; {_OTHER_IMPORT}"),
+    (rf"^AttributeError: module 'tensorflow' has no attribute {_NO_V1}", _TENSORFLOW_1),
+    (r"File system scheme 's3' not implemented", _S3),
+    (
+        r"'Variable' object has no attribute 'ref'|\bPerReplica\b|/horovod/(_keras|keras|tensorflow/keras)/",
+        "Keras 3 fails below Horovod and MultiWorkerMirroredStrategy;",
+    ),
+    (r"^ValueError: Invalid filepath extension for saving", f"{_KERAS_2};"),
+    (r"stopped sending heartbeats\W+(/job:\S+)", _SILENT),
+)
+_MIXED = r"Only instances of `?keras|KerasTensor|Could not interpret (optimizer|initializer|metric|loss)"
+
+
+def advice(lines: Iterable[str], env: Mapping[str, str]) -> str:
+    """What to do about a TensorFlow script's last lines, "" for failures of its own. `env` is its environment."""
+    text = "\n".join(re.sub(r"^\[rank\d+\]: ?", "", line) for line in lines)
+    for pattern, remedy in _ADVICE:
+        if match := re.search(pattern, text, re.MULTILINE):
+            return f"{remedy} {_remedy(env)}" if remedy.endswith(";") else remedy.format(match[match.re.groups])
+    if env.get(LEGACY_KERAS) in ON and re.search(_MIXED, text):
+        return f"the script mixes keras, which is Keras 3, with tf.keras; {_OTHER_IMPORT}, or set {LEGACY_KERAS}=0"
+    return ""
+
+
+CHIEF_NAMES = ("master", "chief")  # the platform's, which Estimators know, and TensorFlow 2's
+
+
+def chief_name(environ: Mapping[str, str], installed: frozenset[str]) -> tuple[str, str]:
+    """What TF_CONFIG calls the first task of a job with parameter servers, and why.
+
+    Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
+    """
+    name = environ.get("DLC_TF_CHIEF")
+    if not name:
+        is_late = TENSORFLOW_2_16 in installed
+        return CHIEF_NAMES[is_late], "ParameterServerStrategy's name" if is_late else "the platform's name"
+    if name not in CHIEF_NAMES:
+        raise LaunchError(
+            CONFIG,
+            "what TF_CONFIG calls the first task",
+            where="DLC_TF_CHIEF",
+            expected=" or ".join(CHIEF_NAMES),
+            found=shown(name),
+        )
+    return name, "DLC_TF_CHIEF"
 
 
 def accelerate_variables(devices: Devices, installed: frozenset[str], uses_xla: bool) -> dict[str, str]:
@@ -67,13 +187,16 @@ def flight_recorder_variables(paths: Paths, run_dir: str) -> dict[str, str]:
 
 def installed(venv: str) -> frozenset[str]:
     """The known libraries in a virtual environment; empty where there is no such environment."""
-    try:
-        pythons = os.listdir(f"{venv}/lib")
-    except OSError:
-        return frozenset()
-    folders = [f"{venv}/lib/{python}/site-packages" for python in pythons]
-    return frozenset(name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}"))
+    folders = glob.glob(f"{glob.escape(venv)}/lib/*/site-packages")
+    names = [name for name in KNOWN for folder in folders if os.path.isdir(f"{folder}/{name}")]
+    if "tensorflow" in names:
+        found = [_VERSION.fullmatch(name) for folder in folders for name in os.listdir(folder)]
+        if any(match and (int(match[1]), int(match[2])) >= (2, 16) for match in found):
+            names.append(TENSORFLOW_2_16)
+    return frozenset(names)
 
+
+_VERSION = re.compile(r"tensorflow(?:_cpu|_gpu|_rocm)?-(\d+)\.(\d+)\b.*\.dist-info")
 
 # Left by the image's build with the reason as its text. Another Horovod, which the user installs, has no such file.
 WITHOUT_NCCL = "lib/python3*/site-packages/horovod/without_nccl.py"

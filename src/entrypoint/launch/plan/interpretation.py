@@ -24,10 +24,12 @@ from launch.plan.context import Context
 from launch.plan.environment import left_out, misspelt, sm_variables
 from launch.plan.frameworks import (
     accelerate_variables,
+    chief_name,
     flight_recorder_variables,
     framework_variables,
     installed,
-    keras_decisions,
+    keras_variables,
+    keras_warning,
 )
 from launch.plan.install import home_variables, installation, needed, package_variables
 from launch.plan.network import Network, data_service_variables, network_variables, reached_at
@@ -104,7 +106,8 @@ class Request(NamedTuple):
         ending = self.group_hosts
         if self.strategy:
             leads = self.cluster.current_host == self.hosts[0]
-            served = self.strategy.strategy == "tf_parameter_server" and self.environ.get("DLC_TF_CHIEF") == "chief"
+            servers = self.strategy.strategy == "tf_parameter_server"
+            served = servers and chief_name(self.environ, self.installed)[0] == "chief"
             only_leader = self.strategy.strategy in LED or (leads and served)
             ending = self.hosts[:1] if only_leader else self.hosts
         return tuple(host for host in ending if host not in self.cluster.servers)
@@ -196,6 +199,8 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     installs = bool(needed(entry, folder))
     if installs:
         env.update(package_variables(env, venv, request.run_dir))
+    variables, keras = keras_variables(entry, folder, request.installed, request.environ)
+    env.update(variables)
     context = Context(
         cluster=request.cluster,
         devices=request.devices,
@@ -214,13 +219,13 @@ def decide(request: Request, folder: str = "") -> Interpretation:
     _require_compiler(request, context)
     launch = tf_data.with_worker(strategies.plan(context, request.strategy), context)
     hosts = Decision(f"hosts {', '.join(request.cluster.hosts)}", f"from {request.cluster.source}")
-    keras = keras_decisions(launch.strategy, request.installed, request.environ)
     decisions = (
         hosts,
         *_own_program(request),
         *launch.decisions,
         *compiler.decisions(request.compiler),
         *keras,
+        *keras_warning(launch.strategy, env, request.installed),
         *left_out(context.env),
         *misspelt(request.environ),
     )

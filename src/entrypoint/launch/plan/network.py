@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from launch.base.compat import NamedTuple
+from launch.base.paths import WORDS
 from launch.discovery.cluster import Cluster
 from launch.discovery.devices import Devices
 
@@ -24,7 +25,7 @@ class Network(NamedTuple):
     listen: tuple[str, ...] = ()  # this host's addresses on the job's network; empty: all it has
     secret: str = ""  # hexadecimal; the ranks' meeting point and MPI's start are closed to who does not hold it
     data_token: str = ""  # the same for the data service of dlc_runtime
-    takeover_file: str = ""  # made by a data host's program when others can take over from it
+    words: Mapping[str, str] = {}  # what this host's program may say -> the file that it makes to say it
 
 
 def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
@@ -46,8 +47,7 @@ def network_variables(cluster: Cluster, devices: Devices) -> dict[str, str]:
 def data_service_variables(network: Network) -> dict[str, str]:
     """What dlc_runtime's data service cannot learn elsewhere: a secret of this job, and hosts without a name."""
     variables = {"DLC_DATA_TOKEN": network.data_token} if network.data_token else {}
-    if network.takeover_file:
-        variables["DLC_TAKEOVER_FILE"] = network.takeover_file
+    variables.update((WORDS[what], path) for what, path in network.words.items())
     if network.addresses:
         variables["DLC_HOST_ADDRESSES"] = json.dumps(dict(network.addresses), separators=(",", ":"))
     return variables

@@ -1,11 +1,13 @@
-"""What follows from a stop: where it ends one process, those that worked with it fail, and theirs is not the reason.
+"""What follows from the end of one process: those that worked with it fail, and theirs is not the reason.
 
-An error counts as such a consequence when the stop had ended a process anywhere in the job before it, or is heard to
-have done so within a short time after it: news from another host may come later than the broken connection.
+After a stop an error counts as such a consequence when the stop had ended a process anywhere in the job before it, or
+is heard to have done so within a short time after it: news from another host may come later than the broken connection.
+Without a stop its words say it. A process that failed takes a moment to end, in which others notice, fail and end.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
 # How a process ends that the stop ended, also one below a shell, which has no signal to show.
 _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 
+CAUSE_BOUND = 5.0  # seconds for the one that failed first to end; TensorFlow's Python takes two of them on a busy host
+# What ranks of Horovod, TensorFlow, gloo and NCCL say when another one has gone.
+_LOST = (
+    r"Horovod has been shut ?down|Collective ops is aborted by|Connection (closed|reset) by peer|Socket closed"
+    r"|Broken pipe|remote process exit(ed|ing)|failed to connect to all addresses"
+)
+
 
 class Aftermath:
     """What one host knows of it."""
@@ -31,6 +40,8 @@ class Aftermath:
         self._told = False  # the group, if there is one, knows that the stop ended a process here
         self.ended = ""  # the first process of the job that the stop ended, as a sentence; empty for none in time
         self._until = float("inf")  # when it is too late for that: an error came first
+        self.awaiting: Failure | None = None  # it follows from another process's failure, which may still come
+        self._await_until = 0.0
 
     @property
     def is_settled(self) -> bool:
@@ -54,7 +65,7 @@ class Aftermath:
         if explains:
             self.heard(what)
         if self._group and not self._told:
-            self._group.stop_ended(what)
+            self._group.ended_early(what)
         self._told = True
 
     def look(self, ranks: RankFolder, patience: float) -> None:
@@ -78,6 +89,37 @@ class Aftermath:
             return own
         what = own.cause[len(why) + 2 :] if own.cause.startswith(f"{why}: ") else own.cause
         return own._replace(cause=f"{why}: {self.ended}; then {what}", exit_code=128 + signum, signal="")
+
+    def awaits(self, failure: Failure) -> bool:
+        """Whether this failure is no reason yet: that of a rank which lost another one, whose own may still come."""
+        if not follows(failure.last_lines):
+            return False
+        if self._await_until == 0.0:
+            self.awaiting, self._await_until = failure, time.monotonic() + CAUSE_BOUND
+        return self.awaiting is not None
+
+    def given_up(self, may_come: bool) -> Failure | None:
+        """The failure for which no other explanation came in time, or none `may_come`: it is the reason itself."""
+        awaiting = self.awaiting
+        if awaiting is None or (may_come and time.monotonic() < self._await_until):
+            return None
+        self.awaiting = None
+        return awaiting
+
+    def patience(self, seconds: float) -> float:
+        """For how long nobody need ask."""
+        return min(seconds, max(0.0, self._await_until - time.monotonic())) if self.awaiting else seconds
+
+    def with_consequence(self, reason: Failure) -> Failure:
+        """The failure that was awaited, with the one that it explains behind it."""
+        return reason._replace(cause=f"{reason.cause}; then {self.awaiting.cause}") if self.awaiting else reason
+
+
+def follows(last_lines: Sequence[str]) -> bool:
+    """Whether the error in a process's last lines only says that another process has gone."""
+    heads = [number for number, line in enumerate(last_lines) if line.endswith("Traceback (most recent call last):")]
+    words = last_lines[heads[-1] :] if heads else last_lines
+    return any(re.search(_LOST, line) for line in words if not line.startswith(" "))
 
 
 def is_ended(exit_code: int) -> bool:

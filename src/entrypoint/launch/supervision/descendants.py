@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Sequence
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h; since Linux 3.4
 LONGEST_COMMAND = 1 << 12  # bytes of a command line that are looked at
@@ -115,6 +115,12 @@ def command(pid: int) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(text.rstrip("\0").split("\0")) if text else ()
+
+
+def listed(pids: Sequence[int]) -> str:
+    """The first of these processes as a message names them."""
+    shown = ", ".join(describe(pid) for pid in pids[:5])
+    return shown + (f" and {len(pids) - 5} more" if len(pids) > 5 else "")
 
 
 def describe(pid: int) -> str:

@@ -1,8 +1,11 @@
-"""How long processes may take to save after a stop: what the user says, else what the platform leaves of its time."""
+"""What a stop leaves: seconds to save (the user's word, else what the platform leaves of its time), and checkpoints."""
 
 from __future__ import annotations
 
+import os
+
 from launch.base.compat import NamedTuple
+from launch.base.errors import one_line
 from launch.base.switches import seconds
 
 TYPE_CHECKING = False
@@ -54,3 +57,12 @@ def assumption(environ: Mapping[str, str]) -> str:
 
 def _platform(environ: Mapping[str, str]) -> tuple[str, float, str]:
     return next((platform for platform in PLATFORMS if environ.get(platform[0])), DOCKER)
+
+
+def found_checkpoints(folder: str) -> list[str]:
+    """What an interrupted run of this job left for the next one to go on from."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [f"found checkpoints: {len(names)} in {folder}, such as {one_line(names[-1])}"] if names else []

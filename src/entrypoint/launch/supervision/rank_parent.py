@@ -7,6 +7,7 @@ the starter that all is well; how the rank really ended is in a file for the lau
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -17,7 +18,7 @@ from launch.base.paths import LOG_FOLDER
 from launch.supervision import descendants
 from launch.supervision.journal import Journal
 from launch.supervision.output import Console, Stream
-from launch.supervision.ranks import OUTPUT_LOCK, RankEnd, RankFolder
+from launch.supervision.ranks import LAUNCHER, OUTPUT_LOCK, RankEnd, RankFolder
 from launch.supervision.reason import telling
 
 TYPE_CHECKING = False
@@ -68,6 +69,8 @@ def run(
     if code and in_packets and not last_lines:  # mpirun names the rank and not its host
         console.stderr.write(prefix + f"dlc: ended without a word, code {code}\n".encode())
     ranks.write(RankEnd(rank, host, pid, code, last_lines, telling(streams[1].last_lines(MOST_LINES))))
+    if code == 0 and ranks.path:
+        _tell_left(f"{ranks.path}/{LAUNCHER}")
     journal.event("end", role="worker", rank=number, pid=pid, exit_code=code if code >= 0 else 128 - code)
     if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
         os.setsid()
@@ -122,6 +125,15 @@ def _carry_until_the_end(console: Console, pid: int, ranks: RankFolder) -> int:
                 descendants.send(pid, signum)
         console.turn(IDLE)
         signals.drain()
+
+
+def _tell_left(path: str) -> None:
+    """Wake the launcher where this is the first rank here that ended with 0: ranks elsewhere may fail because of it."""
+    with contextlib.suppress(OSError, ValueError):
+        with open(path, encoding="ascii") as file:
+            launcher = int(file.read())
+        os.unlink(path)
+        os.kill(launcher, signal.SIGCHLD)
 
 
 def _carry_the_rest(console: Console) -> NoReturn:

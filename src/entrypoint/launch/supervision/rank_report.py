@@ -6,7 +6,9 @@ import re
 from itertools import takewhile
 
 from launch.base.errors import UNAVAILABLE, Failure
+from launch.supervision.aftermath import follows
 from launch.supervision.child import signal_name
+from launch.supervision.reason import telling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _STOPPED = re.compile(r"stopped by (?P<name>SIG[A-Z]+)\b")
 _TORCHRUN_OWN = re.compile(
     r"^([EW]\d{4} [\d:.]+ \d+ torch/distributed/elastic/|(ERROR|WARNING):torch\.distributed\.elastic\.)", re.MULTILINE
 )
+_LINE = re.compile(r"^\[([^\]]+):(\d+)\] (.*)$", re.MULTILINE)
 _ENDED_BY_OTHERS = (-15, -9)  # SIGTERM, SIGKILL: what a starter ends the remaining ranks with
 _MPIRUN_EXIT = re.compile(  # Open MPI 4 and 5
     r"Process name: \[(\[\d+,\d+\]|[^\s\]]+@\d+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"
@@ -78,7 +81,22 @@ def root_cause(failure: Failure, output: str, ranks: Sequence[RankEnd] = ()) -> 
     found = match.groupdict()
     signum = int(found["signal"]) if "signal" in found else max(0, -int(found["code"]))
     named = _of_rank(failure, int(found["rank"]), int(found.get("code", 0)), signum, output)
-    return next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
+    named = next((_in_own_words(named, rank) for rank in ranks if rank.rank == found["rank"]), named)
+    return _explained(named, output, ranks) if follows(named.last_lines) else named
+
+
+def _explained(named: Failure, output: str, ranks: Sequence[RankEnd]) -> Failure:
+    """The failure of a rank that this one lost, and that took longer to end: its starter saw this one first."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for host, rank, line in _LINE.findall(output):
+        said.setdefault((host, rank), []).append(line)
+    for (host, rank), lines in said.items():
+        last_lines, error = tuple(lines[-LAST_LINES:]), telling(tuple(lines))
+        if error and not follows(last_lines):
+            code = next((end.code for end in ranks if end.rank == rank and (end.code or 0) > 0), named.exit_code)
+            cause = f"worker rank {rank} on {host} failed; then {named.cause}"
+            return Failure(cause, "worker", int(rank), host, code or 1, "", last_lines, error)
+    return named
 
 
 def _not_started(failure: Failure, output: str) -> Failure:

@@ -1,8 +1,6 @@
 """A folder through which this host's launcher and the parents of its ranks (rank_parent.py) tell each other news.
 
-It holds `stopping`, made by the launcher when the job is being ended, `running`, a lock that every running rank shares,
-`output`, a lock for who writes, and a file for each rank. Without a folder (it could not be made) ranks run all the
-same, and nobody hears of their ends.
+It holds these files and one for each rank. Where it could not be made, nobody hears of their ends.
 """
 
 from __future__ import annotations
@@ -15,21 +13,22 @@ import time
 
 from launch.base.compat import NamedTuple
 
-MARKER = "stopping"
-LOCK = "running"
-OUTPUT_LOCK = "output"
+MARKER = "stopping"  # the launcher is ending the job
+LOCK = "running"  # every running rank shares it
+OUTPUT_LOCK = "output"  # for who writes
+LAUNCHER = "launcher"  # its pid, until a rank has ended with 0
 
 
 class RankEnd(NamedTuple):
-    """What a rank's parent knows of it."""
+    """What its parent knows."""
 
     rank: str
     host: str
     pid: int  # of the user's program
-    code: int | None = None  # exit code, -N for signal N; None: it runs, or was killed together with its parent
+    code: int | None = None  # -N for signal N; None: it runs, or was killed together with its parent
     last_lines: tuple[str, ...] = ()
     error: tuple[str, ...] = ()  # Failure.error
-    ended_at: float = 0.0  # of the wall clock, so that ranks can be compared
+    ended_at: float = 0.0  # of the wall clock, to compare ranks
 
 
 class RankFolder:
@@ -37,6 +36,7 @@ class RankFolder:
 
     def __init__(self, path: str) -> None:
         self.path = path if path and os.path.isdir(path) else ""
+        self._told = not self.path
 
     @property
     def is_stopping(self) -> bool:
@@ -44,13 +44,12 @@ class RankFolder:
         return bool(self.path) and os.path.exists(f"{self.path}/{MARKER}")
 
     def stop(self) -> None:
-        """The launcher: from now on the end of a rank is no reason to end the others."""
+        """The launcher: the end of a rank is no reason to end the others."""
         self._write(MARKER, "")
 
     def join(self) -> int:
-        """A rank's parent: take part in the lock; its descriptor, to wait with for the end of all others."""
-        fd = self.open_lock(LOCK)
-        if fd >= 0:
+        """A rank's parent: take part in the lock; its descriptor, to wait for the end of all others."""
+        if (fd := self.open_lock(LOCK)) >= 0:
             fcntl.flock(fd, fcntl.LOCK_SH)
         return fd
 
@@ -62,15 +61,22 @@ class RankFolder:
             return -1
 
     def write(self, end: RankEnd) -> None:
-        """A rank's parent: make known how it stands."""
+        """A rank's parent: tell how it stands."""
         self._write(f"{end.rank}.json", json.dumps(end._replace(ended_at=time.time())))
 
+    def left(self) -> str:
+        """The launcher: the first rank that ended, once, if that was with 0; else empty."""
+        if self._told or os.path.exists(f"{self.path}/{LAUNCHER}"):
+            return ""
+        self._told = True
+        return "".join(f"worker rank {end.rank} on {end.host}" for end in self.ends()[:1] if end.code == 0)
+
     def ends(self) -> list[RankEnd]:
-        """The launcher: all ranks that were started, those that ended in their order, then those that did not."""
+        """The launcher: all ranks, those that ended in their order, then those that did not."""
         found: list[RankEnd] = []
         try:
             names = os.listdir(self.path) if self.path else []
-        except OSError:  # a script that empties /tmp may take it along
+        except OSError:  # a script may empty /tmp
             return found
         for name in names:
             if name.endswith(".json"):
@@ -82,7 +88,7 @@ class RankFolder:
     def _write(self, name: str, text: str) -> None:
         if not self.path:
             return
-        with contextlib.suppress(OSError):  # a full disk must not end a rank
+        with contextlib.suppress(OSError):  # a full disk ends no rank
             part = f"{self.path}/.{name}.{os.getpid()}"
             with open(part, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
@@ -90,13 +96,12 @@ class RankFolder:
 
 
 def make(folder: str) -> str:
-    """Make this folder, empty; its path, "" where none is wanted or none can be made."""
-    if not folder:
-        return ""
+    """Make this folder, empty; its path, "" where none is wanted or can be made."""
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         for name in os.listdir(folder):  # of an earlier run in this container
             os.unlink(f"{folder}/{name}")
+        RankFolder(folder)._write(LAUNCHER, str(os.getpid()))
     except OSError:
         return ""
     return folder

@@ -20,7 +20,7 @@ _CHATTER = re.compile(
 )
 # Of a program that started the one that failed, whose own traceback is above.
 _STARTER = re.compile(r"torch\.distributed\.elastic\..*ChildFailedError|subprocess\.CalledProcessError")
-_LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ")
+_LIBRARY = ("site-packages/", "dist-packages/", "/lib/python", "<frozen ", "<string>")
 
 
 def telling(lines: tuple[str, ...]) -> tuple[str, ...]:

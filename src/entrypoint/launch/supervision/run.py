@@ -8,7 +8,7 @@ import time
 from launch import signals
 from launch.base.errors import FAILED, HUNG, STOPPED, Failure, Outcome, Verdict
 from launch.supervision import descendants, oom
-from launch.supervision.aftermath import Aftermath, is_ended
+from launch.supervision.aftermath import Aftermath, follows, is_ended
 from launch.supervision.child import Child, failure_of, name_of, signal_name, start_failure
 from launch.supervision.failure import frame
 from launch.supervision.journal import Journal
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from launch.base.process_spec import ProcessSpec
 
 
-KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel (a dead network mount, a GPU driver)
-GROUP_BOUND = 2.0  # seconds to hear from the group, when our part failed, which host failed first
-STOP_NEWS_BOUND = 1.0  # seconds to hear from it, when our part failed after a stop, whom the stop has ended elsewhere
+KILL_BOUND = 10.0  # seconds; what SIGKILL does not end hangs in the kernel
+GROUP_BOUND = 2.0  # seconds to hear from the group, when we failed, which host failed first
+STOP_NEWS_BOUND = 1.0  # seconds; the same after a stop: whom it has ended elsewhere
 LAST_CHANCE = 2.0  # seconds from SIGTERM to SIGKILL for what was not told of a stop, when the grace ran out
-OUTPUT_BOUND = 5.0  # seconds; for a slow reader of our output at the very end
-KILL_INTERVAL = 0.05  # seconds between two rounds of SIGKILL
+OUTPUT_BOUND = 5.0  # seconds; for a slow reader at the end
+KILL_INTERVAL = 0.05  # seconds between rounds of SIGKILL
 TICK, STOP_TICK = 1.0, 0.1  # seconds between looks at the watches; at the main processes after a stop
-NOT_SERVED = 69  # EX_UNAVAILABLE of sysexits.h: a process that serves other hosts ended before them
+NOT_SERVED = 69  # EX_UNAVAILABLE: a process that serves other hosts ended before them
 HANG_CODE = 124  # what timeout(1) answers
 TWICE = "SIGINT came twice"
-IDLE = 60.0  # seconds to sleep where only output and signals can happen
+IDLE = 60.0  # seconds, for output and signals alone
 
 
 def run(specs: Sequence[ProcessSpec], settings: Settings | None = None) -> Outcome:
@@ -75,7 +75,7 @@ class _Supervision:
         self.passed_on: list[int] = []  # stop signals that the main processes got, once each
         self.mains: list[int] = []  # the processes that got them
         self.aftermath = Aftermath(self.group)  # of the stop
-        # Made anew for each run of the job's own processes; what prepares them has no ranks.
+        # Anew for each run of the job's own processes; what prepares them has no ranks.
         self.journal = Journal(settings.log_folder, settings.host)
         self.ranks = RankFolder("" if settings.more_follows else make(settings.rank_folder))
         self.reasons: list[str] = []  # why it ends: "stop", "failure", "verdict", "ended"
@@ -101,7 +101,7 @@ class _Supervision:
             self.journal.event("start", role=spec.role, rank=spec.rank, pid=child.pid)
 
     def step(self) -> bool:
-        """One turn of the loop; False when there is nothing to wait for any more."""
+        """One turn of the loop; False when there is nothing left to wait for."""
         self.console.turn(self._patience())
         signals.drain()
         self._hear_requests()
@@ -111,21 +111,24 @@ class _Supervision:
         self._hear_the_group()
         if self.stop:
             self.aftermath.look(self.ranks, self._news_bound())
+        if "verdict" not in self.reasons and (failure := self.aftermath.given_up(self._has_others())):
+            self._fail(failure)
         if self.failure and not self.reasons:
             self._end("failure", self.settings.end_grace)
-        if not self._is_working():
+        if not self._is_working() and not self.aftermath.awaiting:
             self._part_ended()
         if not any_left:
             return not self.reasons
         return time.monotonic() < self.kill_at or self._kill()
 
     def outcome(self) -> Outcome:
-        """How it ended, when the last bytes of output are out."""
+        """How it ended, when all output is out."""
         if self.failure:
             failure = self._explained(self.failure)
             outcome = Outcome(failure.exit_code, failure)
         else:
             outcome = self.verdict.outcome if self.verdict and "verdict" in self.reasons else Outcome(0)
+            outcome = outcome._replace(failure=outcome.failure and self.aftermath.with_consequence(outcome.failure))
         if outcome.failure:
             self.console.stderr.write(frame(outcome.failure, with_lines=self.several).encode("utf-8", "replace"))
         self.console.finish(self._within_margin(OUTPUT_BOUND, 0.2))
@@ -146,6 +149,10 @@ class _Supervision:
             return True
         return self.reasons == ["stop"] and any(map(descendants.is_running, self.mains))
 
+    def _has_others(self) -> bool:
+        """Whether our failure may follow from another process's, here or elsewhere, and from no stop."""
+        return not self.stop and (self.group is not None or self._is_working())
+
     def _part_ended(self) -> None:
         """No essential process runs. A host that serves, or is a member of the group, stays for the group's end."""
         group, well = self.group, not self.failure and not self.verdict
@@ -158,9 +165,9 @@ class _Supervision:
         self._end("ended", self.settings.end_grace)
 
     def _fail(self, failure: Failure, kind: str = FAILED) -> None:
-        """The first failure stays; the group hears of it at once."""
-        if self.failure is None:
-            self.failure = failure
+        """The first failure stays; the group hears of it at once, or when no other comes that explains it."""
+        if self.failure is None and not (self._has_others() and self.aftermath.awaits(failure)):
+            self.failure = failure = self.aftermath.with_consequence(failure)
             self.aftermath.erred(self._news_bound())
             facts = {"rank": failure.rank, "exit_code": failure.exit_code}
             self.journal.event("failure", kind=kind, cause=failure.cause, **facts)
@@ -175,6 +182,8 @@ class _Supervision:
         """The group's end ends this host's part, unless that ends already for a reason of its own."""
         if self.group is None or self.verdict is not None:
             return
+        if left := self.ranks.left():
+            self.group.ended_early(left=left)
         self.verdict = self.group.verdict()
         if self.verdict is None or self.failure or self.stop:
             return
@@ -221,10 +230,7 @@ class _Supervision:
     def _look_for_a_hang(self) -> None:
         if self.reasons or self.failure or not self._is_working() or not self.watchdog.is_hung(self.console.bytes_read):
             return
-        cause = (
-            f"the job hangs on {self.settings.host}: no output and no CPU use for {self.settings.hang_timeout:g} s "
-            "(DLC_HANG_TIMEOUT); the Python stacks of its processes follow"
-        )
+        cause = self.watchdog.cause(self.settings.host)
         self._say(cause)
         failure = Failure(cause, host=self.settings.host, exit_code=HANG_CODE)
         self._tell(failure, HUNG)  # before the stacks are there: the other hosts collect theirs meanwhile
@@ -233,18 +239,13 @@ class _Supervision:
     def _with_stacks(self, outcome: Outcome) -> Outcome:
         from launch.supervision import stacks  # rarely needed
 
-        names = {pid: name_of(child.spec) for pid, child in self.running.items()}
-        dumps = [path for child in self.running.values() for path in stacks.dump(child.spec.env)]
-        if dumps:
-            self._say(f"NCCL's flight recorder: {', '.join(dumps)}")
-        details = stacks.collect(self.console, names, self.ranks)
-        return outcome._replace(failure=outcome.failure and outcome.failure._replace(details=details))
+        return stacks.added(outcome, {pid: child.spec for pid, child in self.running.items()}, self.console, self.ranks)
 
     def _patience(self) -> float:
         """Seconds to wait for something to happen."""
         if self.give_up_at < float("inf"):
             return KILL_INTERVAL
-        until_kill = self.kill_at - time.monotonic()
+        until_kill = self.aftermath.patience(self.kill_at - time.monotonic())
         if self.stop:  # nobody wakes us when a main process below a starter ends
             return max(0.0, min(until_kill, STOP_TICK))
         return max(0.0, min(until_kill, TICK if self.settings.hang_timeout else IDLE))
@@ -332,8 +333,8 @@ class _Supervision:
         if self.serves and not self.running and not self.reasons:
             failed = ended  # the other hosts still needed it, even if it thinks that it ended well
         if failed:
-            first = min(failed, key=lambda child: not child.signal_name)
-            self.console.drain([first.stdout, first.stderr])
+            self.console.drain([stream for child in failed for stream in (child.stdout, child.stderr)])
+            first = min(failed, key=lambda child: (follows(child.last_lines()), not child.signal_name))
             kind = STOPPED if self.stop else FAILED
             early = () if self.stop else self.early
             failure = failure_of(first, self.settings.host, self._cause(first), self.ranks.ends(), early)
@@ -364,14 +365,14 @@ class _Supervision:
             self._end("grace", float("inf"))
             self.kill_at = time.monotonic() + self._within_margin(LAST_CHANCE, 0.2)
             return True
-        left = descendants.signal_all(signal.SIGKILL)
+        left = descendants.listed(descendants.signal_all(signal.SIGKILL))
         now = time.monotonic()
         if self.give_up_at == float("inf"):
             self.give_up_at = now + self._within_margin(KILL_BOUND, 0.3)
             if left:
-                self._say(f"killed, {'still running after the grace' if self.kill_at else TWICE}: {_list(left)}")
+                self._say(f"killed, {'still running after the grace' if self.kill_at else TWICE}: {left}")
         elif now >= self.give_up_at:
-            self._say(f"cannot be killed, they hang in the kernel: {_list(left)}")
+            self._say(f"cannot be killed, they hang in the kernel: {left}")
             return False
         return True
 
@@ -384,14 +385,9 @@ class _Supervision:
         return min(bound, share * self.settings.stop_margin) if self.stop else bound
 
     def _say(self, text: str) -> None:
-        """A line of the launcher's own, in order with the processes' output."""
+        """A line of our own, in order with the processes' output."""
         self.console.stderr.write(f"dlc: {text}\n".encode("utf-8", "replace"))
 
 
 def _asked_to_stop(host: str) -> str:
     return f"stopped because {host} was asked to stop"
-
-
-def _list(pids: list[int]) -> str:
-    shown = ", ".join(descendants.describe(pid) for pid in pids[:5])
-    return shown + (f" and {len(pids) - 5} more" if len(pids) > 5 else "")

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         def remote_stop(self) -> str:
             """Another host that was asked to stop, empty while none was: then this one stops too."""
 
-        def stop_ended(self, what: str) -> None:
-            """Tell the group that the stop ended a process here: `what` is a sentence."""
+        def ended_early(self, by_stop: str = "", left: str = "") -> None:
+            """Tell the group of a process that the stop ended here, as a sentence, or of a rank that left with 0."""
 
         def ended_by_stop(self) -> str:
             """The first process of the job that the stop ended, where that was on another host; else empty."""

@@ -13,6 +13,7 @@ import signal
 import time
 
 from launch.supervision import descendants
+from launch.supervision.child import name_of
 from launch.supervision.mains import is_starter
 from launch.supervision.output import Console
 
@@ -20,11 +21,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from launch.base.errors import Outcome
+    from launch.base.process_spec import ProcessSpec
     from launch.supervision.ranks import RankFolder
 
 PER_PROCESS = 2.0  # seconds for one process to print its stacks
 ALTOGETHER = 30.0  # seconds
 MOST_TEXT = 1 << 18  # characters of one process's stacks
+
+
+def added(outcome: Outcome, running: Mapping[int, ProcessSpec], console: Console, ranks: RankFolder) -> Outcome:
+    """The outcome of a job that hangs, with these processes' stacks; the files of NCCL's flight recorder are said."""
+    dumps = [path for spec in running.values() for path in dump(spec.env)]
+    if dumps:
+        console.stderr.write(f"dlc: NCCL's flight recorder: {', '.join(dumps)}\n".encode("utf-8", "replace"))
+    details = collect(console, {pid: name_of(spec) for pid, spec in running.items()}, ranks)
+    return outcome._replace(failure=outcome.failure and outcome.failure._replace(details=details))
 
 
 def collect(console: Console, planned: Mapping[int, str], ranks: RankFolder) -> str:

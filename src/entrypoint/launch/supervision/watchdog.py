@@ -38,6 +38,13 @@ class Watchdog:
             self._bytes, self._progress_at, self._used_since_progress = bytes_read, now, 0.0
         return now - self._progress_at >= self.timeout
 
+    def cause(self, host: str) -> str:
+        """What it barks at."""
+        return (
+            f"the job hangs on {host}: no output and no CPU use for {self.timeout:g} s (DLC_HANG_TIMEOUT); "
+            "the Python stacks of its processes follow"
+        )
+
     def _cpu_seconds(self) -> float:
         """CPU time that descendants used since the last call; a new process counts with all it has used."""
         ticks = {pid: descendants.cpu_ticks(pid) for pid in descendants.descendants()}

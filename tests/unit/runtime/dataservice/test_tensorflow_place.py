@@ -10,8 +10,7 @@ import pytest
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.tensorflow import place, server
-from dlc_runtime.dataservice.tensorflow.place import distribute
+from dlc_runtime.dataservice.tensorflow import distribute, place, server
 
 GROUPS = {"cpus": ["algo-3", "algo-1"], "gpus": ["algo-2"]}
 

@@ -11,7 +11,7 @@ from launch.job import group_programs
 from launch.job.parameters import Job
 from launch.plan import frameworks
 from launch.plan.context import Context
-from launch.plan.strategies import single, smdistributed, tf_data
+from launch.plan.strategies import single, tf_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ STRATEGIES = {
     "ray": "launch.plan.strategies.ray",
 }
 
-TASK = {"task": "launch.plan.strategies.task"}  # only where the platform starts a launcher for each rank
+TASK = {"task": "launch.plan.strategies.torchrun"}  # only where the platform starts a launcher for each rank
 
 
 class Request(NamedTuple):
@@ -81,7 +81,7 @@ def requested(
         why = Decision("no parameter server", "there is one host to share parameters")
         return Request(request.source, "single", (why,)) if len(cluster.hosts) > 1 else None
     if request.strategy == "smdistributed":
-        strategy, decisions = smdistributed.substitute(job, job.program, installed)
+        strategy, decisions = single.substitute(job, job.program, installed)
         return Request(request.source, strategy, decisions)
     if request.strategy == "horovod" and _horovod_controller(environ) == "mpi":
         return Request(request.source, "mpi", (BELOW_MPI,))
@@ -144,8 +144,8 @@ def plan(context: Context, request: Request | None) -> Launch:
 
     Ray's cluster has them all: they are where the script on its first host sends work.
     """
-    if tf_data.serves(context):
-        group = context.cluster.current_group
+    group = context.cluster.current_group
+    if group == group_programs.tf_data_group(context.job.group_programs):
         why = Decision("tf.data.service", f"{group_programs.source(context.environ)} for {group}")
         return _with(tf_data.plan(context), why)
     if request is None:

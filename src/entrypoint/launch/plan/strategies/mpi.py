@@ -11,7 +11,7 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.discovery import mpijob
 from launch.plan.context import Context
-from launch.plan.strategies import smdistributed
+from launch.plan.strategies import single
 
 CUSTOM_OPTIONS = "sagemaker_mpi_custom_mpi_options"
 EXPORTED = ("LD_LIBRARY_PATH", "PATH")
@@ -134,7 +134,7 @@ def _agent() -> str:
 
 def _custom(context: Context) -> tuple[str, tuple[str, ...]]:
     """(NCCL_DEBUG's value, the other options as they are). `--NCCL_DEBUG V` is the platform's own notation."""
-    name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else smdistributed.CUSTOM_OPTIONS
+    name = CUSTOM_OPTIONS if context.job.text(CUSTOM_OPTIONS) else single.SMDDP_OPTIONS
     text = context.job.text(name)
     try:
         words = shlex.split(text)

@@ -1,4 +1,4 @@
-"""One plain process on this host."""
+"""One plain process on this host; and what runs in place of SageMaker's data parallel library, which AWS alone has."""
 
 from __future__ import annotations
 
@@ -21,14 +21,29 @@ def plan(context: Context) -> Launch:
 def warnings(cluster: Cluster, job: Job, environ: Mapping[str, str]) -> list[Decision]:
     """Warn where several hosts run one script, without a strategy, and nothing connects them.
 
-    Groups that are named although nothing is distributed hint at a request left out.
+    TF_CONFIG connects them. Groups that are named although nothing is distributed hint at a request left out.
     """
-    if len(cluster.hosts) < 2 or environ.get("DLC_STRATEGY"):
+    if len(cluster.hosts) < 2 or environ.get("DLC_STRATEGY") or environ.get("TF_CONFIG"):
         return []
-    if job.parameters.get(GROUPS):
+    stated = job.parameters.get(GROUPS)
+    if stated and len(cluster.hosts_of(stated)) == 1:
+        return []  # the other groups serve the one host that trains
+    if stated:
         return [Decision("warning: every host trains alone", f"{GROUPS} is given, but no distribution is asked for")]
     if cluster.is_heterogeneous or job.group_programs:
         return []
     remedy = "`dlc run --distributed torchrun|horovod|mpi|tensorflow`, or a hyperparameter of docs/using.md"
     why = f"no distribution was asked for, so each trains a model of its own unless the script connects them; {remedy}"
     return [Decision(f"warning: nothing connects the {len(cluster.hosts)} hosts", why)]
+
+
+SMDDP_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
+
+
+def substitute(job: Job, program: str, installed: frozenset[str]) -> tuple[str, tuple[Decision, ...]]:
+    """What runs instead: torchrun for a Python script, MPI for other programs and in a TensorFlow image."""
+    strategy = "torchrun" if program.endswith(".py") and "tensorflow" not in installed else "mpi"
+    decisions = [Decision(f"smdistributed runs on {strategy} with NCCL", "its library is in no public image")]
+    if strategy == "torchrun" and job.text(SMDDP_OPTIONS).strip():
+        decisions.append(Decision(f"{SMDDP_OPTIONS} is not used", "there is no mpirun"))
+    return strategy, tuple(decisions)

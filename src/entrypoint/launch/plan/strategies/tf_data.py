@@ -13,7 +13,7 @@ from launch.job.parameters import Job
 from launch.plan.context import Context
 
 ROLE = "tf.data"
-SWITCH, ON_DATA_HOSTS, EVERYWHERE = "DLC_TF_DATA_WORKERS", "data", "all"
+SWITCH = "DLC_TF_DATA_WORKERS"
 GROUP = "DLC_TF_DATA_GROUP"
 
 
@@ -38,11 +38,6 @@ def variables(job: Job) -> dict[str, str]:
     return {GROUP: group} if group else {}
 
 
-def serves(context: Context) -> bool:
-    """Whether this host is of the group that serves."""
-    return context.cluster.current_group == group_programs.tf_data_group(context.job.group_programs)
-
-
 def plan(context: Context) -> Launch:
     """The servers of a data host; they end with the group, and an earlier end is a failure of the job."""
     return Launch("tf_data", (context.process(_command(context), ROLE, 0, essential=False),))
@@ -50,18 +45,15 @@ def plan(context: Context) -> Launch:
 
 def with_worker(launch: Launch, context: Context) -> Launch:
     """A worker beside what trains here, where the switch asks for one. Raises LaunchError for a wrong switch."""
-    asked = context.environ.get(SWITCH) or ON_DATA_HOSTS
-    if asked not in (ON_DATA_HOSTS, EVERYWHERE):
-        raise LaunchError(
-            CONFIG, "where workers run", where=SWITCH, expected=f"{ON_DATA_HOSTS} or {EVERYWHERE}", found=shown(asked)
-        )
-    if asked == ON_DATA_HOSTS or launch.strategy == "tf_data":
+    asked = context.environ.get(SWITCH) or "data"
+    if asked not in ("data", "all"):
+        raise LaunchError(CONFIG, "where workers run", where=SWITCH, expected="data or all", found=shown(asked))
+    if asked == "data" or launch.strategy == "tf_data":
         return launch
     if not group_programs.tf_data_group(context.job.group_programs):
         raise LaunchError(
-            CONFIG, "no data hosts for workers to join", where=SWITCH,
-            expected=f"a group whose program is {group_programs.TF_DATA}", found="none",
-            remedy=f'set {group_programs.SWITCH}={{"NAME": "{group_programs.TF_DATA}"}}',
+            CONFIG, "no data hosts for workers to join", where=SWITCH, expected="a group whose program is tf.data",
+            found="none", remedy=f'set {group_programs.SWITCH}={{"NAME": "tf.data"}}',
         )  # fmt: skip
     worker = context.process(_command(context), ROLE, 0, essential=False)
     decisions = (*launch.decisions, Decision("a worker of tf.data.service beside the training", SWITCH))

@@ -6,25 +6,23 @@ import json
 from typing import Any
 
 from launch.base import ports, process_spec
-from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.process_spec import Decision, Launch
 from launch.plan.context import Context
+from launch.plan.frameworks import chief_name
 from launch.plan.network import address
-
-CHIEF_NAMES = ("master", "chief")  # the platform's (TensorFlow 1) and TensorFlow 2's
 
 
 def plan(context: Context) -> Launch:
     """The user's process with TF_CONFIG, and a server process on the CPU.
 
     A TF_CONFIG of the user's own says where its servers are: then there is none of ours.
-    Raises LaunchError for a DLC_TF_CHIEF that is neither of CHIEF_NAMES.
+    Raises LaunchError for a DLC_TF_CHIEF that is no name of a chief.
     """
     command = context.entry.command(context.python, context.job.arguments)
     if "TF_CONFIG" in context.environ:
         alone = context.process(command, "worker", context.host_rank)
         return Launch("tf_parameter_server", (alone,), (Decision("no parameter server of ours", "TF_CONFIG is set"),))
-    chief = _chief_name(context)
+    chief, why = chief_name(context.environ, context.installed)
     cluster = _cluster(context, chief)
     rank = context.host_rank
     task = {"index": 0, "type": chief} if rank == 0 else {"index": rank - 1, "type": "worker"}
@@ -44,7 +42,6 @@ def plan(context: Context) -> Launch:
         },
         essential=False,  # it serves every host's worker, so it ends when the group does
     )
-    why = "DLC_TF_CHIEF" if context.environ.get("DLC_TF_CHIEF") else "the platform's name"
     decisions = (Decision(f"the first task is called {chief}", why),)
     return Launch("tf_parameter_server", (server, worker), decisions)
 
@@ -58,16 +55,3 @@ def _cluster(context: Context, chief: str) -> dict[str, Any]:
         "worker": [address(host, worker_port) for host in others],
         "ps": [address(host, server_port) for host in (first, *others)],
     }
-
-
-def _chief_name(context: Context) -> str:
-    name = context.environ.get("DLC_TF_CHIEF") or CHIEF_NAMES[0]
-    if name not in CHIEF_NAMES:
-        raise LaunchError(
-            CONFIG,
-            "what TF_CONFIG calls the first task",
-            where="DLC_TF_CHIEF",
-            expected=" or ".join(CHIEF_NAMES),
-            found=shown(name),
-        )
-    return name

@@ -1,4 +1,4 @@
-"""PyTorch's torchrun: one per host, which starts that host's ranks."""
+"""PyTorch's torchrun: one per host, which starts its ranks; its variables, where the platform started each rank."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from launch.base.errors import CONFIG, LaunchError, shown
 from launch.base.paths import RANK_FOLDER
 from launch.base.process_spec import Decision, Launch
 from launch.base.switches import count
+from launch.discovery.cluster import Task
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, address, thread_variables
 
@@ -31,6 +32,8 @@ def plan(context: Context) -> Launch:
 
     Raises LaunchError for an entry point that is no Python script, or a malformed DLC_ELASTIC.
     """
+    if context.cluster.task:
+        return _one_rank(context, context.cluster.task)
     context.require_script("torchrun")
     per_host = context.processes_per_host
     argv = (
@@ -43,6 +46,24 @@ def plan(context: Context) -> Launch:
     rank = context.host_rank * per_host
     process = context.process(argv, "torchrun", rank, prefixed_ranks(context, per_host), defaults)
     return Launch("torchrun", (process,), _decisions(context))
+
+
+def _one_rank(context: Context, task: Task) -> Launch:
+    """The entry point with the variables that torchrun would give this rank."""
+    # Where Slurm shows each task its own GPU alone, that is the first.
+    confined = context.devices.num_gpus == 1 and task.local_size > 1
+    variables = {
+        "RANK": str(task.rank),
+        "WORLD_SIZE": str(task.world_size),
+        "LOCAL_RANK": "0" if confined else str(task.local_rank),
+        "LOCAL_WORLD_SIZE": str(task.local_size),
+        "GROUP_RANK": str(context.cluster.hosts.index(context.cluster.current_host)),
+    }
+    defaults = thread_variables(context.devices, task.local_size)
+    argv = context.entry.command(context.python, context.job.arguments)
+    why = "Slurm ends the others when one fails with srun --kill-on-bad-exit"
+    launch = Launch("task", (context.process(argv, "worker", task.rank, variables, defaults),))
+    return launch._replace(decisions=(Decision(f"rank {task.rank} of {task.world_size}", why),))
 
 
 def prefixed_ranks(context: Context, per_host: int) -> dict[str, str]:

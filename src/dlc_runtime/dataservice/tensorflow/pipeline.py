@@ -1,0 +1,131 @@
+"""What a dataset says of itself before the data hosts make it, and how many of its elements arrive here.
+
+Imports TensorFlow inside functions.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from dlc_runtime.dataservice.errors import SettingError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+LOG = logging.getLogger("dlc.dataservice")
+PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+PASSES_ON = ("PrefetchDataset", "OptionsDataset")
+BATCHES = ("BatchDataset", "ParallelBatchDataset")
+_lost: list[str] = []
+
+
+def graph_of(dataset: Any) -> Any:
+    """Its GraphDef; an empty one where this TensorFlow does not tell it."""
+    import tensorflow as tf
+
+    graph = tf.compat.v1.GraphDef()
+    with contextlib.suppress(Exception):  # it is no public interface, and all that it gives is advice
+        graph.ParseFromString(dataset._as_serialized_graph().numpy())
+    return graph
+
+
+def refuse_python(graph: Any) -> None:
+    """Raise SettingError where the graph calls Python, which is in this process alone."""
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    if any(node.op in PYTHON for node in nodes):
+        raise SettingError(
+            "distribute: the dataset calls Python before it (tf.py_function, tf.numpy_function, from_generator); a data"
+            " host gets its graph alone, and would say `Could not find callback`. Let TensorFlow's own operations do"
+            " that work, or do it after distribute, on this host"
+        )
+
+
+def warn_of_shuffle(graph: Any) -> None:
+    """Say what a shuffle before `distribute` costs, and what to do instead."""
+    import tensorflow as tf
+
+    sizes, known = [], {node.name: node for node in graph.node}
+    for node in graph.node:
+        if node.op.startswith("Shuffle"):
+            size = known.get(node.input[1])
+            sizes.append(int(tf.make_ndarray(size.attr["value"].tensor)) if size and size.op == "Const" else 0)
+    if sizes:
+        LOG.warning(
+            "distribute: a shuffle comes before it: the worker that asks first takes a whole buffer (%s elements) and"
+            " makes them alone, and they are lost if it dies; shuffle after distribute, or give the source a new order"
+            " for each epoch (list_files: shuffle=False); docs/heterogeneous.md shows it", max(sizes) or "?",
+        )  # fmt: skip
+
+
+def counted(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> Any:
+    """`shared`, which says at the end of an epoch how many elements of `dataset` did not arrive, if it is known.
+
+    A batch counts as its samples where it is made last. Where it is not, each of the `workers` may leave one out.
+    """
+    import tensorflow as tf
+
+    shape = tf.nest.flatten(shared.element_spec)
+    if not all(type(leaf) is tf.TensorSpec and leaf.shape.rank is not None for leaf in shape):
+        return shared
+    source, of_rows = dataset, False
+    with contextlib.suppress(AttributeError, ValueError):
+        while type(source).__name__.strip("_") in PASSES_ON:
+            (source,) = source._inputs()
+        if type(source).__name__.strip("_") in BATCHES and shape[0].shape[0] is None:
+            (source,) = source._inputs()
+            of_rows = True
+    expected = int(source.cardinality())
+    has_batches = not of_rows and any("Batch" in node.op for node in graph.node)
+    if expected <= 0:
+        return shared
+
+    def ended(count: Any) -> bool:
+        if expected - count > has_batches * (workers - 1):
+            _say_lost(name, int(count), expected)
+        return False
+
+    return _with_count(shared, of_rows, tf.autograph.experimental.do_not_convert(ended))
+
+
+def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
+    import tensorflow as tf
+
+    ops, plain, spec = tf.raw_ops, tf.autograph.experimental.do_not_convert, shared.element_spec
+    with tf.init_scope(), tf.device("CPU:0"):  # no tf.Variable: a strategy would make one for each replica
+        count = ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=f"dlc-count-{id(shared)}")
+
+    def add(*element: Any) -> Any:
+        rows = tf.shape(tf.nest.flatten(element)[0], tf.int64)[0] if of_rows else tf.ones([], tf.int64)
+        ops.AssignAddVariableOp(resource=count, value=rows)
+        return element if type(spec) is tuple else element[0]
+
+    def begin(_: Any) -> bool:
+        ops.AssignVariableOp(resource=count, value=tf.zeros([], tf.int64))
+        return False
+
+    def end(_: Any) -> Any:
+        return tf.numpy_function(ended, [ops.ReadVariableOp(resource=count, dtype=tf.int64)], tf.bool)
+
+    def shaped(_: Any) -> Any:
+        return tf.nest.map_structure(lambda leaf: tf.zeros([size or 0 for size in leaf.shape], leaf.dtype), spec)
+
+    def nothing(act: Any) -> Any:
+        """A dataset without elements that acts when its turn comes."""
+        return tf.data.Dataset.range(1).filter(plain(act)).map(plain(shaped))
+
+    return nothing(begin).concatenate(shared.map(plain(add))).concatenate(nothing(end))
+
+
+def _say_lost(name: str, count: int, expected: int) -> None:
+    text = (
+        f"tf.data.service: an epoch ({name}) ended with {count} of {expected} elements: {expected - count} are lost (a"
+        " worker that dies takes along what it has in hand), or another process took them"
+    )
+    LOG.warning(text)
+    if not _lost:
+        atexit.register(lambda: print("dlc:", "\ndlc: ".join(_lost[-5:]), file=sys.stderr, flush=True))
+    _lost.append(text)

@@ -152,7 +152,7 @@ def note_backward(fault: Exception) -> None:
 
 
 FUSED = (SGD, Adam, AdamW)  # of these torch has a fused step on CPUs
-OURS = 1  # true, and told from the script's own True
+OURS = 1  # counts as True for torch; `is` tells it from a True that the script has set
 FUSED_TOLERANCE = 1e-5  # of a tensor's largest value, after one step
 MOST_PAIRS, TRIAL_SECONDS = 12, 1.0
 MOST_BYTES = 1 << 30  # to copy

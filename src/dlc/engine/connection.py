@@ -22,7 +22,7 @@ from dlc.engine import client, context, packages
 from dlc.engine.private import PrivateEngine, is_installed
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
-PATIENT_SECONDS = 20.0  # for verbs that need an engine: a busy one may be slow
+PATIENT_SECONDS = 60.0  # for verbs that need an engine: a busy one may be slow
 DENIED = re.compile("(?i)permission denied")
 DENIED_REMEDY = "let this user use it: sudo usermod -aG docker $USER, then log in again; or run dlc with sudo"
 

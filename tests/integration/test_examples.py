@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 PAGE = find_root() / "examples/README.md"
 WALK = find_root() / "docs/heterogeneous.md"
-SECONDS = 300.0
+SECONDS = 600.0
 EPOCHS, DIGITS, MADE_IMAGES = 3, 1437, 960
 ENABLED = "sagemaker_training_compiler_enabled=true"
 LOSS = 1e-4  # between eager and compiled, relative

@@ -26,9 +26,11 @@ parser.add_argument("--take", type=float, default=0.0)  # seconds of training on
 parser.add_argument("--numbers", type=int, default=8)  # in a sample, each of two bytes
 parser.add_argument("--fault", default="")  # what goes wrong: with sample 1234, each batch, or the host algo-2
 parser.add_argument("--loader", default="{}")  # JSON: arguments of RemoteLoader
+parser.add_argument("--hold", type=int, default=0)  # 1: after ten batches a rank waits for the file GO
 parser.add_argument("--stop", type=int, default=0)  # 1: no launcher ends the data hosts, so the first rank does
 options = parser.parse_args()
 HOST = os.environ["SM_CURRENT_HOST"]
+GO = Path("/opt/ml/input/go")
 PROGRAM = f"{HOST}:{os.urandom(8).hex()}"
 LEAK = 24 << 20  # bytes of each batch
 leaked = []
@@ -107,6 +109,8 @@ def train():
                 print(epoch, *batch["id"].tolist(), file=taken, flush=True)
                 if len(ids) == 320:
                     print("ten batches are here", *(["again"] if epoch else []), flush=True)
+                    while options.hold and not GO.exists():
+                        time.sleep(0.1)
                 time.sleep(options.take)
             seen.append(ids)
         if options.stop and rank == 0:

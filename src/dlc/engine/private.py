@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -119,8 +120,12 @@ class PrivateEngine:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             self._make_folder()
-            with path.open("w") as handle:
-                if not _wait(lambda: try_lock(handle.fileno()), deadline - time.monotonic()):
+            try:
+                handle = path.open("w")
+            except FileNotFoundError:  # another process has removed the folder in this moment
+                continue
+            with handle:
+                if not _wait(partial(try_lock, handle.fileno()), deadline - time.monotonic()):
                     raise EngineError(
                         f"{path}: another dlc has been starting or stopping the engine for {LOCK_SECONDS:.0f} s",
                         "end that one, or set DLC_ENGINE_DIR to another folder",

@@ -138,3 +138,21 @@ def test_a_lock_whose_folder_was_removed_meanwhile_is_taken_anew(tmp_path: Path)
         shutil.rmtree(engine.folder)
     assert entered.wait(30)
     waiting.join()
+
+
+def test_a_folder_that_is_removed_before_its_lock_is_opened_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = PrivateEngine(tmp_path / "engine")
+    make, made = PrivateEngine._make_folder, []
+
+    def make_and_lose_the_first(self: PrivateEngine) -> None:
+        make(self)
+        made.append(self.folder)
+        if len(made) == 1:
+            self.folder.rmdir()
+
+    monkeypatch.setattr(PrivateEngine, "_make_folder", make_and_lose_the_first)
+    with engine.lock():
+        assert (engine.folder / "lock").exists()
+    assert len(made) == 2

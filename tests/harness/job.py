@@ -183,13 +183,17 @@ class Job:
     @contextlib.contextmanager
     def cut(self, host: str) -> Iterator[None]:
         """No packet reaches or leaves the host meanwhile. A busy engine, slow to answer, does not make it longer."""
-        drop = "for chain in INPUT OUTPUT; do iptables --wait -A $chain -j DROP; done"
         network = self._network(host)
-        run(["nsenter", network, "sh", "-ec", drop])
+
+        def drop(action: str) -> None:
+            for chain in ("INPUT", "OUTPUT"):
+                run(["nsenter", network, "iptables", "--wait", action, chain, "-j", "DROP"])
+
+        drop("-A")
         try:
             yield
         finally:
-            run(["nsenter", network, "sh", "-ec", drop.replace("-A", "-D")])
+            drop("-D")
 
     def ask(self, host: str, *argv: str, seconds: int = 30) -> str:
         """The output of a command run in the host's container, bounded inside it as well."""

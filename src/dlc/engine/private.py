@@ -122,7 +122,9 @@ class PrivateEngine:
             self._make_folder()
             try:
                 handle = path.open("w")
-            except FileNotFoundError:  # another process has removed the folder in this moment
+            except FileNotFoundError as error:  # another process has removed the folder in this moment
+                if path.is_symlink() or time.monotonic() > deadline:
+                    raise EngineError(f"{path}: cannot be made: {error.strerror}", f"remove {path}") from None
                 continue
             with handle:
                 if not _wait(partial(try_lock, handle.fileno()), deadline - time.monotonic()):

@@ -156,3 +156,10 @@ def test_a_folder_that_is_removed_before_its_lock_is_opened_is_made_anew(
     with engine.lock():
         assert (engine.folder / "lock").exists()
     assert len(made) == 2
+
+
+def test_a_lock_that_is_a_link_to_nowhere_is_named_and_not_tried_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "nowhere/lock")
+    with pytest.raises(EngineError, match="lock: cannot be made") as caught, PrivateEngine(tmp_path).lock():
+        pass
+    assert caught.value.remedy == f"remove {tmp_path}/lock"

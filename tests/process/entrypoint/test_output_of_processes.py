@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import signal
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -64,3 +66,17 @@ def test_a_reader_that_never_reads_does_not_hold_the_end_up(tmp_path: Path) -> N
     running.process.send_signal(signal.SIGTERM)
     wait_for(tmp_path / "result.json")
     assert running.finish().exit_code == 128 + signal.SIGTERM
+
+
+def test_a_reader_that_is_slow_gets_every_line_however_long_it_takes(tmp_path: Path) -> None:
+    """It takes many times as long as a reader has that takes nothing."""
+    source = "import os\nfor number in range(20000): os.write(1, b'%099d\\n' % number)"
+    before = "from launch.supervision import output; output.STALLED = 0.2"
+    running = start(tmp_path, source, before=before)
+    output, seen = running.process.stdout, b""
+    assert output
+    while data := os.read(output.fileno(), 1 << 16):
+        seen += data
+        time.sleep(0.05)
+    assert running.finish().exit_code == 0
+    assert seen.split() == [b"%099d" % number for number in range(20000)]

@@ -21,6 +21,7 @@ PIPE_BUF = 4096  # a pipe that polls as writable takes this much without blockin
 PAUSE = 0.02  # seconds while lines trickle in: one turn for many lines instead of one each
 REDRAW_INTERVAL = 1.0  # seconds between two states of a progress bar that are shown
 MOST_HELD = 1 << 20  # what a pipe can be made to hold without privilege
+STALLED = 5.0  # seconds in which a reader took nothing: at the end it is not waited for any longer
 
 # A carriage return redraws a line on a terminal. In a log a drawing becomes a line of its own; those that stand beside
 # a newline draw nothing.
@@ -233,11 +234,14 @@ class Console:
         self.flush_all(timeout)
 
     def flush_all(self, timeout: float) -> None:
-        """Write what is queued, waiting at most `timeout` seconds for a slow reader."""
-        deadline = time.monotonic() + timeout
-        while (self.stdout.pending or self.stderr.pending) and time.monotonic() < deadline:
-            _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], deadline - time.monotonic())
+        """Write what is queued; at most `timeout` seconds, and STALLED in which the reader takes nothing."""
+        now = time.monotonic()
+        last, until, size = now + timeout, now + min(timeout, STALLED), -1
+        while (self.stdout.pending or self.stderr.pending) and (now := time.monotonic()) < until:
+            _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], until - now)
             self.flush()
+            if (left := len(self.stdout.pending) + len(self.stderr.pending)) != size:
+                until, size = min(last, time.monotonic() + STALLED), left
 
     def begin_capture(self) -> None:
         """Keep a copy of everything that is read from now on."""

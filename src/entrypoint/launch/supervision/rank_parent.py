@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 IDLE = 3600.0  # seconds; only output, signals and the end matter here
-FINISH_BOUND = 5.0  # seconds for a slow reader at the end
+FINISH_BOUND = 60.0  # seconds for a slow reader at the end
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LAST_LINES = 20
 MOST_LINES = 1000

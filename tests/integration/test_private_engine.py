@@ -44,7 +44,7 @@ from harness import tiny_build
 import dlc.cli
 
 address, cache, number, last, what, engine = sys.argv[1:]
-read, begun, feed = 0, [], Progress.feed
+begun, feed = [], Progress.feed
 
 def below(pid):
     words = [word for each in Path(f"/proc/{pid}/task").glob("*/children") for word in each.read_text().split()]
@@ -52,11 +52,11 @@ def below(pid):
     return [*found, *(lower for each in found for lower in below(each))]
 
 def feed_and_end(self, line, now=None):
-    global read
-    read += 1
-    if re.match(r"#[0-9]+ (\\[|exporting|writing|naming)", line):
-        begun.append(read)
-    if read == int(last):
+    step = re.sub(" sha256:.*| [0-9.]+s.*| done", "", line.partition(" ")[2])  # a line says how far it is, too
+    if step in begun or not step.startswith(("[", "exporting", "writing", "naming")):
+        return feed(self, line, now)
+    begun.append(step)
+    if len(begun) == int(last):
         for pid in {"dlc": [], "its client": below(os.getpid()), "the engine": [int(engine)]}.get(what, []):
             os.kill(pid, signal.SIGKILL)
         if what == "Ctrl-C":
@@ -68,7 +68,7 @@ def feed_and_end(self, line, now=None):
 def verb(argv):
     tiny_build.build(Engine(address, "private", "", containerd_store=False), "killed:1",
                      tiny_build.numbered(int(number)), Path(cache), tiny_build.STEPS)
-    print(json.dumps(begun))
+    print(len(begun))
     return 0
 
 Progress.feed, dlc.cli.run = feed_and_end, verb
@@ -259,8 +259,8 @@ def test_a_build_that_is_cut_off_in_any_step_leaves_a_whole_image_and_is_repeate
     private.done("start")
     out, err = (whole := build(0, 0)).communicate(timeout=180)
     assert whole.returncode == 0, err
-    for number, line in enumerate(json.loads(out), 1):
-        cut = build(number, line)
+    for number in range(1, int(out) + 1):
+        cut = build(number, number)
         _, err = cut.communicate(timeout=180)
         assert "Traceback" not in err
         assert cut.returncode or what == "the engine"  # it may have done all before

@@ -43,17 +43,21 @@ def test_a_job_that_sets_weights_first_loads_what_a_job_without_that_compiled(
     assert run.losses == pytest.approx(kept[0].losses, rel=1e-6)
 
 
+@pytest.mark.parametrize("digests", [True, False], ids=["with digests", "of a job that was killed"])
 def test_a_job_trains_to_its_end_with_a_damaged_cache(
-    kept: tuple[Run, Run], tensorflow_runner: Runner, tmp_path: Path
+    kept: tuple[Run, Run], tensorflow_runner: Runner, tmp_path: Path, digests: bool
 ) -> None:
     cache = Path(kept[1].report["ranks"][0]["cache"]["asked"])
     shutil.copytree(cache, tmp_path / "cache")
     programs = list((tmp_path / "cache").rglob("*.pb"))
     for program in programs:
         program.write_bytes(program.read_bytes()[:-100])
+    if not digests:
+        next((tmp_path / "cache").rglob("digests")).unlink()
     run = tensorflow_runner.run("fit.py", "tf.keras", environ={"DLC_COMPILE_CACHE": str(tmp_path / "cache")})
     assert run.losses == pytest.approx(kept[0].losses, rel=1e-6)
-    assert f"held {len(programs)} damaged programs" in run.log
+    found = "files that are not as a job left them" if digests else "damaged programs"
+    assert f"held {len(programs)} {found}" in run.log
     assert run.report["cache_misses"] == len(programs) > 0
 
 

@@ -21,9 +21,9 @@ from dlc.core.environment import (
 )
 from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
-from dlc.engine import packages
 from dlc.engine.connection import QUICK_SECONDS, Engine, absence, find
 from dlc.engine.images import keys
+from dlc.engine.remedies import advise_without_engine
 from dlc.plan.plan import Plan, make_plan
 
 # For one build: each core compiles Horovod, and all else needs little. Measured with three images.
@@ -103,10 +103,11 @@ def _all_images() -> tuple[Tree, Plan | None]:
 
 
 def _startable() -> Finding:
+    remedy = advise_without_engine()
     if starts_no_engine(os.environ):
-        return Finding("engine", "bad", f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
+        return Finding("engine", "bad", f"{absence()}, and DLC_ENGINE=off forbids to start one", remedy)
     if reason := apt.can_install():
-        return Finding("engine", "bad", f"{absence()}, and none can be started: {reason}", packages.MANUAL_REMEDY)
+        return Finding("engine", "bad", f"{absence()}, and none can be started: {reason}", remedy)
     return Finding("engine", "note", f"{absence()}; dlc build starts a private one")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from dlc.core.errors import EngineError, ProcessTimeoutError
 from dlc.core.process import GRACE_SECONDS, Completed, run
 from dlc.core.process import stream as stream_program
+from dlc.engine.remedies import advise_on_silence
 
 PROGRAM = "docker"
 
@@ -55,7 +56,7 @@ def docker(
         where = env.get("DOCKER_HOST") or "the Docker engine of the current context"
         raise EngineError(
             f"{where}: not answering: `docker {' '.join(words[:2])}` got no answer within {timeout:g} s",
-            "wait, check its log, or restart it (the private one: dlc engine stop --force; dlc engine start)",
+            advise_on_silence(),
         ) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -18,13 +18,12 @@ from dlc.core.environment import PLATFORM, engine_folder, host_platform, platfor
 from dlc.core.errors import EngineError
 from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
-from dlc.engine import client, context, packages
+from dlc.engine import client, context, remedies
 from dlc.engine.private import PrivateEngine, is_installed
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
 PATIENT_SECONDS = 60.0  # for verbs that need an engine: a busy one may be slow
-DENIED = re.compile("(?i)permission denied")
-DENIED_REMEDY = "let this user use it: sudo usermod -aG docker $USER, then log in again; or run dlc with sudo"
+NVIDIA_HOOK = "nvidia-container-runtime-hook"  # with this program on its host an engine takes --gpus
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,9 @@ class Engine:
     platform: str = PLATFORM
     data_root: str = ""  # the folder of its host that holds its images; empty where it does not say
     buildx: str = ""  # the client's plug-in, a file; empty too where the client does not list its plug-ins
+    cpus: int = 0  # of its host; 0 where it does not say
+    memory: int = 0  # of its host, in bytes; 0 where it does not say
+    offers_gpus: bool = True  # false only where it says so
 
     @property
     def environment(self) -> dict[str, str]:
@@ -136,15 +138,16 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         if chosen := os.environ.get(variable):
             address = chosen if variable == "DOCKER_HOST" else None
-            return _require(probe(address, variable, deadline), f"{variable}={chosen}", variable)
+            return _require(probe(address, variable, deadline), f"{variable}={chosen}", variable, address)
     if not client.present():
         return None
-    if not context.is_ours(_left(deadline)):
+    name, place = context.current(_left(deadline))
+    if name != context.NAME:
         own = probe(None, "context", deadline)
         if isinstance(own, Engine):
             return own
-        if DENIED.search(own):
-            raise EngineError(f"the Docker engine of this host: {own}", DENIED_REMEDY)
+        if remedies.DENIED.search(own):
+            raise EngineError(f"the Docker engine of this host: {own}", remedies.advise_refused(place or None))
     found = probe(private.address, "private", deadline) if private.pid() else None
     return found if isinstance(found, Engine) else None
 
@@ -172,7 +175,7 @@ def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):
-            return _said(done)
+            return _said(done) or "; ".join(map(str, info.get("ServerErrors") or []))
         return _engine(info, address, origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         if done.returncode:
@@ -197,7 +200,19 @@ def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine
         found,
         data_root=str(info.get("DockerRootDir") or ""),
         buildx=next((str(p.get("Path") or "") for p in plugins if p.get("Name") == "buildx" and not p.get("Err")), ""),
+        cpus=int(info.get("NCPU") or 0),
+        memory=int(info.get("MemTotal") or 0),
+        offers_gpus=_offers_gpus(info),
     )
+
+
+def _offers_gpus(info: Mapping[str, Any]) -> bool:
+    """Tell whether an engine takes --gpus: by NVIDIA's runtime, a GPU that it knows by CDI, or the hook on its host."""
+    if "Runtimes" not in info:
+        return True
+    devices = [str(device.get("ID")) for device in info.get("DiscoveredDevices") or []]
+    known = any("nvidia" in name for name in info["Runtimes"] or {}) or any("/gpu=" in name for name in devices)
+    return known or shutil.which(NVIDIA_HOOK) is not None
 
 
 def _said(done: Completed) -> str:
@@ -209,9 +224,9 @@ def _left(deadline: float) -> float:
     return round(max(0.1, deadline - time.monotonic()), 1)
 
 
-def _require(found: Engine | str, place: str, variable: str) -> Engine:
+def _require(found: Engine | str, place: str, variable: str, address: str | None) -> Engine:
     if isinstance(found, str):
-        remedy = DENIED_REMEDY if DENIED.search(found) else f"start it, or unset {variable}"
+        remedy = remedies.advise_unreached(found, address, variable)
         raise EngineError(f"{place}: no engine answers there ({found})", remedy)
     return found
 
@@ -219,9 +234,9 @@ def _require(found: Engine | str, place: str, variable: str) -> Engine:
 def _forbidden() -> EngineError | None:
     """Why no private engine can be started here."""
     if starts_no_engine(os.environ):
-        return EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", packages.MANUAL_REMEDY)
+        return EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", remedies.advise_without_engine())
     if reason := apt.can_install():
-        return EngineError(f"{absence()}, and none can be started here: {reason}", packages.MANUAL_REMEDY)
+        return EngineError(f"{absence()}, and none can be started here: {reason}", remedies.advise_without_engine())
     if host_platform() != PLATFORM:
         return _other_platform("this host", PLATFORM, host_platform())
     return None
@@ -233,9 +248,8 @@ def _start_private() -> Engine:
     private = PrivateEngine(engine_folder())
     if private.start():
         print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)
-    return _require(
-        probe(private.address, "private", time.monotonic() + PATIENT_SECONDS), str(private.folder), "DLC_ENGINE_DIR"
-    )
+    found = probe(private.address, "private", time.monotonic() + PATIENT_SECONDS)
+    return _require(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
 
 
 def _require_buildx(engine: Engine) -> None:

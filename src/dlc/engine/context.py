@@ -16,11 +16,6 @@ def current(seconds: float = SECONDS) -> tuple[str, str]:
     return name, address
 
 
-def is_ours(seconds: float = SECONDS) -> bool:
-    """Whether the current context is the one that `select` made."""
-    return current(seconds)[0] == NAME
-
-
 def select(address: str) -> None:
     """Let plain `docker` commands use the engine at `address`, unless the user has chosen another one."""
     if current()[0] not in ("default", NAME):

@@ -12,7 +12,6 @@ from dlc.debian import apt
 DOCKER_PACKAGES = ("docker.io", "docker-cli", "docker-buildx", "docker-compose", "iptables")
 UBUNTU_PACKAGES = ("docker.io", "docker-buildx", "docker-compose-v2", "iptables")
 DONOR = apt.Donor(release="bookworm", suite="trixie", packages=DOCKER_PACKAGES[:4])
-MANUAL_REMEDY = "install Docker Engine with its buildx plug-in and start it, or set DOCKER_HOST to one that runs"
 
 
 def names() -> tuple[str, ...]:

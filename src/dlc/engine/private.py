@@ -18,6 +18,7 @@ from dlc.core.errors import EngineError
 from dlc.core.file_lock import try_lock
 from dlc.core.process import start_daemon, tail
 from dlc.engine import client, context, packages, work
+from dlc.engine.remedies import advise_without_engine
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
@@ -138,7 +139,7 @@ class PrivateEngine:
 
     def _check(self) -> None:
         if os.geteuid() != 0:
-            raise EngineError("the private engine needs root", packages.MANUAL_REMEDY)
+            raise EngineError("the private engine needs root", advise_without_engine())
         longest = len(os.fsencode(self.folder / "exec/containerd/containerd.sock.ttrpc"))
         if longest > SOCKET_PATH_LIMIT:
             raise EngineError(

@@ -233,10 +233,12 @@ def test_a_context_that_the_user_names_and_that_is_not_there_is_an_error(
         find()
 
 
-@pytest.mark.parametrize("host", ["", "unix:///var/run/docker.sock"], ids=["its own context", "DOCKER_HOST"])
+@pytest.mark.parametrize("host", ["", "unix:///nowhere/docker.sock"], ids=["its own context", "DOCKER_HOST"])
 def test_an_engine_that_this_user_may_not_use_is_told_with_what_lets_him(
     host: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("dlc.engine.remedies.SOCKET", home / "docker.sock")
     denied = "permission denied while trying to connect to the Docker API"
     fake_docker(home, f"case $1 in info) echo '{denied}' >&2; exit 1 ;; esac")
     monkeypatch.setenv("DOCKER_HOST", host)
@@ -251,7 +253,8 @@ def test_who_cannot_start_an_engine_is_not_told_to(home: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(EngineError, match="no Docker engine answers") as caught:
         connect(start=False)
-    assert caught.value.remedy.startswith("install Docker Engine with its buildx plug-in")
+    assert caught.value.remedy.startswith("install rootless Docker with its buildx plug-in")
+    assert "dlc engine start" not in caught.value.remedy
 
 
 @pytest.mark.parametrize("host", ["", "unix:///nobody.sock"], ids=["nothing chosen", "DOCKER_HOST"])

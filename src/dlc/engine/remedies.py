@@ -1,0 +1,95 @@
+"""What gets a user an engine, by who the user is and what the docker client said: the one place of such advice.
+
+Only root can start the private engine, and only root may open its socket. So nobody else is told to start one.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from dlc.core.environment import starts_no_engine
+
+DENIED = re.compile("(?i)permission denied")
+GROUP = "docker"  # whose members may open the socket of an engine that a package has installed
+SOCKET = Path("/var/run/docker.sock")  # of such an engine
+GPU_REMEDY = (
+    "leave out --gpus, or install NVIDIA's driver and container toolkit on the engine's host, then: "
+    "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker"
+)
+WITH_BUILDX = "with its buildx plug-in"
+
+
+def advise_without_engine() -> str:
+    """Return what gets this user an engine if none answers and dlc can start none as this user."""
+    if os.geteuid() == 0:
+        return f"install Docker Engine {WITH_BUILDX} and start it, or set DOCKER_HOST to one that runs"
+    ways = [
+        f"install rootless Docker {WITH_BUILDX}",
+        f"let an administrator install Docker Engine {WITH_BUILDX}, then: {_join(GROUP)}",
+        "set DOCKER_HOST to one that runs",
+    ]
+    if shutil.which("apt-get") and not starts_no_engine(os.environ):
+        ways.append("run dlc with sudo, which starts one that only root can use")
+    return "; or ".join(ways)
+
+
+def advise_unreached(said: str, address: str | None, variable: str) -> str:
+    """Return what helps if an engine that `variable` names did not let the client in, or is not there."""
+    return advise_refused(address) if DENIED.search(said) else f"start it, or unset {variable}"
+
+
+def advise_refused(address: str | None) -> str:
+    """Return what lets this user use an engine whose client said "permission denied". None is the user's context."""
+    kind, _, place = (address or f"unix://{SOCKET}").partition("://")
+    if kind == "ssh":
+        return f"let `ssh {place}` work without a question: put a key of yours into its authorized_keys"
+    if os.geteuid() == 0:
+        return f"look at the mode of {place}, and at what AppArmor or SELinux forbid: root was refused"
+    if kind != "unix":
+        return f"let {_user()} use {address}"
+    return _advise_on_socket(Path(place))
+
+
+def advise_on_silence() -> str:
+    """Return what helps with an engine that takes a question and does not answer."""
+    if os.geteuid() == 0:
+        return "wait, check its log, or restart it (the private one: dlc engine stop --force; dlc engine start)"
+    return "wait, or restart it: sudo systemctl restart docker; if it is rootless: systemctl --user restart docker"
+
+
+def _advise_on_socket(socket: Path) -> str:
+    """Return what lets a user who is not root open a socket, by the group that it belongs to."""
+    try:
+        number = socket.stat().st_gid
+    except PermissionError:
+        return f"run dlc with sudo: only its owner may open the folder of {socket}"
+    except OSError:
+        number = -1
+    group = _group_name(number)
+    if number == 0:  # the group was not there when the engine started
+        return f"sudo groupadd --force {GROUP}; sudo systemctl restart docker; {_join(GROUP)}; or run dlc with sudo"
+    if group and _user() in grp.getgrgid(number).gr_mem and number not in os.getgroups():
+        return f"log in again, or: newgrp {group} ({_user()} is in that group, but was not when this session began)"
+    return f"{_join(group or GROUP)}; or run dlc with sudo"
+
+
+def _join(group: str) -> str:
+    return f"sudo usermod -aG {group} {_user()}, and log in again"
+
+
+def _user() -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())
+
+
+def _group_name(number: int) -> str:
+    with suppress(KeyError, OverflowError):
+        return grp.getgrgid(number).gr_name
+    return ""

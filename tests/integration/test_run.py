@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.errors import EngineError, ImageError, Interrupted
+from dlc.core.errors import EngineError, ImageError, Interrupted, UsageError
 from harness.dlc_run import DlcRun, left
 from harness.engine import docker
 from harness.images import Image
@@ -178,10 +178,21 @@ def test_a_job_that_was_left_can_be_removed_by_its_name(image: Image, tmp_path: 
 def test_what_the_engine_refuses_is_one_error_with_its_reason_and_leaves_nothing(
     image: Image, tmp_path: Path, cache: Path
 ) -> None:
-    with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, "--cpus", "4096", cache=cache) as run:
+    with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, "--user", "nobody-there", cache=cache) as run:
         assert run.wait() == EngineError.exit_code
         assert "was not started: " in run.output
-        assert "CPUs" in run.output.partition("was not started: ")[2]
+        assert "nobody-there" in run.output.partition("was not started: ")[2]
+        assert run.output.count("unable to find user") == 1
+        assert nothing_is_left(run, cache)
+
+
+@pytest.mark.parametrize("limit", [("--cpus", "4096"), ("--memory", "4096t")], ids=lambda limit: limit[0])
+def test_what_the_engines_host_does_not_have_is_refused_before_anything_is_made(
+    limit: tuple[str, str], image: Image, tmp_path: Path, cache: Path
+) -> None:
+    with DlcRun(tmp_path / "run", image.ref, REPORT, *TWO, *limit, cache=cache) as run:
+        assert run.wait() == UsageError.exit_code
+        assert f"{' '.join(limit)}: expected " in run.output
         assert nothing_is_left(run, cache)
 
 

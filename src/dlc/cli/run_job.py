@@ -71,9 +71,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """What each host gets."""
-    _add_each(parser, "--cpus", "[GROUP=]N", "CPUs of a host, such as 0.5")
-    _add_each(parser, "--memory", "[GROUP=]SIZE", "memory of a host, such as 4g")
-    _add_each(parser, "--gpus", "[GROUP=]N", "GPUs of a host, or `all`")
+    _add_each(parser, "--cpus", "[GROUP=]N", "CPUs of a host, such as 0.5; 0 is no limit")
+    _add_each(parser, "--memory", "[GROUP=]SIZE", "memory of a host, such as 512m or 4g; 0 is no limit")
+    _add_each(parser, "--gpus", "[GROUP=]GPUS", "GPUs of a host: all, a number, or device=0,1")
     _add_each(parser, "--instance-type", "[GROUP=]TYPE", "what the job is told that its hosts are (default: local)")
     parser.add_argument("--shm-size", default=SHARED_MEMORY, metavar="SIZE", help=f"(default: {SHARED_MEMORY})")
     parser.add_argument("--user", default="", metavar="USER", help="who runs in the containers; as for `docker run`")

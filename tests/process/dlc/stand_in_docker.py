@@ -36,10 +36,10 @@ def load(name: str) -> dict[str, object]:
 
 def run(words: list[str]) -> int:
     """The job's script, train.py in the host's folder, as a process group; its exit code as a container's."""
-    if "4096" in words:
-        print("docker: Error response from daemon: Range of CPUs is from 0.01 to 2.00.\n\nSee 'docker run --help'.")
-        return 125
     options = dict(pairwise(words))
+    if options.get("--user") == "nobody-there":
+        print("docker: Error response from daemon: unable to find user nobody-there.\n\nSee 'docker run --help'.")
+        return 125
     root = Path(options["--mount"].partition("source=")[2].partition(",")[0])
     given = dict(word.split("=", 1) for option, word in pairwise(words) if option == "--env" and "=" in word)
     variables = {**given, "SM_CURRENT_HOST": options["--hostname"], "SM_MODEL_DIR": str(root / "model")}
@@ -89,7 +89,8 @@ def main(words: list[str]) -> int:
         case ["run", *_]:
             return run(words)
         case ["info", *_]:
-            print(json.dumps({"ServerVersion": "1", "DriverStatus": [], "Architecture": "x86_64"}))
+            host = {"NCPU": 2, "MemTotal": 4 << 30, "Runtimes": {"runc": {}}}
+            print(json.dumps({"ServerVersion": "1", "DriverStatus": [], "Architecture": "x86_64", **host}))
         case ["container", "inspect", "--format", _, *names]:
             inspect(names)
         case ["kill", "--signal", name, *containers]:

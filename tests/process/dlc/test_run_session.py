@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import find_root
-from dlc.core.errors import EngineError, ImageError, Interrupted
+from dlc.core.errors import EngineError, ImageError, Interrupted, UsageError
 
 ROOT = find_root(Path(__file__))
 BOUND_SECONDS = 120.0
@@ -165,15 +165,39 @@ def test_a_reader_that_leaves_stops_the_job(folder: Path) -> None:
 
 
 def test_what_the_engine_refuses_is_its_own_words_once_and_leaves_nothing(folder: Path) -> None:
-    job = Started(folder, "", "--cpus", "4096")
+    job = Started(folder, "", "--user", "nobody-there")
     output, _ = job.process.communicate(timeout=BOUND_SECONDS)
     said = (folder / "errors").read_text()
     assert (job.process.returncode, output) == (EngineError.exit_code, "")
-    assert "was not started: Error response from daemon: Range of CPUs is from 0.01 to 2.00.\n" in said
-    assert said.count("Range of CPUs") == 1
-    assert "remedy: ask for fewer --cpus" in said
+    assert "was not started: Error response from daemon: unable to find user nobody-there.\n" in said
+    assert said.count("unable to find user") == 1
+    assert "remedy: dlc run --explain" in said
     assert job.left() == []
     assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("verb", ["run", "profile", "tune-batch"])
+@pytest.mark.parametrize(
+    ("words", "expected", "remedy"),
+    [
+        (["--cpus", "4096"], "--cpus 4096: expected 2 at most", "--cpus 2, or less"),
+        (["--memory", "5g"], "--memory 5g: expected 4096m at most", "--memory 4096m, or less"),
+        (["--gpus", "all"], "--gpus all: expected an engine that gives GPUs to containers", "leave out --gpus"),
+    ],
+)
+def test_what_the_engines_host_does_not_have_is_refused_before_anything_is_made(
+    verb: str, words: list[str], expected: str, remedy: str, folder: Path
+) -> None:
+    tried = ["--hp-name", "b", "--hp", "b=1"] if verb == "tune-batch" else []
+    limit = ["--memory", "1g"] if tried and "--memory" not in words else []
+    job = Started(folder, "print('started')", *words, *tried, *limit, verb=verb)
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    said = (folder / "errors").read_text()
+    assert (job.process.returncode, output) == (UsageError.exit_code, ""), said
+    assert (said.count(expected), f"remedy: {remedy}" in said) == (1, True), said
+    assert job.left() == []
+    assert not (folder / "results").exists()
+    assert not (folder / "cache").exists()
 
 
 def test_a_line_of_a_script_that_begins_as_the_clients_errors_is_a_line_like_others(folder: Path) -> None:

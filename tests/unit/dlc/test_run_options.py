@@ -43,10 +43,32 @@ def test_a_group_without_a_number_has_as_many_hosts_as_hosts_says() -> None:
     assert [len(group.hosts) for group in job(hosts=3, groups=["a", "b=1"]).groups] == [3, 1]
 
 
-@pytest.mark.parametrize(("word", "gpus"), [("0", ""), ("10", "10"), ("all", "all")])
-def test_0_gpus_is_no_limit_and_asks_for_no_gpu_driver(word: str, gpus: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "gpus"),
+    [
+        ("0", ""), ("10", "10"), ("all", "all"), ("device=0", '"device=0"'), ("device=0,1", '"device=0,1"'),
+        ('"device=0,1"', '"device=0,1"'), ("device=GPU-3a23c669", '"device=GPU-3a23c669"'),
+    ],
+)  # fmt: skip
+def test_gpus_are_named_as_docker_names_them_and_0_asks_for_no_gpu_driver(word: str, gpus: str) -> None:
     (group,) = job(gpus=[word]).groups
     assert group.gpus == gpus
+
+
+def test_devices_may_be_of_one_group_also_of_one_that_is_called_device() -> None:
+    found = job(groups=["a=1", "device=1"], gpus=["a=device=0,1", "device=2"]).groups
+    assert [group.gpus for group in found] == ['"device=0,1"', "2"]
+
+
+def test_0_is_no_limit_as_for_docker() -> None:
+    (group,) = job(cpus=["0"], memory=["0"]).groups
+    assert (group.cpus, group.memory) == ("", "")
+
+
+@pytest.mark.parametrize("word", ["6m", "512M", "1.5g", "2GB", "512MiB", "7000000", "7000000b", "1t"])
+def test_a_size_is_written_as_for_docker(word: str) -> None:
+    (group,) = job(memory=[word]).groups
+    assert group.memory == word
 
 
 def test_a_limit_is_for_all_groups_or_for_the_one_that_is_named() -> None:
@@ -125,10 +147,30 @@ def test_a_users_own_token_is_the_jobs() -> None:
         ({"groups": ["a=1", "a=2"]}, "--group: expected each group once, found a twice"),
         ({"groups": ["a=99", "b=2"]}, "--hosts, --group: expected 1 to 100 hosts in all, found 101"),
         ({"groups": ["a=1"], "cpus": ["b=1"]}, "--cpus: expected a group out of a, found 'b'"),
-        ({"cpus": ["many"]}, "--cpus: expected a number of CPUs, such as 0.5, found 'many'"),
+        ({"cpus": ["many"]}, "--cpus: expected a number of CPUs, such as 0.5, and no less than 0.01, found 'many'"),
+        ({"cpus": ["-1"]}, "--cpus: expected a number of CPUs"),
+        ({"cpus": ["0.001"]}, "--cpus: expected a number of CPUs"),
+        ({"cpus": ["0.3333333333"]}, "--cpus: expected a number of CPUs"),
+        ({"cpus": [""]}, "--cpus: expected a number of CPUs"),
         ({"cpus": ["1", "2"]}, "--cpus: expected one value for a group"),
         ({"memory": ["4 GB"]}, "--memory: expected a size"),
-        ({"gpus": ["some"]}, "--gpus: expected `all` or a number"),
+        (
+            {"memory": ["5m"]},
+            "--memory: expected 6m or more, which is the least that a container starts with",
+        ),
+        ({"memory": ["6"]}, "--memory: expected 6m or more"),
+        ({"memory": ["2x"]}, "--memory: expected a size"),
+        ({"memory": ["-2g"]}, "--memory: expected a size"),
+        (
+            {"gpus": ["some"]},
+            "--gpus: expected `all` or a number of GPUs, or some of them, such as device=0,1",
+        ),
+        ({"gpus": ["-1"]}, "--gpus: expected `all` or a number"),
+        ({"gpus": ["device="]}, "--gpus: expected `all` or a number"),
+        ({"gpus": ["device=0,,1"]}, "--gpus: expected `all` or a number"),
+        ({"gpus": ['"device=0']}, "--gpus: expected `all` or a number"),
+        ({"groups": ["a=1"], "gpus": ["b=device=0"]}, "--gpus: expected a group out of a, found 'b'"),
+        ({"groups": ["a=1"], "cpus": ["device=0"]}, "--cpus: expected a group out of a, found 'device'"),
         ({"shared_memory": "big"}, "--shm-size: expected a size"),
         ({"groups": ["a=1"], "programs": ["a=none.py"]}, "none.py: expected the file of an entry point"),
         ({"groups": ["a=1"], "programs": ["b=train.py"]}, "--program: expected a group out of a"),

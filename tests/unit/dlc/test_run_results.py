@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import DiskError, DlcError
+from dlc.jobs.run import layout
 from dlc.jobs.run.collect import collect
 from dlc.jobs.run.hosts import State, moment
 from dlc.jobs.run.job import Group, Job
@@ -200,3 +201,19 @@ def test_a_failed_job_ends_with_the_cause_the_error_and_the_path_of_the_whole_re
     assert summary(job, {"algo-2": state}, ended_by_itself=True).count("a line") == 1
     path.unlink()
     assert "  algo-2 failed first" in summary(job, {"algo-2": state}, ended_by_itself=True)
+
+
+def test_a_job_whose_folders_cannot_all_be_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").touch()
+    job = replace(two_hosts(tmp_path, tmp_path / "train.py"), folder=tmp_path / "dlc-jobs" / "j")
+    make = layout.lay_out_host
+
+    def fill_the_disk(of: Job, host: str) -> Path:
+        if host == "algo-2":
+            raise DiskError("full")
+        return make(of, host)
+
+    monkeypatch.setattr(layout, "lay_out_host", fill_the_disk)
+    with pytest.raises(DiskError):
+        lay_out(job)
+    assert not job.folder.parent.exists()

@@ -13,6 +13,7 @@ from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import tail
 from dlc.engine.connection import Engine
+from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.containers import Container, containers, labels
 from dlc.jobs.run.job import Job
 
@@ -23,10 +24,8 @@ EXPLAIN = "dlc run --explain shows the command"
 REFUSALS = {  # what an engine says -> what helps
     r"(?i)range of cpus": "ask for fewer --cpus: the engine's host has no more",
     r"(?i)minimum memory limit": "ask for more --memory",
-    r"(?i)could not select device driver|no known gpu vendor|nvidia-container-cli|cdi.*nvidia": (
-        "this engine gives no GPUs: leave out --gpus, or install NVIDIA's driver and container toolkit on its host "
-        "(docs/gpu-hosts.md)"
-    ),
+    r"(?i)nvidia-container-cli: device error": "ask for GPUs that are there: nvidia-smi -L lists them",
+    r"(?i)could not select device driver|no known gpu vendor|nvidia-container-cli|cdi.*nvidia": GPU_REMEDY,
 }
 
 

@@ -20,17 +20,21 @@ FULL = re.compile(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]")
 
 
 def lay_out(job: Job) -> None:
-    """Make every host's folder. Raises DlcError where the job's folder holds something already."""
+    """Make every host's folder, or none. Raises DlcError where the job's folder holds something already."""
     try:
         (job.folder / "hosts").mkdir(parents=True)
     except FileExistsError:
         raise DlcError(
             f"{job.folder}: expected a folder without the results of another job, found some", "name another folder"
         ) from None
-    if job.checkpoints:
-        job.checkpoints.mkdir(parents=True, exist_ok=True)
-    for host in job.hosts:
-        lay_out_host(job, host)
+    try:
+        if job.checkpoints:
+            job.checkpoints.mkdir(parents=True, exist_ok=True)
+        for host in job.hosts:
+            lay_out_host(job, host)
+    except BaseException:  # a Ctrl-C too
+        remove_folders(job)
+        raise
 
 
 def remove_folders(job: Job) -> None:

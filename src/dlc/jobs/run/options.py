@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.environment import ca_bundle, user_path
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job import LOCAL_INSTANCE, ONLY_GROUP, SHARED_MEMORY, STOP_SECONDS, Group, Job, named_hosts
+from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_size
 
 TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
 GRACE = "DLC_TERMINATION_GRACE"
@@ -22,13 +23,9 @@ STRATEGIES = {
     "tensorflow": "sagemaker_multi_worker_mirrored_strategy_enabled",
 }
 
-Form = tuple[str, str]  # a pattern, and what to call that which matches it
+# What a word becomes in the job. Raises ValueError with what was expected.
+Reader = Callable[[str], str]
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
-_CPUS = (r"[0-9]+(\.[0-9]+)?", "a number of CPUs, such as 0.5")
-_MEMORY = (r"[0-9]+[bkmgBKMG]?", "a size, such as 512m or 4g")
-_GPUS = (r"all|[0-9]+", "`all` or a number of GPUs")
-_FILE = (r".+", "GROUP=FILE")
-_INSTANCE = (r"[A-Za-z0-9][A-Za-z0-9_.-]*", "an instance type, such as ml.c5.xlarge")
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,6 @@ def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str,
     The job's hosts trust the certificates of DLC_CA_BUNDLE: they are behind the same proxies as dlc.
     """
     groups = _groups(options)
-    _check(options.shared_memory, "--shm-size", _MEMORY)
     environment, by_name = _environment(options, environ)
     secrets = {**({} if TOKEN in environment else {TOKEN: token}), **by_name}
     return Job(
@@ -77,7 +73,7 @@ def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str,
         secrets=secrets,
         authorities=ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
         user=options.user,
-        shared_memory=options.shared_memory,
+        shared_memory=_read(options.shared_memory, "--shm-size", read_size),
         stop_seconds=options.stop_seconds,
     )
 
@@ -88,17 +84,16 @@ def _groups(options: Options) -> tuple[Group, ...]:
     if not 1 <= sum(sizes.values()) <= MOST_HOSTS:
         raise _wrong("--hosts, --group", f"1 to {MOST_HOSTS} hosts in all", str(sum(sizes.values())))
     names = list(sizes)
-    types = _by_group(options.instance_types, "--instance-type", names, _INSTANCE)
-    programs = _by_group(options.programs, "--program", names, _FILE)
-    cpus = _by_group(options.cpus, "--cpus", names, _CPUS)
-    memory = _by_group(options.memory, "--memory", names, _MEMORY)
-    gpus = _by_group(options.gpus, "--gpus", names, _GPUS)
+    types = _by_group(options.instance_types, "--instance-type", names, _read_instance)
+    programs = _by_group(options.programs, "--program", names, _read_file)
+    cpus = _by_group(options.cpus, "--cpus", names, read_cpus)
+    memory = _by_group(options.memory, "--memory", names, read_memory)
+    gpus = _by_group(options.gpus, "--gpus", names, read_gpus)
     return tuple(
         Group(
             name, hosts, types.get(name, LOCAL_INSTANCE),
             _entry_point(programs[name], options) if name in programs else "",
-            cpus.get(name, ""), memory.get(name, ""),
-            gpus.get(name, "").lstrip("0"),  # 0 is none: the engine would want a GPU driver for it too
+            cpus.get(name, ""), memory.get(name, ""), gpus.get(name, ""),
         )
         for name, hosts in zip(names, named_hosts(list(sizes.values())), strict=True)
     )  # fmt: skip
@@ -119,21 +114,29 @@ def _sizes(options: Options) -> dict[str, int]:
     return sizes
 
 
-def _by_group(words: Sequence[str], option: str, groups: Sequence[str], form: Form) -> dict[str, str]:
+def _by_group(words: Sequence[str], option: str, groups: Sequence[str], read: Reader) -> dict[str, str]:
     """GROUP=VALUE for one group, VALUE alone for all that are not named. Group -> value."""
     for_all: dict[str, str] = {}
     stated: dict[str, str] = {}
     for word in words:
-        group, separator, value = word.partition("=")
-        if separator and group not in groups:
-            raise _wrong(option, f"a group out of {', '.join(groups)}", repr(group))
-        _check(value if separator else word, option, form)
-        named = {group: value} if separator else dict.fromkeys(groups, word)
-        target = stated if separator else for_all
+        group, typed = _split(word, option, groups)
+        value = _read(typed, option, read)
+        named = {group: value} if group else dict.fromkeys(groups, value)
+        target = stated if group else for_all
         if target.keys() & named.keys():
             raise _wrong(option, "one value for a group", f"another one: {word}")
         target.update(named)
     return {**for_all, **stated}
+
+
+def _split(word: str, option: str, groups: Sequence[str]) -> tuple[str, str]:
+    """Return the group that a word is for, empty for all groups, and the value."""
+    group, separator, value = word.partition("=")
+    if separator and group in groups:
+        return group, value
+    if not separator or (option == "--gpus" and DEVICES.match(word)):
+        return "", word
+    raise _wrong(option, f"a group out of {', '.join(groups)}", repr(group))
 
 
 def _code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
@@ -211,10 +214,23 @@ def _pairs(words: Sequence[str], option: str, form: str) -> dict[str, str]:
     return found
 
 
-def _check(value: str, option: str, form: Form) -> None:
-    pattern, expected = form
-    if not re.fullmatch(pattern, value):
-        raise _wrong(option, expected, repr(value))
+def _read(word: str, option: str, read: Reader) -> str:
+    try:
+        return read(word)
+    except ValueError as expected:
+        raise _wrong(option, str(expected), repr(word)) from None
+
+
+def _read_file(word: str) -> str:
+    if not word:
+        raise ValueError("GROUP=FILE")
+    return word
+
+
+def _read_instance(word: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", word):
+        raise ValueError("an instance type, such as ml.c5.xlarge")
+    return word
 
 
 def _wrong(where: str, expected: str, found: str) -> UsageError:

@@ -15,6 +15,7 @@ from dlc.jobs.run.containers import BASE, mount
 from dlc.jobs.run.hosts import Hosts, State, remove, removed
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.layout import lay_out, remove_folders
+from dlc.jobs.run.limits import require_limits
 from dlc.jobs.run.log import Log
 from dlc.jobs.run.session import Session, first_failure
 
@@ -25,8 +26,9 @@ REASON_LENGTH = 1024  # characters
 def run(job: Job, engine: Engine, claims_folder: Path) -> int:
     """The job's exit code: 0, else that of the host that failed first. Its results are in the job's folder.
 
-    Raises ImageError, EngineError, and Interrupted after a Ctrl-C.
+    Raises UsageError, ImageError, EngineError, and Interrupted after a Ctrl-C.
     """
+    require_limits(job, engine)
     log = Log(len(job.hosts), sys.stdout)
     if left := claims.remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from dlc.core.errors import TuneError
 from dlc.engine.connection import Engine
 from dlc.jobs.run import claims
+from dlc.jobs.run.limits import require_limits
 from dlc.jobs.run.run import require_image
 from dlc.jobs.tune.request import Mode, Request, trial_job
 from dlc.jobs.tune.trial import LOG, run_trial
@@ -31,6 +32,7 @@ class Found:
 
 def tune(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
     """The largest batch of each mode. Raises TuneError where not one sample fits, or nothing can be measured."""
+    require_limits(request.job, engine)
     claims.remove_leftovers(claims_folder, engine)
     require_image(request.job, engine)
 

@@ -34,6 +34,23 @@ def test_an_mpi_job_of_two_hosts_runs_as_another_user_than_root(image: Image, tm
         assert 0 not in {rank["uid"] for rank in ranks}
 
 
+LEAVES = """
+import os, time
+if os.environ["SM_CURRENT_HOST"] == "algo-2": os._exit(7)
+time.sleep(600)
+"""
+
+
+@pytest.mark.when(framework="pytorch")
+def test_a_rank_that_leaves_on_another_host_than_mpiruns_is_named_on_both(image: Image, tmp_path: Path) -> None:
+    (tmp_path / "leave.py").write_text(LEAVES)
+    with Job(image, tmp_path, tmp_path / "leave.py", hosts=2, hyperparameters=MPI) as job:
+        assert set(job.wait().values()) == {7}
+        for host in job.hosts:
+            assert "worker rank 1 on algo-2 exited with code 7" in job.failure(host)
+        assert "failed on algo-1" not in job.failure("algo-2")
+
+
 @pytest.mark.when(framework="pytorch")
 def test_a_failing_rank_of_a_user_without_a_name_gives_the_job_its_exit_code(image: Image, tmp_path: Path) -> None:
     script = SCRIPTS / "exit_three.py"

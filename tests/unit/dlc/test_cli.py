@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -140,6 +141,34 @@ def test_plan_says_in_one_line_what_would_be_done_with_each_image(capsys: pytest
     assert text[1].split()[:2] == ["build", second]
     assert text[1].endswith(f"no image {plan.target(second).tags[0]}")
     assert text[2].startswith("1 of 2 images would be built: ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["size", TORCH], f"  dlc/pytorch:{TORCH.removeprefix('pytorch-')}: packages\n"),
+        (["diff", "old:1", "new:1"], "  packages of both images\n"),
+        (["update", "packages"], ": newest versions (image 1 of "),
+        (["update", "debian"], ": versions of "),
+        (["lock", TORCH], f"  {TORCH}: lock\n"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_what_takes_long_is_said_before_it_begins(
+    argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def begin(*_: object, **__: object) -> NoReturn:
+        raise DlcError("begun")
+
+    for name in ("facts.capture", "export.archive", "export.measured"):
+        monkeypatch.setattr(f"dlc.images.inspection.{name}", begin)
+    for verb in ("size", "diff"):
+        monkeypatch.setattr(f"dlc.cli.{verb}.connect", lambda: None)
+    for name in ("locks.update.newest_versions", "locks.debian.resolve", "locks.python.make"):
+        monkeypatch.setattr(f"dlc.{name}", begin)
+    assert main(argv) == DlcError.exit_code
+    error = capsys.readouterr().err
+    assert said in error.partition("dlc: begun")[0]
 
 
 def test_a_folder_of_scripts_is_linted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

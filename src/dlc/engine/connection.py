@@ -23,7 +23,9 @@ from dlc.engine.private import PrivateEngine, is_installed
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
 PATIENT_SECONDS = 60.0  # for verbs that need an engine: a busy one may be slow
-NVIDIA_HOOK = "nvidia-container-runtime-hook"  # with this program on its host an engine takes --gpus
+# Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
+# its PATH, and podman reads files of CDI.
+TOOLKIT = ("nvidia-container-runtime-hook", "nvidia-ctk")
 
 
 @dataclass(frozen=True)
@@ -207,12 +209,12 @@ def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine
 
 
 def _offers_gpus(info: Mapping[str, Any]) -> bool:
-    """Tell whether an engine takes --gpus: by NVIDIA's runtime, a GPU that it knows by CDI, or the hook on its host."""
+    """Tell whether an engine may take --gpus: NVIDIA's runtime, a GPU that it knows by CDI, or TOOLKIT on its host."""
     if "Runtimes" not in info:
         return True
     devices = [str(device.get("ID")) for device in info.get("DiscoveredDevices") or []]
     known = any("nvidia" in name for name in info["Runtimes"] or {}) or any("/gpu=" in name for name in devices)
-    return known or shutil.which(NVIDIA_HOOK) is not None
+    return known or any(map(shutil.which, TOOLKIT))
 
 
 def _said(done: Completed) -> str:

@@ -10,6 +10,7 @@ import os
 import pwd
 import re
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,12 +72,14 @@ def _advise_on_socket(socket: Path) -> str:
         return f"run dlc with sudo: only its owner may open the folder of {socket}"
     except OSError:
         number = -1
-    group = _group_name(number)
+    if number in os.getgroups():
+        return f"run dlc with sudo: the group of {socket} is yours, but {_user()} may not write to it"
     if number == 0:  # the group was not there when the engine started
         return f"sudo groupadd --force {GROUP}; sudo systemctl restart docker; {_join(GROUP)}; or run dlc with sudo"
-    if group and _user() in grp.getgrgid(number).gr_mem and number not in os.getgroups():
-        return f"log in again, or: newgrp {group} ({_user()} is in that group, but was not when this session began)"
-    return f"{_join(group or GROUP)}; or run dlc with sudo"
+    name, members = _group(number)
+    if _user() in members:
+        return f"log in again, or: newgrp {name} ({_user()} is in that group, but was not when this session began)"
+    return f"{_join(name)}; or run dlc with sudo"
 
 
 def _join(group: str) -> str:
@@ -89,7 +92,9 @@ def _user() -> str:
     return str(os.getuid())
 
 
-def _group_name(number: int) -> str:
+def _group(number: int) -> tuple[str, Sequence[str]]:
+    """Return name and members of a group; of one that this host does not know those of the group `docker`."""
     with suppress(KeyError, OverflowError):
-        return grp.getgrgid(number).gr_name
-    return ""
+        found = grp.getgrgid(number)
+        return found.gr_name, found.gr_mem
+    return GROUP, ()

@@ -76,6 +76,13 @@ def test_a_user_who_joined_the_group_after_the_login_is_told_to_log_in_again(
     assert "usermod" not in said
 
 
+def test_a_user_whom_the_sockets_group_does_not_help_is_not_told_to_join_it(
+    ordinary: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = remedies.advise_refused(owned_by(1000, monkeypatch, "ada"))
+    assert said.startswith("run dlc with sudo: the group of /run/docker.sock is yours")
+
+
 def test_where_the_group_is_missing_it_is_made_and_the_engine_started_again(
     ordinary: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

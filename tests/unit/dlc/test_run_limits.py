@@ -88,9 +88,10 @@ def test_an_engine_tells_by_its_runtimes_and_devices_whether_it_gives_gpus(
     assert (found.cpus, found.memory, found.offers_gpus) == (4, 8 << 30, offers)
 
 
-def test_an_engine_that_was_not_told_of_the_runtime_gives_gpus_by_the_hook_on_its_host(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("program", connection.TOOLKIT)
+def test_where_nvidias_toolkit_is_installed_the_engine_is_asked_though_it_says_nothing_of_gpus(
+    program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / connection.NVIDIA_HOOK).touch(mode=0o755)
+    (tmp_path / program).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert connection._engine({"ServerVersion": "28", "Runtimes": {"runc": {}}}, None, "context").offers_gpus

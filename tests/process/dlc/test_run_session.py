@@ -176,6 +176,14 @@ def test_what_the_engine_refuses_is_its_own_words_once_and_leaves_nothing(folder
     assert not (folder / "results").exists()
 
 
+def test_a_job_that_cannot_be_claimed_leaves_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "file").touch()
+    monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "file"))
+    code, said = Started(folder, "print('started')").end()
+    assert (code, "DLC_CACHE_DIR" in said, "starts on" in said) == (UsageError.exit_code, True, False), said
+    assert not (folder / "results").exists()
+
+
 @pytest.mark.parametrize("verb", ["run", "profile", "tune-batch"])
 @pytest.mark.parametrize(
     ("words", "expected", "remedy"),

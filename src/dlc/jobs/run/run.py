@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from dlc.core.errors import DlcError, ImageError, Interrupted
@@ -34,10 +35,15 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     require_image(job, engine)
     lay_out(job)
-    log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
     states: dict[str, State] = {}
     stopped: BaseException | None = None
-    with claims.claimed(claims_folder, job.id, engine):
+    with ExitStack() as block:
+        try:
+            block.enter_context(claims.claimed(claims_folder, job.id, engine))
+        except BaseException:  # a cache that cannot be written, a Ctrl-C
+            remove_folders(job)
+            raise
+        log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
         try:
             stopped = _follow(job, engine, log, states)
         finally:

@@ -107,11 +107,22 @@ def kill_script(running: Job, host: str) -> None:
     running.ask(host, "pkill", "--signal", "KILL", "--oldest", "--full", r"^[^ ]*python[^ ]* (-u )?[^ ]*data_hosts\.py")
 
 
+def go_on_when_it_serves_again(running: Job, host: str) -> None:
+    """Let the ranks of a held job go on when the host's program has started for the second time."""
+    deadline = time.monotonic() + 300
+    while running.log(host).count("the clock says ") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    for rank in TRAINING:
+        (running.opt_ml(rank) / "input/go").touch()
+
+
 def test_a_data_program_that_is_killed_and_started_again_makes_batches_again(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path, programs={"data": "serve_again.sh"}, pause=0.007) as running:
+    with job(image, tmp_path, programs={"data": "serve_again.sh"}, pause=0.007, hold=1) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         kill_script(running, DATA[1])
         running.wait_for_line("the data program was killed and starts again", DATA[1])
+        go_on_when_it_serves_again(running, DATA[1])
         assert_ended_well(running)
         assert len(programs_of(running, DATA[1])) == 2
         assert "the job goes on without" not in running.log(TRAINING[0])
@@ -119,12 +130,13 @@ def test_a_data_program_that_is_killed_and_started_again_makes_batches_again(ima
 
 @pytest.mark.long
 def test_a_data_hosts_container_that_is_started_again_makes_batches_again(image: Image, tmp_path: Path) -> None:
-    with job(image, tmp_path, pause=0.01) as running:
+    with job(image, tmp_path, pause=0.01, hold=1) as running:
         running.wait_for_line("ten batches are here", TRAINING[0])
         running.kill(DATA[1])
         running.wait_for_line(f"the job goes on without {DATA[1]}", TRAINING[0])
         docker("start", running.container(DATA[1]))
         running.wait_for_line(f"{DATA[1]}, a data host, has come back", TRAINING[0])
+        go_on_when_it_serves_again(running, DATA[1])
         assert_ended_well(running)
         assert len(programs_of(running, DATA[1])) == 2
 

@@ -100,6 +100,7 @@ dlc.cli.run = verb
 sys.exit(main(sys.argv[1:]))
 """
 WORK = {"push": PUSHING, "lock": LOCKING, "build": BUILDING}
+MANY = [pytest.mark.long, pytest.mark.timeout(3600)]  # signals: on a slow host each takes 5 s
 
 WAITING_CLIENT = """#!/bin/sh
 folder=$(dirname "$0")
@@ -151,7 +152,7 @@ def test_a_signal_at_any_moment_ends_a_compression(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("work", "rounds"),
-    [("push", 20), ("lock", 5), ("build", 5), *(pytest.param(each, 200, marks=pytest.mark.long) for each in WORK)],
+    [("push", 20), ("lock", 5), ("build", 5), *(pytest.param(each, 200, marks=MANY) for each in WORK)],
 )
 def test_a_signal_at_any_moment_ends_all_work_which_leaves_nothing_and_can_be_repeated(
     work: str, rounds: int, client: Path, tmp_path: Path

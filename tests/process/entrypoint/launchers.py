@@ -69,11 +69,12 @@ class Hosts:
                 time.sleep(0.02)
 
     def ends(self) -> list[tuple[int, str, str]]:
-        """(exit code, stdout, failure file) of every host."""
+        """(exit code, stdout, failure file) of every host. A failed test shows what each has said."""
         ends = []
         for job, process in zip(self.jobs, self.processes, strict=True):
             out, error = process.communicate(timeout=BOUND)
             self.stderr.append(error)
+            print(f"--- {job.base.name}, exit code {process.returncode}", error, sep="\n")
             path = job.base / "output/failure"
             ends.append((process.returncode, out, path.read_text() if path.exists() else ""))
         return ends

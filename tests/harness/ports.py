@@ -8,6 +8,8 @@ import socket
 from pathlib import Path
 
 CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Not the module's own numbers: with tests in a random order every worker of pytest begins them with the same seed.
+CHANCE = random.SystemRandom()
 
 
 def free_port() -> int:
@@ -16,7 +18,7 @@ def free_port() -> int:
     ports = range(5000, 65536)
     outside = [port for port in ports if not first <= port <= last] or ports
     while True:
-        port = random.choice(outside)
+        port = CHANCE.choice(outside)
         with socket.socket() as sock, contextlib.suppress(OSError):
             sock.bind(("", port))
             return port

@@ -195,6 +195,11 @@ class Job:
         finally:
             drop("-D")
 
+    def let_go_on(self, *hosts: str) -> None:
+        """Make the file that a script with --hold waits for."""
+        for host in hosts:
+            (self.opt_ml(host) / "input/go").touch()
+
     def ask(self, host: str, *argv: str, seconds: int = 30) -> str:
         """The output of a command run in the host's container, bounded inside it as well."""
         return docker("exec", self.container(host), "timeout", str(seconds), *argv, seconds=seconds + 30.0).stdout

@@ -81,8 +81,7 @@ def test_of_200000_samples_none_is_missing_or_doubled_and_the_order_holds_while_
             what = chance.choice(["program", "process"])
             running.ask(chance.choice(DATA), "python", "-c", KILL, what)
             kills.append(what)
-        for host in TRAINING:
-            (running.opt_ml(host) / "input/go").touch()
+        running.let_go_on(*TRAINING)
         assert set(running.wait().values()) == {0}
         again = sum(running.log(host).count("the data program was killed and starts again") for host in DATA)
         assert again == kills.count("program")

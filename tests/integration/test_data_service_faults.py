@@ -113,8 +113,7 @@ def go_on_when_it_serves_again(running: Job, host: str) -> None:
     while running.log(host).count("the clock says ") < 2:
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    for rank in TRAINING:
-        (running.opt_ml(rank) / "input/go").touch()
+    running.let_go_on(*TRAINING)
 
 
 def test_a_data_program_that_is_killed_and_started_again_makes_batches_again(image: Image, tmp_path: Path) -> None:

@@ -56,17 +56,11 @@ def job(image: Image, folder: Path, pods: bool = False, **arguments: object) -> 
 
 @contextmanager
 def held(image: Image, folder: Path, pods: bool = False) -> Iterator[Job]:
-    """A job whose ranks wait for `go` after ten batches, so that a fault comes before the end on a slow host too."""
+    """A job whose ranks wait for `let_go_on` after ten batches: a fault comes before the end on slow hosts too."""
     with job(image, folder, pods=pods, pause=0.01, hold=1) as running:
         for host in TRAINING:
             running.wait_for_line("ten batches are here", host)
         yield running
-
-
-def go(running: Job) -> None:
-    """Let the ranks of a held job go on."""
-    for host in TRAINING:
-        (running.opt_ml(host) / "input/go").touch()
 
 
 def assert_each_sample_once(running: Job) -> None:
@@ -90,7 +84,7 @@ def test_every_sample_of_an_epoch_reaches_one_rank_once_and_all_hosts_end(image:
 def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Image, tmp_path: Path) -> None:
     with held(image, tmp_path) as running:
         with running.cut(DATA[1]):
-            go(running)
+            running.let_go_on(*TRAINING)
             time.sleep(CUT_SECONDS)  # this is what is tested
         assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
@@ -99,7 +93,7 @@ def test_a_data_host_whose_network_is_cut_for_a_while_costs_no_sample(image: Ima
 def test_a_data_host_that_is_killed_costs_no_sample_and_the_job_ends_well(image: Image, tmp_path: Path) -> None:
     with held(image, tmp_path, pods=True) as running:
         running.kill(DATA[1])
-        go(running)
+        running.let_go_on(*TRAINING)
         codes = running.wait()
         assert [codes[host] for host in (DATA[0], *TRAINING)] == [0, 0, 0]
         assert_each_sample_once(running)
@@ -113,7 +107,7 @@ def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_w
 ) -> None:
     with held(image, tmp_path) as running:
         running.ask(DATA[1], "pkill", "--signal", "KILL", "--oldest", "--full", "data_hosts.py")
-        go(running)
+        running.let_go_on(*TRAINING)
         assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
         assert "was ended by SIGKILL" in running.log(TRAINING[0])
@@ -124,7 +118,7 @@ def test_a_data_hosts_program_that_is_killed_costs_no_sample_and_its_host_ends_w
 def test_a_data_host_that_stands_still_for_a_while_costs_no_sample(image: Image, tmp_path: Path) -> None:
     with held(image, tmp_path) as running:
         docker("pause", running.container(DATA[1]))
-        go(running)
+        running.let_go_on(*TRAINING)
         time.sleep(STILL_SECONDS)  # this is what is tested
         docker("unpause", running.container(DATA[1]))
         assert set(running.wait().values()) == {0}
@@ -138,7 +132,7 @@ def test_strangers_at_the_ports_of_a_data_host_cost_no_sample(image: Image, tmp_
         assert len(ports) >= 3, "the control's and two workers'"
         made = running.ask(TRAINING[1], "python", "-c", STRANGERS, running.address(DATA[1]), *ports)
         assert int(made) >= 3 * 20  # of the launcher's own port the queue may be full: it takes nothing in
-        go(running)
+        running.let_go_on(*TRAINING)
         assert set(running.wait().values()) == {0}
         assert_each_sample_once(running)
 
@@ -146,7 +140,7 @@ def test_strangers_at_the_ports_of_a_data_host_cost_no_sample(image: Image, tmp_
 def test_a_training_host_that_is_killed_ends_the_job_on_every_host(image: Image, tmp_path: Path) -> None:
     with held(image, tmp_path, pods=True) as running:
         running.kill(TRAINING[1])
-        go(running)
+        running.let_go_on(*TRAINING)
         codes = running.wait()
         assert 0 not in codes.values()
         assert TRAINING[1] in running.failure(TRAINING[0])

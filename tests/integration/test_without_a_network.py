@@ -38,7 +38,7 @@ def test_torchrun_starts_its_ranks(image: Image, tmp_path: Path) -> None:
 
 
 def test_horovod_over_gloo_finds_its_ranks(image: Image, tmp_path: Path) -> None:
-    """It died by SIGSEGV in hvd.init()."""
+    """A host that does not find itself by its name ends by SIGSEGV in hvd.init()."""
     opt_ml = train_alone(image, tmp_path, "horovod_fit.py", HOROVOD)
     ranks = [json.loads(path.read_text()) for path in sorted((opt_ml / "output/data").glob("metrics-rank*.json"))]
     assert [(rank["rank"], rank["size"], rank["sum"]) for rank in ranks] == [(0, 2, 1), (1, 2, 1)]

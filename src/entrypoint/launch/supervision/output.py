@@ -234,14 +234,17 @@ class Console:
         self.flush_all(timeout)
 
     def flush_all(self, timeout: float) -> None:
-        """Write what is queued; at most `timeout` seconds, and STALLED in which the reader takes nothing."""
-        now = time.monotonic()
-        last, until, size = now + timeout, now + min(timeout, STALLED), -1
-        while (self.stdout.pending or self.stderr.pending) and (now := time.monotonic()) < until:
-            _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], until - now)
+        """Write what is queued: for at most `timeout` seconds, and STALLED in which the reader takes nothing."""
+        taken_at, size = time.monotonic(), -1
+        deadline = taken_at + timeout
+        while self.stdout.pending or self.stderr.pending:
+            wait = min(deadline, taken_at + STALLED) - time.monotonic()
+            if wait <= 0:
+                return
+            _poll([], [sink.fd for sink in (self.stdout, self.stderr) if sink.pending], wait)
             self.flush()
             if (left := len(self.stdout.pending) + len(self.stderr.pending)) != size:
-                until, size = min(last, time.monotonic() + STALLED), left
+                taken_at, size = time.monotonic(), left
 
     def begin_capture(self) -> None:
         """Keep a copy of everything that is read from now on."""

@@ -63,6 +63,12 @@ CAUSES = (
         "expected a file of the lock, found it in no index",
         "dlc lock GLOB, or name an index or a folder that has it: UV_DEFAULT_INDEX, UV_FIND_LINKS",
     ),
+    Cause(
+        r"failed to solve: DeadlineExceeded",
+        BuildError,
+        "the host is too busy, the engine missed its own time limit",
+        "end other work on this host, then run the same command again: finished steps are cached",
+    ),
 )
 
 

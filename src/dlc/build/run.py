@@ -38,9 +38,11 @@ BUILDX = {
 # What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
 # one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
 # the same moment, which only one of them may; or BuildKit lost track of a step that another build had begun
-# (moby/buildkit issue 2303). Finished steps are cached, so the build is run again.
+# (moby/buildkit issue 2303); or the host is so busy that a part of BuildKit missed its own bound of seconds. Finished
+# steps are cached, so the build is run again.
 COLLISION = re.compile(
     r"parent snapshot \S+ does not exist|image \"\S+\": already exists|failed to get edge: inconsistent graph state"
+    r"|failed to solve: DeadlineExceeded: context deadline exceeded"
 )
 # What an engine with the classic store says of a cached step whose layer it has deleted: after a restart it forgets
 # that several steps share one layer, and removing one of them (`docker builder prune`, or by itself when its cache is
@@ -95,7 +97,7 @@ def output(engine: Engine) -> str:
 def run_bake(
     text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
 ) -> None:
-    """Run a bake file; again after a collision with another client of the engine, and without the cache where the
+    """Run a bake file; again after a collision with another client of the engine or work of the host, and without the cache where the
     engine has lost a part of it. Raises as `build` does.
     """
     options: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ ENGINE = Engine(None, "context", "26.1.5", containerd_store=True)
 NAMED_BY_ANOTHER = 'image "docker.io/dlc/toy:1.17-training-cpu-py311": already exists'
 LOST_PARENT = "failed to prepare extraction snapshot: parent snapshot sha256:5e909e9a does not exist: not found"
 LOST_STEP = "failed to get edge: inconsistent graph state"
+BUSY = "DeadlineExceeded: context deadline exceeded"
 LOST_LAYERS = (
     "layer does not exist",
     "failed to get layer sha256:bb830c64: layer does not exist",
@@ -37,7 +38,7 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: in
     return runs
 
 
-@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT, LOST_STEP])
+@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT, LOST_STEP, BUSY])
 def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
     reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,13 +48,13 @@ def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"), [(NAMED_BY_ANOTHER, ATTEMPTS), (LOST_PARENT, ATTEMPTS), (OWN_FAULT, 1)]
+    ("reason", "expected"), [(NAMED_BY_ANOTHER, ATTEMPTS), (LOST_PARENT, ATTEMPTS), (BUSY, ATTEMPTS), (OWN_FAULT, 1)]
 )
 def test_a_build_that_keeps_failing_ends_with_its_reason(
     reason: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = refuse(tmp_path, monkeypatch, reason, ATTEMPTS)
-    with pytest.raises(BuildError, match=r"already exists|does not exist"):
+    with pytest.raises(BuildError, match=r"already exists|does not exist|host is too busy"):
         run_bake("{}", ENGINE, tmp_path / "log", lambda _: None)
     assert len(runs.read_text().splitlines()) == expected
 

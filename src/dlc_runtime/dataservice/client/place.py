@@ -34,16 +34,18 @@ def share(rank: int | None, world: int | None, environ: Mapping[str, str] = os.e
 
 def servers(
     asked: Sequence[str] | None, group: str | None, port: int | None, environ: Mapping[str, str] = os.environ
-) -> list[str]:
-    """The control addresses of the data hosts, `host:port`. Raises SettingError where the job has no data group."""
+) -> dict[str, str]:
+    """The data hosts' control, `host:port` as people name it -> where it is reached. Raises SettingError where the job
+    has no data group.
+    """
     number = address.port(port, environ)
     if asked is not None:
         hosts = [] if isinstance(asked, str) else list(asked)
         if not hosts or not all(isinstance(host, str) and host for host in hosts):
             raise SettingError(f"RemoteLoader: servers: expected a list of host or host:port, found {asked!r}")
-        return [host if _has_port(host) else f"{_bracketed(host)}:{number}" for host in hosts]
+        return {name: name for name in (_at(host, number) for host in hosts)}
     job = cluster_facts.read(environ)
-    return [f"{_bracketed(peer.address)}:{number}" for peer in job.hosts_of(group or _data_group(job))]
+    return {_at(peer.host, number): _at(peer.address, number) for peer in job.hosts_of(group or _data_group(job))}
 
 
 def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
@@ -100,8 +102,10 @@ def _has_port(host: str) -> bool:
     return host.rpartition(":")[2].isdigit() and (host.count(":") == 1 or host.startswith("["))
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+def _at(host: str, number: int) -> str:
+    if _has_port(host):
+        return host
+    return f"[{host}]:{number}" if ":" in host and not host.startswith("[") else f"{host}:{number}"
 
 
 ORDERS = ("deterministic", "first_come")

@@ -22,7 +22,7 @@ from dlc_runtime.dataservice.plan.asks import Asks
 from dlc_runtime.dataservice.wire.frames import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from dlc_runtime.dataservice.client.place import Settings
@@ -48,7 +48,7 @@ class Rate:
 class Pump:
     """Shared by the training loop and one thread, under one lock. Fatal errors come out of `take`."""
 
-    def __init__(self, settings: Settings, servers: Iterable[str], token: bytes, pool: Pool) -> None:
+    def __init__(self, settings: Settings, servers: Mapping[str, str], token: bytes, pool: Pool) -> None:
         self.settings, self.token, self.pool = settings, token, pool
         self.asks = Asks(settings.ordered, 0, 1, settings.elsewhere_after)
         self.epoch = -1
@@ -70,7 +70,7 @@ class Pump:
         os.set_blocking(self._wake, False)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._ended = False
-        self.scout = Scout(tuple(servers), token, self._server_found)
+        self.scout = Scout(servers, token, self._server_found)
         self._watch = scout.Watch(self)
         self._thread = threading.Thread(target=self._run, name="dlc-data-pump", daemon=True)
         self._thread.start()

@@ -12,7 +12,7 @@ from dlc_runtime.dataservice.errors import DataServiceError, HangingUserFunction
 from dlc_runtime.dataservice.wire import control
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from dlc_runtime.dataservice.client.pump import Pump
@@ -25,7 +25,7 @@ CALLERS = 16  # servers that are asked at a time
 class Found(NamedTuple):
     """A server that answered: where its workers listen."""
 
-    server: str  # host:port of its control, as the user or the job names it
+    server: str  # host:port of its control, as the user or the job names it: a name, though an address may be what is called
     address: str
     host: str
     ports: tuple[int, ...]
@@ -35,8 +35,8 @@ class Found(NamedTuple):
 class Scout:
     """`found` is called with every server that answers, again whenever `look_again` was asked for it."""
 
-    def __init__(self, servers: Sequence[str], token: bytes, found: Callable[[Found], None]) -> None:
-        self.servers, self.token, self._found = tuple(servers), token, found
+    def __init__(self, servers: Mapping[str, str], token: bytes, found: Callable[[Found], None]) -> None:
+        self.servers, self.token, self._found = servers, token, found
         self.why: dict[str, str] = {
             name: f"{name}: it was not asked yet" for name in servers
         }  # those that do not answer
@@ -76,7 +76,7 @@ class Scout:
     def status(self, server: str, stacks_after: float) -> Any:
         """What a server's workers do; None where it does not answer."""
         try:
-            answer = control.call(server, self.token, control.STATUS, {"stacks_after": stacks_after})
+            answer = control.call(self.servers[server], self.token, control.STATUS, {"stacks_after": stacks_after})
         except DataServiceError as error:
             self.why[server] = str(error)
             return None
@@ -113,9 +113,10 @@ class Scout:
             return None
 
     def _ask(self, server: str) -> Found | None:
-        host, _, port = server.rpartition(":")
+        target = self.servers[server]
+        host, _, port = target.rpartition(":")
         try:
-            told = control.call(server, self.token, control.DESCRIBE)
+            told = control.call(target, self.token, control.DESCRIBE)
             address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
             found = Found(server, str(address), str(told["host"]), tuple(map(int, told["workers"])), dict(told["data"]))
         except (DataServiceError, OSError, ValueError, KeyError, TypeError) as error:

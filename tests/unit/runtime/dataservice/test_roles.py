@@ -37,12 +37,17 @@ TWO = {"data_group": ["algo-3", "algo-1"], "dnn_group": ["algo-2", "algo-4"]}
 
 def test_the_data_groups_hosts_are_the_servers() -> None:
     environ = job("algo-2", TWO, ["dnn_group"])
-    assert place.servers(None, None, None, environ) == ["algo-3:7800", "algo-1:7800"]
-    assert place.servers(None, None, None, {**environ, "DLC_DATA_PORT": "9"}) == ["algo-3:9", "algo-1:9"]
+    assert place.servers(None, None, None, environ) == {"algo-3:7800": "algo-3:7800", "algo-1:7800": "algo-1:7800"}
+    assert place.servers(None, None, None, {**environ, "DLC_DATA_PORT": "9"}) == {"algo-3:9": "algo-3:9", "algo-1:9": "algo-1:9"}
+
+
+def test_a_server_keeps_its_hosts_name_where_it_is_reached_at_an_address() -> None:
+    environ = {**job("algo-2", TWO, ["dnn_group"]), "DLC_HOST_ADDRESSES": '{"algo-1": "10.0.0.1", "algo-3": "fd00::3"}'}
+    assert place.servers(None, None, None, environ) == {"algo-3:7800": "[fd00::3]:7800", "algo-1:7800": "10.0.0.1:7800"}
 
 
 def test_under_another_name_the_only_group_that_does_not_train_serves() -> None:
-    assert place.servers(None, None, None, job("g", {"cpu": ["c"], "gpu": ["g"]}, ["gpu"])) == ["c:7800"]
+    assert place.servers(None, None, None, job("g", {"cpu": ["c"], "gpu": ["g"]}, ["gpu"])) == {"c:7800": "c:7800"}
     with pytest.raises(SettingError, match="which instance group serves"):
         place.servers(None, None, None, job("g", {"a": ["c"], "b": ["d"], "gpu": ["g"]}, ["gpu"]))
 
@@ -52,7 +57,7 @@ def test_under_another_name_the_only_group_that_does_not_train_serves() -> None:
     [("a", "a:5"), ("a:1", "a:1"), ("::1", "[::1]:5"), ("[::1]:1", "[::1]:1"), ("10.0.0.1", "10.0.0.1:5")],
 )
 def test_servers_may_be_named_with_and_without_a_port(asked: str, found: str) -> None:
-    assert place.servers([asked], None, 5, {}) == [found]
+    assert place.servers([asked], None, 5, {}) == {found: found}
 
 
 @pytest.mark.parametrize(

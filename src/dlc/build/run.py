@@ -97,8 +97,8 @@ def output(engine: Engine) -> str:
 def run_bake(
     text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
 ) -> None:
-    """Run a bake file; again after a collision with another client of the engine or work of the host, and without the cache where the
-    engine has lost a part of it. Raises as `build` does.
+    """Run a bake file; again after a COLLISION, and without the cache where the engine has lost a part of it. Raises
+    as `build` does.
     """
     options: tuple[str, ...] = ()
     for attempt in range(ATTEMPTS):

@@ -33,12 +33,14 @@ print(len((folder / fetch.FILE).read_bytes()))
 
 
 class SlowServer(http.server.ThreadingHTTPServer):
-    """Serves CONTENT in pieces, with a pause after each, and knows how ranges were asked for."""
+    """Serves CONTENT in pieces, with a pause after each, the second half when it may go on; keeps what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.sent = 0
         self.pause = 0.05
+        self.go_on = threading.Event()
+        self.go_on.set()
         super().__init__(("127.0.0.1", 0), Handler)
 
 
@@ -57,6 +59,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(CONTENT[start : start + size])
             self.server.sent += size
             time.sleep(self.server.pause)
+            if start >= len(CONTENT) // 2:
+                self.server.go_on.wait(60)
 
     def log_message(self, *words: object) -> None:
         """Say nothing."""
@@ -99,7 +103,7 @@ def test_a_file_that_was_damaged_in_the_cache_is_fetched_again(
 
 
 def test_a_killed_download_is_continued_by_the_one_that_waited_for_it(server: SlowServer, tmp_path: Path) -> None:
-    server.pause = 0.3
+    server.go_on.clear()
     first = start(server, tmp_path)
     part = tmp_path / "pinned" / f"{SHA256}.part"
     deadline = time.monotonic() + 60
@@ -109,7 +113,7 @@ def test_a_killed_download_is_continued_by_the_one_that_waited_for_it(server: Sl
     assert second.stderr
     assert "waiting for another dlc" in second.stderr.readline()
     first.kill()
-    server.pause = 0.0
+    server.go_on.set()
     output, errors = second.communicate(timeout=60)
     first.communicate()
     assert output == f"{len(CONTENT)}\n", errors

@@ -246,9 +246,9 @@ class RemoteLoader:
 
     def stop_servers(self) -> None:
         """End `serve` on every data host that answers, for jobs in which no launcher does."""
-        for address in self.servers.values():
+        for target in self.servers.values():
             try:
-                control.call(address, self._token, control.STOP)
+                control.call(target, self._token, control.STOP)
             except control.CallError:
                 continue
 

@@ -25,7 +25,7 @@ CALLERS = 16  # servers that are asked at a time
 class Found(NamedTuple):
     """A server that answered: where its workers listen."""
 
-    server: str  # host:port of its control, as the user or the job names it: a name, though an address may be what is called
+    server: str  # host:port of its control, as the user or the job names it
     address: str
     host: str
     ports: tuple[int, ...]

@@ -37,8 +37,8 @@ TWO = {"data_group": ["algo-3", "algo-1"], "dnn_group": ["algo-2", "algo-4"]}
 
 def test_the_data_groups_hosts_are_the_servers() -> None:
     environ = job("algo-2", TWO, ["dnn_group"])
-    assert place.servers(None, None, None, environ) == {"algo-3:7800": "algo-3:7800", "algo-1:7800": "algo-1:7800"}
-    assert place.servers(None, None, None, {**environ, "DLC_DATA_PORT": "9"}) == {"algo-3:9": "algo-3:9", "algo-1:9": "algo-1:9"}
+    assert list(place.servers(None, None, None, environ)) == ["algo-3:7800", "algo-1:7800"]
+    assert list(place.servers(None, None, None, {**environ, "DLC_DATA_PORT": "9"})) == ["algo-3:9", "algo-1:9"]
 
 
 def test_a_server_keeps_its_hosts_name_where_it_is_reached_at_an_address() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
+from typing import NoReturn
 
 import pytest
 
@@ -70,16 +72,44 @@ def test_what_answers_on_the_leaders_port_and_is_not_ours_has_the_token_and_the_
     assert "DLC_GROUP_PORT" in reach.remedy
 
 
-def test_a_leader_that_is_gone_has_its_log_as_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def fails(error: OSError) -> Callable[..., NoReturn]:
+    def call(*words: object, **options: object) -> NoReturn:
+        raise error
+
+    return call
+
+
+def lose_the_name(met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch) -> Reach:
+    """A leader of which a connection met an error, and then its look-up another one, for HOPELESS_AFTER seconds."""
     reach = Reach("algo-1", 7790)
     monkeypatch.setattr("launch.discovery.names.addresses", lambda _: ("127.0.0.1", "127.0.0.2"))
-    reach._resolve()
-    monkeypatch.setattr("launch.discovery.names.addresses", lambda _: ())
+    monkeypatch.setattr("launch.group.listeners.socket.create_connection", fails(met))
+    with pytest.raises(OSError, match=str(met.strerror)):
+        reach.connect("algo-2", 1.0)
+    monkeypatch.undo()
+    monkeypatch.setattr("socket.getaddrinfo", fails(then))
     with pytest.raises(OSError, match="does not resolve"):
-        reach._resolve()
+        reach.connect("algo-2", 1.0)
     reach._bad_since -= HOPELESS_AFTER
+    return reach
+
+
+REFUSED, NO_ROUTE = ConnectionRefusedError(111, "Connection refused"), OSError(113, "No route to host")
+UNKNOWN, NO_ANSWER = socket.gaierror(socket.EAI_NONAME, "not known"), socket.gaierror(socket.EAI_AGAIN, "no answer")
+
+
+def test_a_leader_that_is_gone_has_its_log_as_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    reach = lose_the_name(REFUSED, UNKNOWN, monkeypatch)
     assert "algo-1 ended before the hosts had met" in reach.hopeless
     assert reach.remedy == "see the log of algo-1, which says why it ended"
+
+
+@pytest.mark.parametrize(("met", "then"), [(REFUSED, NO_ANSWER), (NO_ROUTE, UNKNOWN)])
+def test_a_leader_that_was_never_there_or_a_resolver_that_does_not_answer_is_waited_for(
+    met: OSError, then: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy engine names a container long before it runs, and leaves look-ups without an answer."""
+    assert lose_the_name(met, then, monkeypatch).hopeless == ""
 
 
 def test_an_answer_of_a_moment_is_forgotten_when_nobody_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ class Reach:
         self.leader, self.port = leader, port
         self.trouble = "no answer yet"  # what the last attempt met
         self._address = ""  # that worked: a host that was met needs no name any more
-        self._resolved = False
+        self._was_there = False  # a name alone is no host: an engine gives it before the container has a network
         self._bad_since = self._bad_last = 0.0
         self._bad = ""
         self.remedy = ""  # for what `hopeless` says
@@ -105,16 +105,21 @@ class Reach:
     def connect(self, own: str, timeout: float) -> socket.socket:
         """A connection to the leader's port. Raises OSError."""
         address = self._address or self._resolve()
-        return socket.create_connection((address, self.port), timeout, source_address=source(own))
+        try:
+            sock = socket.create_connection((address, self.port), timeout, source_address=source(own))
+        except ConnectionError:  # refused, by a host that is there
+            self._was_there = True
+            raise
+        self._was_there = True
+        return sock
 
     def _resolve(self) -> str:
         found = names.addresses(self.leader)
         if not found:
-            if self._resolved:
+            if self._was_there and names.is_unknown(self.leader):
                 why = f"{self.leader} ended before the hosts had met: its name is gone"
                 self._note_bad(why, f"see the log of {self.leader}, which says why it ended")
             raise OSError(f"{self.leader} does not resolve")
-        self._resolved = True
         return found[0] if len(found) == 1 else self.leader
 
     def succeeded(self, address: str) -> None:

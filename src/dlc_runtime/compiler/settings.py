@@ -1,4 +1,4 @@
-"""What the environment asks of the compiler runtime, and its errors."""
+"""What the environment asks of the compiler, and errors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple, Optional
 
 BACKEND = "DLC_COMPILER"
 INDUCTOR, XLA, OFF = "inductor", "xla", "off"
-BACKENDS = (INDUCTOR, XLA, OFF)
+BACKENDS = (OFF, INDUCTOR, XLA)
 AUTO, DEFAULT = "auto", "default"
 MODES = (AUTO, DEFAULT, "cuda-graphs", "regional", "max")
 NORMAL, MOST = "normal", "max"  # effort
-BUDGET = (60.0, 0.05)  # seconds, and share of the job so far; the larger one counts
+BUDGET = (60.0, 0.05)  # seconds, share of the job so far; the larger counts
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 REPORT = "/opt/ml/output/data/compiler"
 
@@ -20,7 +20,7 @@ class Settings(NamedTuple):
     backend: str = INDUCTOR
     strict: bool = False
     debug: bool = False
-    dynamic: Optional[bool] = None  # noqa: UP045 - evaluated at run time, by Python 3.9 too
+    dynamic: Optional[bool] = None  # noqa: UP045 - Python 3.9 evaluates it
     eager_steps: int = 5
     report: str = REPORT
     minutes: float = 5.0
@@ -30,16 +30,13 @@ class Settings(NamedTuple):
     budget: tuple[float, float] = BUDGET  # what choosing may cost
     same_random: bool = False
     tf32: bool = False
-    optimizer: bool = True  # its steps are fused where that is faster
+    optimizer: bool = True  # fused steps where they are faster
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    backend = environ.get(BACKEND, "").strip().lower() or OFF
-    if backend not in BACKENDS:
-        raise CompilerError(f"{BACKEND}={environ[BACKEND]}: expected one of {', '.join(BACKENDS)}")
     dynamic = environ.get("DLC_COMPILER_DYNAMIC", "auto").strip().lower()
     return Settings(
-        backend=backend,
+        backend=one_of(environ, BACKEND, BACKENDS),
         strict=flag(environ, "DLC_COMPILER_STRICT"),
         debug=flag(environ, "DLC_COMPILER_DEBUG"),
         dynamic=None if dynamic in ("auto", "") else flag(environ, "DLC_COMPILER_DYNAMIC"),
@@ -65,16 +62,16 @@ def one_of(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> st
 
 
 def budget(text: str) -> tuple[float, float]:
-    """Read `SECONDS`, `PERCENT%` or both with a comma between; what is not named is 0."""
+    """Read `SECONDS`, `PERCENT%` or `SECONDS,PERCENT%`; what is not named is 0."""
     if not text.strip():
         return BUDGET
     seconds = share = 0.0
     try:
-        for part in text.split(","):
-            value = float(part.strip().rstrip("%"))
+        for part in map(str.strip, text.split(",")):
+            value = float(part.rstrip("%"))
             if not 0 <= value < 1e9:
                 raise ValueError(part)
-            if part.strip().endswith("%"):
+            if part.endswith("%"):
                 share = value / 100
             else:
                 seconds = value
@@ -95,7 +92,7 @@ def flag(environ: Mapping[str, str], name: str) -> bool:
 def number(environ: Mapping[str, str], name: str, default: float, least: float) -> float:
     text = environ.get(name, "").strip()
     try:
-        value = float(text) if text else default
+        value = float(text or default)
     except ValueError:
         value = least - 1
     if not least <= value < 1e9:

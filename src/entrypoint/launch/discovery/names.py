@@ -27,17 +27,6 @@ def addresses(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
-def is_unknown(host: str) -> bool:
-    """Whether the resolver says that there is no such name; a resolver that does not answer says nothing."""
-    try:
-        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
-    except (OSError, UnicodeError):
-        pass
-    return False
-
-
 def unresolved(hosts: Iterable[str], seconds: float) -> tuple[str, ...]:
     """Those of `hosts` that have no address, as far as the resolver says within `seconds`."""
     waiting = list(dict.fromkeys(hosts))[::-1]

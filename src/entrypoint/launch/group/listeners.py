@@ -116,7 +116,7 @@ class Reach:
     def _resolve(self) -> str:
         found = names.addresses(self.leader)
         if not found:
-            if self._was_there and names.is_unknown(self.leader):
+            if self._was_there and _is_unknown(self.leader):
                 why = f"{self.leader} ended before the hosts had met: its name is gone"
                 self._note_bad(why, f"see the log of {self.leader}, which says why it ended")
             raise OSError(f"{self.leader} does not resolve")
@@ -144,6 +144,14 @@ class Reach:
         if not self._bad:
             self._bad_since = self._bad_last
         self._bad, self.remedy = text, remedy
+
+
+def _is_unknown(host: str) -> bool:
+    """Whether the resolver says that there is no such name; one that does not answer says nothing."""
+    try:
+        return not socket.getaddrinfo(host, None)
+    except socket.gaierror as error:
+        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
 LOOK = 1.0  # seconds between looks for callers whose time is over

@@ -11,6 +11,8 @@ from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, Loc
 
 ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"  # a remedy
 BASE_LOOKUP = "load metadata for "
+# What BuildKit says when the host is too busy for its bounds of seconds.
+BUSY = r"failed to solve: (?:DeadlineExceeded: .*deadline exceeded|Canceled: .*client connection is closing)"
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,9 @@ CAUSES = (
         "dlc lock GLOB, or name an index or a folder that has it: UV_DEFAULT_INDEX, UV_FIND_LINKS",
     ),
     Cause(
-        r"failed to solve: DeadlineExceeded",
+        BUSY,
         BuildError,
-        "the host is too busy, the engine missed its own time limit",
+        "the host is too busy, and the engine missed a time limit of its own",
         "end other work on this host, then run the same command again: finished steps are cached",
     ),
 )
@@ -75,7 +77,7 @@ CAUSES = (
 def failure(progress: Progress, log: Path) -> DlcError:
     """The error for a failed build."""
     step, command, lines = progress.failure()
-    cause = next((cause for cause in CAUSES if re.search(cause.pattern, lines)), None)
+    cause = next((cause for cause in CAUSES if re.search(cause.pattern, f"{lines}\n{progress.last}")), None)
     if command.startswith(BASE_LOOKUP) and not (cause and cause.error is DiskError):
         base = command.removeprefix(BASE_LOOKUP)
         return BaseImageError(

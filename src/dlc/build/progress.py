@@ -75,6 +75,11 @@ class Progress:
         printed = "\n".join(self._output.get(self.failed, ()))
         return name, command, printed or self._errors.get(self.failed) or "\n".join(self._last)
 
+    @property
+    def last(self) -> str:
+        """The last line: of a failed build, BuildKit's own reason."""
+        return self._last[-1] if self._last else ""
+
     def _printed(self, number: str, seconds: float, text: str, now: float) -> None:
         """Keep what a step printed `seconds` after its start, which may be long before its heading was written."""
         self._output.setdefault(number, deque(maxlen=KEEP_LINES)).append(text)

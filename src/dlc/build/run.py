@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.build import bake
-from dlc.build.failure import failure
+from dlc.build.failure import BUSY, failure
 from dlc.build.inputs import HostInputs
 from dlc.build.log import open_log
 from dlc.build.progress import Progress, Running, Step
@@ -38,11 +38,11 @@ BUILDX = {
 # What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
 # one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
 # the same moment, which only one of them may; or BuildKit lost track of a step that another build had begun
-# (moby/buildkit issue 2303); or the host is so busy that a part of BuildKit missed its own bound of seconds. Finished
-# steps are cached, so the build is run again.
+# (moby/buildkit issue 2303); or the host is so busy that BuildKit missed a bound of its own, or lost its client.
+# Finished steps are cached, so the build is run again.
 COLLISION = re.compile(
     r"parent snapshot \S+ does not exist|image \"\S+\": already exists|failed to get edge: inconsistent graph state"
-    r"|failed to solve: DeadlineExceeded: context deadline exceeded"
+    rf"|{BUSY}"
 )
 # What an engine with the classic store says of a cached step whose layer it has deleted: after a restart it forgets
 # that several steps share one layer, and removing one of them (`docker builder prune`, or by itself when its cache is
@@ -110,7 +110,7 @@ def run_bake(
             on_running(tuple(progress.running.values()))
 
         code = _bake(text, engine, log, line, options)
-        said = progress.failure()[2] if code else ""
+        said = f"{progress.failure()[2]}\n{progress.last}" if code else ""
         if attempt + 1 == ATTEMPTS:
             break
         if LOST_LAYER.search(said) and not options:

@@ -16,6 +16,7 @@ NAMED_BY_ANOTHER = 'image "docker.io/dlc/toy:1.17-training-cpu-py311": already e
 LOST_PARENT = "failed to prepare extraction snapshot: parent snapshot sha256:5e909e9a does not exist: not found"
 LOST_STEP = "failed to get edge: inconsistent graph state"
 BUSY = "DeadlineExceeded: context deadline exceeded"
+CLIENT_LOST = "Canceled: rpc error: code = Canceled desc = grpc: the client connection is closing"
 LOST_LAYERS = (
     "layer does not exist",
     "failed to get layer sha256:bb830c64: layer does not exist",
@@ -31,14 +32,15 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, times: in
     client.parent.mkdir()
     client.write_text(
         f"#!/bin/sh\ncat > /dev/null\necho run $* >> {runs}\n"
-        f"[ $(wc -l < {runs}) -gt {times} ] && exit 0\necho 'ERROR: failed to solve: {reason}'\nexit 1\n"
+        f"[ $(wc -l < {runs}) -gt {times} ] && exit 0\n"
+        f"echo '#46 ERROR: {reason}'\necho 'ERROR: failed to solve: {reason}'\nexit 1\n"
     )
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
     return runs
 
 
-@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT, LOST_STEP, BUSY])
+@pytest.mark.parametrize("reason", [NAMED_BY_ANOTHER, LOST_PARENT, LOST_STEP, BUSY, CLIENT_LOST])
 def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
     reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +50,14 @@ def test_a_build_that_collides_with_another_client_of_the_engine_is_run_again(
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"), [(NAMED_BY_ANOTHER, ATTEMPTS), (LOST_PARENT, ATTEMPTS), (BUSY, ATTEMPTS), (OWN_FAULT, 1)]
+    ("reason", "expected"),
+    [
+        (NAMED_BY_ANOTHER, ATTEMPTS),
+        (LOST_PARENT, ATTEMPTS),
+        (BUSY, ATTEMPTS),
+        (CLIENT_LOST, ATTEMPTS),
+        (OWN_FAULT, 1),
+    ],
 )
 def test_a_build_that_keeps_failing_ends_with_its_reason(
     reason: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 
 BACKEND = "DLC_COMPILER"
 INDUCTOR, XLA, OFF = "inductor", "xla", "off"
-BACKENDS = (OFF, INDUCTOR, XLA)
+BACKENDS = (INDUCTOR, XLA, OFF)
 AUTO, DEFAULT = "auto", "default"
 MODES = (AUTO, DEFAULT, "cuda-graphs", "regional", "max")
 NORMAL, MOST = "normal", "max"  # effort
@@ -27,16 +27,16 @@ class Settings(NamedTuple):
     debug_mib: int = 500
     mode: str = AUTO
     effort: str = NORMAL
-    budget: tuple[float, float] = BUDGET  # what choosing may cost
+    budget: tuple[float, float] = BUDGET
     same_random: bool = False
     tf32: bool = False
-    optimizer: bool = True  # fused steps where they are faster
+    optimizer: bool = True  # fused steps
 
 
 def read(environ: Mapping[str, str]) -> Settings:
     dynamic = environ.get("DLC_COMPILER_DYNAMIC", "auto").strip().lower()
     return Settings(
-        backend=one_of(environ, BACKEND, BACKENDS),
+        backend=one_of({BACKEND: environ.get(BACKEND, "").strip() or OFF}, BACKEND, BACKENDS),
         strict=flag(environ, "DLC_COMPILER_STRICT"),
         debug=flag(environ, "DLC_COMPILER_DEBUG"),
         dynamic=None if dynamic in ("auto", "") else flag(environ, "DLC_COMPILER_DYNAMIC"),

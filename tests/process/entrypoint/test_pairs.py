@@ -129,6 +129,14 @@ def test_a_host_whose_name_does_not_resolve_is_reached_where_it_came_from(opened
 
 
 @pytest.mark.usefixtures("hurried")
+def test_a_resolver_that_hangs_holds_up_no_host_whose_address_is_known(
+    opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launch.discovery.names.addresses", lambda host: time.sleep(2 * pairs.BOUND) or ())
+    assert tried(opened("algo-1").port, host="algo-1").has_reached
+
+
+@pytest.mark.usefixtures("hurried")
 def test_a_host_without_name_and_address_is_said_not_to_resolve() -> None:
     assert "no-such-host.invalid (port 1): it does not resolve" in str(tried(1, "no-such-host.invalid", ""))
 

@@ -136,13 +136,13 @@ class Try(threading.Thread):
             time.sleep(PAUSE)
 
     def _addresses(self) -> Iterator[str]:
-        """By its name as the job's processes will, and where it came from, which is enough for some of them."""
-        found = names.addresses(self._host)
-        if not found:
-            self._trouble = "it does not resolve"
-        yield from found
-        if self._came_from and self._came_from not in found:
+        """Where it came from, for which a resolver that hangs is not waited for; then by its name."""
+        if self._came_from:
             yield self._came_from
+        found = names.addresses(self._host)
+        if not found and not self._came_from:
+            self._trouble = "it does not resolve"
+        yield from (address for address in found if address != self._came_from)
 
     def _answers(self, address: str, deadline: float) -> bool:
         timeout = min(ATTEMPT, deadline - time.monotonic())

@@ -69,6 +69,9 @@ def inspect(names: list[str]) -> None:
 
 
 def remove(names: list[str]) -> int:
+    if (STATE / "stuck").exists():
+        print("Error response from daemon: tried to kill container, but did not receive an exit event", file=sys.stderr)
+        return 1
     for name in names:
         kill("KILL", name)
         (STATE / f"{name}.container").unlink()

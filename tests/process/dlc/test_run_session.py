@@ -31,13 +31,24 @@ signal.signal(signal.SIGTERM, save)
 """
 
 
+# The verb with less patience with an engine than users have.
+HURRIED = """
+import sys
+from dlc.jobs.run import claims, hosts
+hosts.remove.__defaults__ = (0.5,)
+claims.LEFTOVER_SECONDS = 0.5
+from dlc.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 class Started:
     """A `dlc run` of two hosts whose script is `text`, or another verb that runs a job."""
 
     def __init__(self, folder: Path, text: str, *words: str, output: int = subprocess.PIPE, verb: str = "run") -> None:
         self.folder = folder
         (folder / "train.py").write_text(f"{HOST}\n{text}\n")
-        command = [sys.executable, "-m", "dlc", verb, "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
+        command = [sys.executable, "-c", HURRIED, verb, "dlc/some:1", str(folder / "train.py"), "--hosts", "2"]
         with (folder / "errors").open("wb") as errors:
             self.process = subprocess.Popen(
                 [*command, "--output", str(folder / "results"), *words],
@@ -245,6 +256,24 @@ def test_what_a_killed_dlc_left_is_removed_by_the_next(folder: Path) -> None:
     code, said = following.end()
     assert (code, "removed what a killed dlc left: dlc-" in said) == (0, True), said
     assert following.left() == []
+
+
+def test_what_the_engine_does_not_remove_is_a_warning_after_the_results(folder: Path) -> None:
+    (folder / "docker/stuck").touch()
+    job = Started(folder, "open(os.environ['SM_MODEL_DIR'] + '/' + host, 'w').close(); sys.exit(7)")
+    code, said = job.end()
+    assert code == 7, said
+    assert sorted(path.name for path in (folder / "results/model").iterdir()) == ["algo-1", "algo-2"]
+    assert "did not receive an exit event; the next job removes it" in said.partition(" has ended: ")[2]
+    assert len(job.left()) == 5, "two containers, a network, a claim, the file of this test"
+    (folder / "results").rename(folder / "earlier-results")
+    code, said = Started(folder, "print('trained')").end()
+    assert (code, said.count("warning: left behind")) == (0, 2), said
+    (folder / "docker/stuck").unlink()
+    (folder / "results").rename(folder / "second-results")
+    following = Started(folder, "print('trained')")
+    code, said = following.end()
+    assert (code, following.left()) == (0, []), said
 
 
 REPORT = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -13,12 +14,13 @@ from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import tail
 from dlc.engine.connection import Engine
+from dlc.engine.questions import told
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.containers import Container, containers, labels
 from dlc.jobs.run.job import Job
 
 ASK_SECONDS = 180.0  # an engine that builds or unpacks on a slow disk may need a minute
-GONE_SECONDS = 10.0  # for a removal that somebody else began
+FIRST_PAUSE, LAST_PAUSE = 0.2, 10.0  # seconds between two attempts to remove something
 CLIENT_SAYS = "docker: "  # what the client's own errors begin with
 EXPLAIN = "dlc run --explain shows the command"
 REFUSALS = {  # what an engine says -> what helps
@@ -113,27 +115,37 @@ class Hosts:
             self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
 
 
-def remove(engine: Engine, job_id: str) -> list[str]:
-    """Remove everything of a job; the names of what there was. Raises ProcessError for what cannot be removed."""
+def remove(engine: Engine, job_id: str, seconds: float = ASK_SECONDS) -> list[str]:
+    """Remove everything of a job; the names of what there was.
+
+    Raises ProcessError for what cannot be removed within `seconds` after it was refused first.
+    """
     mine = ("--filter", f"label={JOB}={job_id}", "--format")
-    found = _remove(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"))
-    return found + _remove(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"))
+    with told(f"it removes the containers of job {job_id}"):
+        found = _remove(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"), seconds)
+        return found + _remove(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"), seconds)
 
 
-def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) -> list[str]:
-    """Remove all that an engine lists; the names. It refuses what somebody else just removes: that is waited for."""
+def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...], seconds: float) -> list[str]:
+    """Remove all that an engine lists; the names.
+
+    It refuses what somebody else just removes, and what a busy host does not end within the engine's own bounds.
+    """
     found = left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
-    deadline = time.monotonic() + GONE_SECONDS
+    deadline, pause = math.inf, FIRST_PAUSE
     while left:
         late = time.monotonic() > deadline
-        engine.docker(*removal, *left, check=late, timeout=ASK_SECONDS)
+        done = engine.docker(*removal, *left, check=False, timeout=ASK_SECONDS)
         left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
         if left and late:
+            said = tail(done.stderr, 1) or "still listed by the engine, which reports it as removed"
             raise ProcessError(
-                f"{', '.join(left)}: still listed by the engine, which reports it as removed",
-                f"restart the engine, then: docker {' '.join((*removal, *left))}",
+                f"{', '.join(left)}: {said}", f"restart the engine, then: docker {' '.join((*removal, *left))}"
             )
-        time.sleep(0.2 if left else 0.0)
+        if left:
+            deadline = min(deadline, time.monotonic() + seconds)
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_PAUSE)
     return found
 
 

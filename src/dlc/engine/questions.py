@@ -28,7 +28,7 @@ def told(what: str) -> Iterator[None]:
 
 
 def _tell(what: str) -> None:
-    global _told  # noqa: PLW0603 (one line for all threads)
+    global _told  # one line for all threads
     with _lock:
         if time.monotonic() - _told < TELL_AGAIN_SECONDS:
             return

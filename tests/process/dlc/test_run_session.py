@@ -150,6 +150,16 @@ def test_hosts_that_do_not_end_are_killed_after_the_grace(folder: Path) -> None:
     assert job.left() == []
 
 
+def test_the_grace_begins_when_the_engine_has_delivered_the_signal(folder: Path) -> None:
+    (folder / "docker/slow-TERM").write_text("5")
+    slowly = SAVE.replace("def save(*_):", "def save(*_):\n    time.sleep(1)")
+    job = Started(folder, f"{slowly}\n{WAIT}", "--grace", "4")
+    job.wait_until_ready()
+    job.process.send_signal(signal.SIGINT)
+    code, said = job.end()
+    assert (code, "algo-1 143, algo-2 143" in said) == (Interrupted.exit_code, True), said
+
+
 def test_a_second_ctrl_c_kills_at_once(folder: Path) -> None:
     job = Started(folder, f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAIT}", "--grace", "900")
     job.wait_until_ready()

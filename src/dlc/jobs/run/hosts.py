@@ -108,11 +108,16 @@ class Hosts:
         rows = [line.partition(" ") for line in done.stdout.splitlines() if line]
         return {hosts[name.lstrip("/")]: _state(json.loads(text)) for name, _, text in rows}
 
-    def signal(self, name: str, hosts: Iterable[str]) -> None:
-        """Send a signal to the first process of each of these hosts; to those that have just ended it says nothing."""
-        names = [self.containers[host].name for host in hosts]
-        if names:
-            self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
+    def signal(self, name: str, hosts: Iterable[str]) -> set[str]:
+        """Send a signal to the first process of each of these hosts; those that got it. Hosts that have just ended get
+        none, and that is no error.
+        """
+        names = {self.containers[host].name: host for host in hosts}
+        if not names:
+            return set()
+        done = self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
+        got = done.stdout.split() if done.returncode else names
+        return {host for name, host in names.items() if name in got}
 
 
 def remove(engine: Engine, job_id: str, seconds: float = ASK_SECONDS) -> list[str]:

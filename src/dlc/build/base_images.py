@@ -8,6 +8,7 @@ from dlc.buildspec.variant import Variant
 from dlc.core.checkout import Tree
 from dlc.core.errors import BaseImageError
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ask
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, plan_of
 
@@ -34,7 +35,7 @@ def resolve(plan: Plan, engine: Engine) -> dict[str, Image]:
 
 
 def _found(reference: str, engine: Engine) -> Image:
-    here = engine.docker("image", "inspect", "--format", "{{.Id}}", reference, check=False)
+    here = ask(engine, "image", "inspect", "--format", "{{.Id}}", reference)
     if here.returncode == 0:
         return Image(reference, here.stdout.strip(), local=True)
     there = engine.docker("buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", reference, check=False)

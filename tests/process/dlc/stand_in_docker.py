@@ -62,10 +62,13 @@ def kill(name: str, container: str) -> None:
         os.killpg(int(str(state["Pid"])), signal.Signals[f"SIG{name}"])
 
 
-def inspect(names: list[str]) -> None:
+def inspect(names: list[str]) -> int:
     for name in names:
         if (STATE / f"{name}.container").exists():
             print(f"/{name}", json.dumps(load(name)))
+        else:
+            print(f"Error response from daemon: No such container: {name}", file=sys.stderr)
+    return int(not all((STATE / f"{name}.container").exists() for name in names))
 
 
 def remove(names: list[str]) -> int:
@@ -88,14 +91,16 @@ def found(kind: str, label: str) -> None:
 def main(words: list[str]) -> int:
     match words:
         case ["image", "inspect", *_, ref]:
-            return 1 if "none" in ref else 0
+            if "none" in ref:
+                print(f"Error response from daemon: No such image: {ref}", file=sys.stderr)
+                return 1
         case ["run", *_]:
             return run(words)
         case ["info", *_]:
             host = {"NCPU": 2, "MemTotal": 4 << 30, "Runtimes": {"runc": {}}}
             print(json.dumps({"ServerVersion": "1", "DriverStatus": [], "Architecture": "x86_64", **host}))
         case ["container", "inspect", "--format", _, *names]:
-            inspect(names)
+            return inspect(names)
         case ["kill", "--signal", name, *containers]:
             if (STATE / f"slow-{name}").exists():  # a busy engine delivers it late
                 time.sleep(float((STATE / f"slow-{name}").read_text()))

@@ -268,7 +268,8 @@ def test_a_missing_client_is_said_as_such(home: Path, host: str, monkeypatch: py
 
 
 def test_an_engine_of_another_platform_is_refused_by_name(home: Path) -> None:
-    fake_docker(home, """[ $1 = info ] && echo '{"ServerVersion": "26", "Architecture": "aarch64"}'""")
+    info = """echo '{"ServerVersion": "26", "Architecture": "aarch64"}'"""
+    fake_docker(home, f"case $1 in info) {info} ;; *) echo 'Error: No such image: toy' >&2; exit 1 ;; esac")
     engine = find()
     assert engine
     assert engine.platform == "linux/arm64"

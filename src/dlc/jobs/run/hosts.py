@@ -14,12 +14,11 @@ from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import tail
 from dlc.engine.connection import Engine
-from dlc.engine.questions import told
+from dlc.engine.questions import ASK_SECONDS, ask, told
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.containers import Container, containers, labels
 from dlc.jobs.run.job import Job
 
-ASK_SECONDS = 180.0  # an engine that builds or unpacks on a slow disk may need a minute
 FIRST_PAUSE, LAST_PAUSE = 0.2, 10.0  # seconds between two attempts to remove something
 CLIENT_SAYS = "docker: "  # what the client's own errors begin with
 EXPLAIN = "dlc run --explain shows the command"
@@ -102,9 +101,7 @@ class Hosts:
         """The state of each host that has a container."""
         hosts = {container.name: host for host, container in self.containers.items()}
         form = "{{.Name}} {{json .State}}"
-        done = self._engine.docker(
-            "container", "inspect", "--format", form, *hosts, check=False, timeout=ASK_SECONDS
-        )  # fmt: skip
+        done = ask(self._engine, "container", "inspect", "--format", form, *hosts)
         rows = [line.partition(" ") for line in done.stdout.splitlines() if line]
         return {hosts[name.lstrip("/")]: _state(json.loads(text)) for name, _, text in rows}
 
@@ -136,12 +133,12 @@ def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...], 
 
     It refuses what somebody else just removes, and what a busy host does not end within the engine's own bounds.
     """
-    found = left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
+    found = left = ask(engine, *listing).stdout.split()
     deadline, pause = math.inf, FIRST_PAUSE
     while left:
         late = time.monotonic() > deadline
         done = engine.docker(*removal, *left, check=False, timeout=ASK_SECONDS)
-        left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
+        left = ask(engine, *listing).stdout.split()
         if left and late:
             said = tail(done.stderr, 1) or "still listed by the engine, which reports it as removed"
             raise ProcessError(

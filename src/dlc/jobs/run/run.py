@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dlc.core.errors import DlcError, ImageError, Interrupted
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ask
 from dlc.jobs.run import claims
 from dlc.jobs.run.collect import PARTS, collect
 from dlc.jobs.run.containers import BASE, mount
@@ -91,7 +92,7 @@ def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> Bas
 
 def require_image(job: Job, engine: Engine) -> None:
     """Raise ImageError where the engine lacks the job's image."""
-    if engine.docker("image", "inspect", "--format", "{{.Id}}", job.image, check=False, timeout=60.0).returncode:
+    if ask(engine, "image", "inspect", "--format", "{{.Id}}", job.image).returncode:
         raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
 
 

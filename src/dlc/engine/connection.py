@@ -20,9 +20,9 @@ from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
 from dlc.engine import client, context, remedies
 from dlc.engine.private import PrivateEngine, is_installed
+from dlc.engine.questions import ASK_SECONDS, told
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
-PATIENT_SECONDS = 60.0  # for verbs that need an engine: a busy one may be slow
 # Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
 # its PATH, and podman reads files of CDI.
 TOOLKIT = ("nvidia-container-runtime-hook", "nvidia-ctk")
@@ -99,7 +99,7 @@ def search() -> Future[Engine | None]:
 
     def ask() -> None:
         try:
-            found.set_result(find(PATIENT_SECONDS))
+            found.set_result(find(ASK_SECONDS))
         except Exception as error:  # raised where the result is asked for
             found.set_exception(error)
 
@@ -112,7 +112,7 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
 
     `found` is a search that was begun before.
     """
-    engine = found.result() if found else find(PATIENT_SECONDS)
+    engine = found.result() if found else find(ASK_SECONDS)
     if engine is None:
         engine = _start_private() if start else None
     if engine is None:
@@ -133,7 +133,11 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
 
     Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
-    deadline = time.monotonic() + seconds
+    with told("`docker info`"):
+        return _find(time.monotonic() + seconds)
+
+
+def _find(deadline: float) -> Engine | None:
     private = PrivateEngine(engine_folder())
     if os.environ.get("DOCKER_HOST") == private.address and not private.pid():
         return None  # the shell still has it from `dlc engine env`; it was stopped, so it may be started again
@@ -250,12 +254,13 @@ def _start_private() -> Engine:
     private = PrivateEngine(engine_folder())
     if private.start():
         print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)
-    found = probe(private.address, "private", time.monotonic() + PATIENT_SECONDS)
+    with told("`docker info`"):
+        found = probe(private.address, "private", time.monotonic() + ASK_SECONDS)
     return _require(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
 
 
 def _require_buildx(engine: Engine) -> None:
-    if not engine.buildx and engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
+    if not engine.buildx and engine.docker("buildx", "version", check=False, timeout=ASK_SECONDS).returncode:
         raise EngineError(
             "the docker client has no buildx plug-in", "install it: the package docker-buildx or docker-buildx-plugin"
         )

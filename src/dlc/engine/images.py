@@ -14,9 +14,8 @@ from dlc.core.errors import DlcError, EngineError, ProcessError
 from dlc.core.labels import KEY
 from dlc.core.process import Completed, tail
 from dlc.engine.connection import Engine
-from dlc.engine.questions import ask
+from dlc.engine.questions import ASK_SECONDS, ask
 
-SECONDS = 60.0  # for one answer
 REMOVAL_SECONDS = 20.0
 
 
@@ -32,7 +31,7 @@ class Image:
 
 
 def find(
-    engine: Engine, refs: Iterable[str], seconds: float = SECONDS, *, built: Iterable[str] = ()
+    engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS, *, built: Iterable[str] = ()
 ) -> dict[str, Image]:
     """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
 
@@ -53,7 +52,7 @@ def find(
         }
 
 
-def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
+def keys(engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS) -> dict[str, str]:
     """Content key of each of `refs` that the engine has and dlc built. Raises EngineError as `find` does."""
     wanted = sorted(set(refs))
     form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
@@ -64,7 +63,7 @@ def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
 
 
-def size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
+def size(engine: Engine, ref: str, seconds: float = ASK_SECONDS) -> int:
     """Bytes of all layers, unpacked. Raises ProcessError for an image that is not there."""
     done = ask(engine, "history", "--human=false", "--format", "{{.Size}}", ref, seconds=seconds)
     if done.returncode:

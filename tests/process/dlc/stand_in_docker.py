@@ -62,6 +62,13 @@ def kill(name: str, container: str) -> None:
         os.killpg(int(str(state["Pid"])), signal.Signals[f"SIG{name}"])
 
 
+def deliver(name: str, names: list[str]) -> None:
+    if (STATE / f"slow-{name}").exists():  # as a busy engine does
+        time.sleep(float((STATE / f"slow-{name}").read_text()))
+    for container in names:
+        kill(name, container)
+
+
 def inspect(names: list[str]) -> int:
     for name in names:
         if (STATE / f"{name}.container").exists():
@@ -102,10 +109,7 @@ def main(words: list[str]) -> int:
         case ["container", "inspect", "--format", _, *names]:
             return inspect(names)
         case ["kill", "--signal", name, *containers]:
-            if (STATE / f"slow-{name}").exists():  # a busy engine delivers it late
-                time.sleep(float((STATE / f"slow-{name}").read_text()))
-            for container in containers:
-                kill(name, container)
+            deliver(name, containers)
         case ["rm", "--force", "--volumes", *names]:
             return remove(names)
         case ["ps", *_, "--filter", label, "--format", _]:

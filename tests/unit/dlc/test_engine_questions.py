@@ -9,7 +9,7 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.core.process import Completed
-from dlc.engine import images, questions
+from dlc.engine import connection, images, questions
 from dlc.engine.connection import Engine
 from dlc.jobs.run.run import require_image
 
@@ -20,8 +20,9 @@ LATE = "Error response from daemon: context deadline exceeded"
 class ScriptedEngine(Engine):
     """Gives the answers of the test, one after the other, the last one for ever."""
 
-    def docker(self, *words: str, **_: object) -> Completed:  # type: ignore[override]
+    def docker(self, *words: str, timeout: float = 0.0, **_: object) -> Completed:  # type: ignore[override]
         clock.asked += 1
+        clock.timeouts.append(timeout)
         code, out, said = clock.answers[min(clock.asked, len(clock.answers)) - 1]
         return Completed(words, code, out, said)
 
@@ -33,7 +34,7 @@ KEY = (0, "toy:1 |abc\n", "")
 
 @pytest.fixture(autouse=True)
 def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock.__dict__.update(now=0.0, asked=0, answers=[])
+    clock.__dict__.update(now=0.0, asked=0, answers=[], timeouts=[])
 
     def sleep(seconds: float) -> None:
         clock.now += seconds
@@ -76,6 +77,16 @@ def test_who_promises_a_quick_answer_does_not_ask_for_longer() -> None:
     with pytest.raises(EngineError, match="context deadline exceeded"):
         images.keys(ENGINE, ["toy:1"], 3.0)
     assert clock.now <= 3.0
+
+
+def test_verbs_that_need_the_engine_wait_three_minutes_for_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock.answers = [(0, "", "")]
+    monkeypatch.setattr(connection, "find", lambda seconds: clock.timeouts.append(seconds) or ENGINE)
+    connection.connect()
+    images.keys(ENGINE, ["toy:1"])
+    images.find(ENGINE, ["toy:1"], built=["toy:1"])
+    require_image(SimpleNamespace(image="toy:1"), ENGINE)  # type: ignore[arg-type]
+    assert clock.timeouts == [180.0] * 6
 
 
 def test_no_names_are_no_question() -> None:

@@ -54,7 +54,8 @@ class Hosts:
         """Raises EngineError where the engine makes none."""
         words = [word for label in labels(self._job) for word in ("--label", label)]
         try:
-            self._engine.docker("network", "create", *words, self._job.name, timeout=ASK_SECONDS)
+            with told("it makes the job's network"):
+                self._engine.docker("network", "create", *words, self._job.name, timeout=ASK_SECONDS)
         except ProcessError as error:
             raise EngineError(
                 f"the job's network was not created: {tail(error.message, 1)}",
@@ -112,7 +113,8 @@ class Hosts:
         names = {self.containers[host].name: host for host in hosts}
         if not names:
             return set()
-        done = self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
+        with told(f"it delivers SIG{name}"):
+            done = self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
         got = done.stdout.split() if done.returncode else names
         return {host for name, host in names.items() if name in got}
 

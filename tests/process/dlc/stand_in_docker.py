@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 STATE = Path(os.environ["STAND_IN_DOCKER"])
+LATE = "context deadline exceeded: unknown."
 
 
 def now() -> str:
@@ -34,11 +35,23 @@ def load(name: str) -> dict[str, object]:
     return state
 
 
+def is_busy(what: str) -> bool:
+    """Whether this attempt meets an engine that is too busy for its own bounds: the file holds how many do."""
+    path = STATE / f"busy-{what}"
+    left = int(path.read_text()) if path.exists() else 0
+    if left:
+        path.write_text(str(left - 1))
+    return left > 0
+
+
 def run(words: list[str]) -> int:
     """The job's script, train.py in the host's folder, as a process group; its exit code as a container's."""
     options = dict(pairwise(words))
     if options.get("--user") == "nobody-there":
         print("docker: Error response from daemon: unable to find user nobody-there.\n\nSee 'docker run --help'.")
+        return 125
+    if is_busy(options["--hostname"]):
+        print(f"docker: Error response from daemon: failed to create shim task: {LATE}")
         return 125
     root = Path(options["--mount"].partition("source=")[2].partition(",")[0])
     given = dict(word.split("=", 1) for option, word in pairwise(words) if option == "--env" and "=" in word)
@@ -83,8 +96,9 @@ def remove(names: list[str]) -> int:
         print("Error response from daemon: tried to kill container, but did not receive an exit event", file=sys.stderr)
         return 1
     for name in names:
-        kill("KILL", name)
-        (STATE / f"{name}.container").unlink()
+        if (STATE / f"{name}.container").exists():
+            kill("KILL", name)
+            (STATE / f"{name}.container").unlink()
     if (STATE / "refuse").exists():  # as where somebody else was faster
         print(f"removal of container {names[0]} is already in progress", file=sys.stderr)
         return 1
@@ -121,6 +135,9 @@ def main(words: list[str]) -> int:
 
 def network(words: list[str]) -> int:
     match words:
+        case ["network", "create", *_] if is_busy("network"):
+            print(f"Error response from daemon: {LATE}", file=sys.stderr)
+            return 1
         case ["network", "create", *_, name]:
             (STATE / f"{name}.network").touch()
         case ["network", "ls", "--filter", label, "--format", _]:

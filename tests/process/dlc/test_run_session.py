@@ -35,6 +35,7 @@ signal.signal(signal.SIGTERM, save)
 HURRIED = """
 import sys
 from dlc.jobs.run import claims, hosts
+hosts.PAUSES = (0.1, 0.1)
 hosts.remove.__defaults__ = (0.5,)
 claims.LEFTOVER_SECONDS = 0.5
 from dlc.__main__ import main
@@ -195,6 +196,23 @@ def test_what_the_engine_refuses_is_its_own_words_once_and_leaves_nothing(folder
     assert "remedy: dlc run --explain" in said
     assert job.left() == []
     assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("what", ["algo-2", "network"])
+def test_what_a_busy_engine_could_not_make_is_tried_again(folder: Path, what: str) -> None:
+    (folder / f"docker/busy-{what}").write_text("2")
+    job = Started(folder, "print('trained')")
+    output, _ = job.process.communicate(timeout=BOUND_SECONDS)
+    assert job.process.returncode == 0, (folder / "errors").read_text()
+    assert sorted(output.splitlines()) == ["[algo-1] trained", "[algo-2] trained"]
+
+
+@pytest.mark.parametrize("what", ["algo-2", "network"])
+def test_what_a_busy_engine_does_not_make_three_times_is_its_own_words(folder: Path, what: str) -> None:
+    (folder / f"docker/busy-{what}").write_text("9")
+    code, said = Started(folder, "print('trained')").end()
+    assert (code, (folder / f"docker/busy-{what}").read_text()) == (EngineError.exit_code, "6"), said
+    assert "context deadline exceeded" in said
 
 
 def test_a_job_that_cannot_be_claimed_leaves_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

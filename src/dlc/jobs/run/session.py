@@ -40,6 +40,7 @@ class Session:
 
     def stop(self) -> None:
         """SIGTERM to every host, and SIGKILL to those that still run after the job's time."""
+        self._hosts.stopped = True
         if not self._left:
             return
         seconds = self._job.stop_seconds

@@ -19,7 +19,6 @@ from dlc.core.file_lock import exclusive, try_lock
 from dlc.engine.connection import Engine
 from dlc.jobs.run import hosts
 
-WAIT_SECONDS = 10.0  # for another dlc that looks at the folder
 LEFTOVER_SECONDS = 10.0  # for what the engine refuses to remove: a new job waits for it
 
 
@@ -47,7 +46,7 @@ def claimed(folder: Path, job_id: str, engine: Engine) -> Iterator[Claim]:
     path = folder / job_id
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder), exclusive(folder, WAIT_SECONDS):
+    with writing(folder), exclusive(folder):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try_lock(descriptor)
     claim = Claim(path, engine)
@@ -102,7 +101,7 @@ def abandoned(folder: Path) -> list[tuple[Path, int]]:
     if not folder.is_dir() or not any(folder.iterdir()):
         return []
     found = []
-    with exclusive(folder, WAIT_SECONDS):
+    with exclusive(folder):
         for path in sorted(folder.iterdir()):
             descriptor = os.open(path, os.O_RDWR)
             if try_lock(descriptor):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from dlc.core.errors import EngineError
 from dlc.core.process import Completed
-from dlc.engine import connection, images, questions
+from dlc.engine import client, connection, context, images, questions
 from dlc.engine.connection import Engine
+from dlc.engine.private import PrivateEngine
 from dlc.jobs.run.run import require_image
 
 ABSENT = "Error response from daemon: No such image: toy:1"
@@ -107,3 +109,15 @@ def test_who_does_not_wait_is_told_nothing(capsys: pytest.CaptureFixture[str]) -
     with questions.told("`docker image inspect`"):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_a_client_that_cannot_change_its_context_is_no_error_of_an_engine_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silent() -> tuple[str, str]:
+        raise EngineError("not answering: `docker context inspect`")
+
+    monkeypatch.setattr(context, "current", silent)
+    monkeypatch.setattr(client, "present", lambda: True)
+    assert not PrivateEngine(tmp_path).stop()
+    assert "warning: the context of plain docker commands is as it was: not answering" in capsys.readouterr().err

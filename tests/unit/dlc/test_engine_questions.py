@@ -22,7 +22,7 @@ LATE = "Error response from daemon: context deadline exceeded"
 class ScriptedEngine(Engine):
     """Gives the answers of the test, one after the other, the last one for ever."""
 
-    def docker(self, *words: str, timeout: float = 0.0, **_: object) -> Completed:  # type: ignore[override]
+    def docker(self, *words: str, timeout: float = 0.0, **_: object) -> Completed:
         clock.asked += 1
         clock.timeouts.append(timeout)
         code, out, said = clock.answers[min(clock.asked, len(clock.answers)) - 1]

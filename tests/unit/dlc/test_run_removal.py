@@ -10,6 +10,7 @@ import pytest
 from dlc.core.errors import ProcessError
 from dlc.core.process import Completed
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run import hosts
 
 BUSY = "Error response from daemon: cannot remove container: tried to kill container, but did not receive an exit event"
@@ -18,7 +19,7 @@ BUSY = "Error response from daemon: cannot remove container: tried to kill conta
 class BusyEngine(Engine):
     """Refuses to remove the job's one container so many times; every answer takes `seconds` of the tests' clock."""
 
-    def docker(self, *words: str, **_: object) -> Completed:  # type: ignore[override]
+    def docker(self, *words: str, **_: object) -> Completed:
         clock.now += clock.seconds
         if words[0] == "rm":
             clock.refused.append(next(clock.attempts) < clock.times)
@@ -52,4 +53,4 @@ def test_what_stays_is_an_error_with_the_engines_words_after_a_bound() -> None:
     clock.times = 10**6
     with pytest.raises(ProcessError, match="dlc-j-algo-1: Error response from daemon: cannot remove container"):
         hosts.remove(ENGINE, "j")
-    assert hosts.ASK_SECONDS < clock.now < hosts.ASK_SECONDS + 2 * hosts.LAST_PAUSE
+    assert ASK_SECONDS < clock.now < ASK_SECONDS + 2 * hosts.LAST_PAUSE

@@ -21,6 +21,7 @@ from dlc.debian import apt
 from dlc.engine import client, context, remedies
 from dlc.engine.private import PrivateEngine, is_installed
 from dlc.engine.questions import ASK_SECONDS, told
+from dlc.engine.sockets import takes_connections
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
 # Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
@@ -149,7 +150,7 @@ def _find(deadline: float) -> Engine | None:
         return None
     name, place = context.current(_left(deadline))
     if name != context.NAME:
-        own = probe(None, "context", deadline)
+        own = probe(None, "context", deadline, place)
         if isinstance(own, Engine):
             return own
         if remedies.DENIED.search(own):
@@ -169,15 +170,20 @@ def start_remedy() -> str:
     return error.remedy if error else "dlc engine start"
 
 
-def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
+def probe(address: str | None, origin: str, deadline: float, place: str = "") -> Engine | str:
     """The engine at `address`, or the client's message if there is none.
 
-    `deadline` is a time of the monotonic clock. Raises EngineError if there is no answer until then, or one that is
-    not JSON.
+    `deadline` is a time of the monotonic clock; `place` is the address of the client's own context. Raises EngineError
+    if there is no answer until then, or one that is not JSON.
     """
     seconds = _left(deadline)
     words = ("info", "--format", "{{json .}}")
-    done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds)
+    try:
+        done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds)
+    except EngineError as error:
+        if not takes_connections(address or place):
+            raise
+        raise EngineError(f"{error.message}; it takes connections: it is busy, or it hangs", error.remedy) from None
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):

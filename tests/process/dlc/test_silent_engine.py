@@ -115,6 +115,18 @@ def test_an_engine_that_accepts_and_never_answers(home: Path, deaf: str, monkeyp
     require_quick(home, deaf)
 
 
+def test_an_engine_that_is_busy_is_told_from_one_that_is_gone(
+    home: Path, deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_docker(home, "sleep 300")
+    monkeypatch.setenv("DOCKER_HOST", deaf)
+    with pytest.raises(EngineError, match=r"not answering: .*; it takes connections: it is busy, or it hangs"):
+        find(0.3)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    with pytest.raises(EngineError, match=r"not answering: .* within 0.3 s\n"):
+        find(0.3)
+
+
 @pytest.mark.parametrize(
     "script",
     ["trap '' TERM; while :; do sleep 1; done", "case $1 in context) sleep 300 & wait ;; esac"],

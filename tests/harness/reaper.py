@@ -77,12 +77,13 @@ def remove_from_engine(number: str, temporary: Path) -> list[str]:
     """Remove the run's containers and networks; their names. None without an engine or dlc, as in an image."""
     try:
         from dlc.core.errors import DlcError
-        from dlc.engine.connection import PATIENT_SECONDS, find
+        from dlc.engine.connection import find
+        from dlc.engine.questions import ASK_SECONDS
         from dlc.jobs.run.claims import remove_leftovers
     except ImportError:
         return []
     try:
-        engine = find(PATIENT_SECONDS)
+        engine = find(ASK_SECONDS)
         if engine is None:
             return []
         removed = []

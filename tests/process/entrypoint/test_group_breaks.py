@@ -119,7 +119,7 @@ def test_a_host_that_never_came_is_named_with_who_claimed_to_be_it(tmp_path: Pat
 def test_a_port_in_use_is_said_on_both_hosts_soon(tmp_path: Path, says: bytes) -> None:
     with ExitStack() as stack:
         taken = stack.enter_context(socket.create_server((LEADER, 0)))
-        own = {"port": taken.getsockname()[1], "timeout": HANG_BOUND * 2}
+        own = {"port": taken.getsockname()[1], "timeout": HANG_BOUND * 2, "heartbeat": 2.0}
         job = stack.enter_context(Job(tmp_path, HOSTS, constants=SURE_SOON, **own))
         leader, other = (job.start(host, "pass") for host in HOSTS)
         taken.settimeout(0.1)

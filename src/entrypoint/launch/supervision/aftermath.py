@@ -1,7 +1,7 @@
 """What follows from the end of one process: those that worked with it fail, and theirs is not the reason.
 
 After a stop an error counts as such a consequence when the stop had ended a process anywhere in the job before it, or
-is heard to have done so within a short time after it: news from another host may come later than the broken connection.
+is heard to have done so in half of the margin after it: news from another host may come later than broken connections.
 Without a stop its words say it. A process that failed takes a moment to end, in which others notice, fail and end.
 """
 

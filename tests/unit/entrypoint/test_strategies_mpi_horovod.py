@@ -85,14 +85,15 @@ def test_below_mpi_only_the_leader_works_and_the_others_serve_it(job: JobFolder)
 
 
 def test_the_hosts_of_an_mpi_job_know_where_to_start_each_other_and_from_where_the_leader_comes(job: JobFolder) -> None:
-    network = Network({"algo-2": "10.0.0.2"}, {"algo-1": "10.0.0.1"}, ("10.0.0.9",), "secret")
+    known = {"algo-1": "10.0.0.1", "algo-2": "10.0.0.3", "algo-3": "10.0.0.4"}
+    network = Network({"algo-2": "10.0.0.2"}, known, ("10.0.0.9",), "secret")
     job.hyperparameters(**MPI).env(DLC_MPI_PORT="7000", DLC_RUN_DIR="/private")
     for host in ("algo-1", "algo-2"):
         job.config("resourceconfig", hosts("algo-1", "algo-2", current=host))
         request = interpretation.read(job.environ)._replace(network=network)
         launch = interpretation.decide(request).launch
         assert json.loads(launch.files["/private/mpi_site.json"]) == [
-            "secret", 7000, ["10.0.0.2"], ["10.0.0.9"], "10.0.0.1",
+            "secret", 7000, ["10.0.0.2"], ["10.0.0.9"], "10.0.0.1", {"10.0.0.2": "10.0.0.3"},
         ]  # fmt: skip
 
 

@@ -1,0 +1,56 @@
+"""Data hosts that are slow: workers have the time to tell where they are."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dlc_runtime.dataservice.server import control
+
+WORKERS = 8
+LATE = 1.0  # seconds that each takes to write its stacks
+
+
+class Told:
+    """A worker as the board has it: at work for a minute."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+
+    def _asdict(self) -> dict[str, Any]:
+        return {"pid": 1000 + self.slot, "since": time.monotonic() - 60.0}
+
+
+@pytest.fixture
+def files() -> Iterator[list[int]]:
+    opened = [os.memfd_create(f"stacks of {slot}") for slot in range(WORKERS)]
+    yield opened
+    for fd in opened:
+        os.close(fd)
+
+
+def test_all_workers_have_the_time_that_one_of_them_needs(files: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    writing: list[threading.Timer] = []
+
+    def asked(pid: int, _signum: int) -> None:
+        slot = pid - 1000
+        if slot == 0:
+            raise ProcessLookupError
+        writing.append(threading.Timer(LATE, os.write, (files[slot], f"stack of {slot}".encode())))
+        writing[-1].start()
+
+    monkeypatch.setattr(control.os, "kill", asked)
+    board = SimpleNamespace(slots=WORKERS, read=Told)
+    found = control.Control(b"token", {}, cast(Any, board), files, lambda: None)
+    began = time.monotonic()
+    workers = found.status({"stacks_after": 30.0})["workers"]
+    assert time.monotonic() - began < WORKERS * LATE
+    assert [worker.get("stack") for worker in workers] == [None, *(f"stack of {slot}" for slot in range(1, WORKERS))]
+    for timer in writing:
+        timer.join()

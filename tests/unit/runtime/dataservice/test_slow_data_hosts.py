@@ -1,4 +1,4 @@
-"""Data hosts that are slow: workers have the time to tell where they are."""
+"""Data hosts that are slow: workers have the time to tell where they are, control processes to start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from dlc_runtime.dataservice.server import control
+from dlc_runtime.dataservice.server import control, serve
 
 WORKERS = 8
 LATE = 1.0  # seconds that each takes to write its stacks
@@ -54,3 +54,26 @@ def test_all_workers_have_the_time_that_one_of_them_needs(files: list[int], monk
     assert [worker.get("stack") for worker in workers] == [None, *(f"stack of {slot}" for slot in range(1, WORKERS))]
     for timer in writing:
         timer.join()
+
+
+class Pipe:
+    """To a control process that says after so many looks that it listens."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def poll(self, _seconds: float) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+    def recv(self) -> None:
+        """Nothing hinders it."""
+
+
+@pytest.mark.parametrize(("looks", "listens"), [(3, True), (1000, False)])
+def test_a_control_process_that_imports_its_libraries_for_minutes_is_waited_for(
+    looks: int, listens: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve.Server.__new__(serve.Server)
+    assert (server._unable(None, Pipe(looks)) is None) == listens
+    assert caplog.messages[:3] == ["data service: no control process yet"] * 3

@@ -1,4 +1,4 @@
-"""Data hosts that are slow: workers have the time to tell where they are, control processes to start."""
+"""Data hosts that are slow: workers have the time to tell where they are, control processes to start and to end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from dlc_runtime.dataservice.server import control, serve
+from dlc_runtime.dataservice.wire import control as wire
 
 WORKERS = 8
 LATE = 1.0  # seconds that each takes to write its stacks
@@ -77,3 +78,26 @@ def test_a_control_process_that_imports_its_libraries_for_minutes_is_waited_for(
     server = serve.Server.__new__(serve.Server)
     assert (server._unable(None, Pipe(looks)) is None) == listens
     assert caplog.messages[:3] == ["data service: no control process yet"] * 3
+
+
+def test_a_data_host_that_does_not_answer_at_once_is_told_to_end_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wire, "PAUSE", 0.01)
+    monkeypatch.setattr(wire, "STOPPED_WITHIN", 0.5)
+    asked: list[str] = []
+
+    def call(target: str, _token: bytes, method: str) -> None:
+        asked.append(target)
+        if target == "ended:1":
+            raise wire.CallError(f"{target}: unavailable, failed to connect: Connection refused")
+        if target == "silent:1" or asked.count(target) < 3:
+            raise wire.CallError(f"{target}: deadline exceeded, ")
+        assert method == wire.STOP
+
+    monkeypatch.setattr(wire, "call", call)
+    wire.stop_all({"slow": "slow:1", "ended": "ended:1"}, b"token")
+    assert sorted(asked) == ["ended:1", *["slow:1"] * 3]
+    assert caplog.messages == []
+    wire.stop_all({"silent": "silent:1"}, b"token")
+    assert caplog.messages == ["data service: silent did not answer and may go on"]

@@ -46,7 +46,7 @@ def test_all_workers_have_the_time_that_one_of_them_needs(files: list[int], monk
         writing.append(threading.Timer(LATE, os.write, (files[slot], f"stack of {slot}".encode())))
         writing[-1].start()
 
-    monkeypatch.setattr(control.os, "kill", asked)
+    monkeypatch.setattr(os, "kill", asked)
     board = SimpleNamespace(slots=WORKERS, read=Told)
     found = control.Control(b"token", {}, cast(Any, board), files, lambda: None)
     began = time.monotonic()

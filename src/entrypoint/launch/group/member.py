@@ -38,7 +38,7 @@ class Group:
         self.facts: dict[str, dict[str, Any]] = {}  # host -> what it said of itself on joining; all of them or none
         self.missing: list[str] = []  # whom the hub still waits for, to join or to be ready
         self.missing_count = 0
-        self.reach = Reach(place.rules.leader, place.port)
+        self.reach = Reach(place.rules.leader, place.port, place.heartbeat)
         self.own_addresses: tuple[str, ...] = ()  # where this host listens, on the leader
         self.door: Door | None = None  # open until all hosts are ready
         self.end: End | None = None
@@ -117,6 +117,11 @@ class Group:
         if self._hub is None:
             return self.end is not None
         return set(self.place.rules.hosts) <= self._hub.ledger.left
+
+    @property
+    def met(self) -> int:
+        """How many hosts were met, of those that have to hear how this one ended."""
+        return len(self._hub.ledger.left - {self.place.host}) if self._hub else int(bool(self._hub_id))
 
     def claims(self) -> list[str]:
         """What strangers said on the leader to be: hosts that are missing, and that may hold another token."""

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -183,16 +183,30 @@ class PrivateEngine:
     def _spawn(self) -> None:
         config = self.folder / "daemon.json"
         config.write_text(json.dumps(DAEMON_CONFIG | kept_store(config), indent=1))
-        (self.folder / "docker.pid").unlink(missing_ok=True)
+        killed = self.folder / "killed"  # that the engine before did not end by itself
+        with suppress(FileNotFoundError):
+            (self.folder / "docker.pid").rename(killed)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
         child = start_daemon([str(word) for word in argv], self.log)
         try:
             self._await(lambda: child.poll() is not None)
+            if killed.exists():
+                self._forget_sent_files()
+                killed.unlink()
         except BaseException:
             if child.poll() is None:
                 child.terminate()
             raise
+
+    def _forget_sent_files(self) -> None:
+        """Have the next build send all its files again.
+
+        BuildKit keeps what a client sent, and notes the files' digests at the end. Killed in between it has new files
+        under old digests, finds nothing to be sent, and takes the layers that were made of the files before.
+        """
+        words = ("builder", "prune", "--force", "--filter", "type=source.local")
+        client.docker(*words, env=client.reach(self.address), timeout=START_SECONDS)
 
     def _await(self, ended: Callable[[], bool] = lambda: False) -> None:
         """Wait until it answers. Raises EngineError if it `ended`, or after START_SECONDS."""
@@ -213,7 +227,6 @@ class PrivateEngine:
                 break
         else:
             raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
-        (self.folder / "docker.pid").unlink(missing_ok=True)
 
 
 def kept_store(config: Path) -> dict[str, object]:

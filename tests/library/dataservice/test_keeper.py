@@ -8,13 +8,12 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from dlc_runtime.dataservice.client import keeper as module
-from dlc_runtime.dataservice.client import lessee
 from dlc_runtime.dataservice.client.keeper import Keeper
 from dlc_runtime.dataservice.wire import address
 from dlc_runtime.dataservice.wire.lines import Lines
@@ -321,65 +320,3 @@ def test_a_time_in_which_rank_zero_stood_still_is_not_taken_off_a_strangers_hand
     assert fd in dropped
     for end in pair:
         end.close()
-
-
-class Pump:
-    """As far as a lessee asks it."""
-
-    fatal = None
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.failures: list[Exception] = []
-
-    def begin(self, *_: Any, **__: Any) -> None:
-        """Nothing to prepare."""
-
-    def wanted(self) -> int:
-        return 6
-
-    def complete(self) -> None:
-        """All are leased."""
-
-    def add(self, ids: Iterable[int]) -> None:
-        self.ids += ids
-
-    def fail(self, error: Exception) -> None:
-        self.failures.append(error)
-
-
-def test_a_rank_whose_handshake_took_too_long_connects_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Either process stood still; nothing was leased yet."""
-    monkeypatch.setattr(lessee, "HANDSHAKE", 0.2)
-    listener, pump = address.listener("127.0.0.1"), Pump()
-    port = int(listener.getsockname()[1])
-    found = lessee.Lessee(cast(Any, pump), ("127.0.0.1", port), TOKEN, 0, HANGS, HANGS)
-    found.begin(0, {**FACTS, "world": 1}, ())
-    first, _ = listener.accept()
-    time.sleep(0.3)
-    first.close()
-    keeper = Keeper(listener, TOKEN, 1, "fail", HANGS, HANGS)
-    ends = time.monotonic() + HANGS
-    try:
-        while not pump.ids and not pump.failures:
-            assert time.monotonic() < ends, "it hangs"
-            time.sleep(0.01)
-        assert pump.failures == []
-    finally:
-        found.close()
-        keeper.close()
-
-
-def test_a_rank_with_another_token_is_told_at_once() -> None:
-    listener, pump = address.listener("127.0.0.1"), Pump()
-    keeper = Keeper(listener, TOKEN, 1, "fail", HANGS, HANGS)
-    where = ("127.0.0.1", int(listener.getsockname()[1]))
-    found = lessee.Lessee(cast(Any, pump), where, b"another token", 0, HANGS, HANGS)
-    ends = time.monotonic() + HANGS
-    try:
-        while not pump.failures:
-            assert time.monotonic() < ends, "it hangs"
-            time.sleep(0.01)
-    finally:
-        found.close()
-        keeper.close()

@@ -160,10 +160,9 @@ def test_strangers_cannot_take_the_seats_or_the_descriptors_of_the_jobs_hosts(tm
 
 @pytest.mark.parametrize("early", [0, 1], ids=["the leader fails", "the other fails"])
 def test_a_host_that_fails_early_tells_it_to_one_that_a_busy_engine_starts_late(
-    early: int, monkeypatch: pytest.MonkeyPatch
+    early: int,
 ) -> None:
     signals.arm()
-    monkeypatch.setattr(session, "BOUND", 1.0)  # from the moment on when they met
     rules, port = Rules(HOSTS, HOSTS), free_port()
     fails, comes = (
         Group(Place(host, rules, token.derive({}, HOSTS), port, HANG_BOUND))

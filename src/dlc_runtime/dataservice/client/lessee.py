@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 BEAT = 1.0  # seconds
 TICK = 0.25
 MOST_TICK = 1.0  # seconds; a longer one is a time in which this process stood still
-HANDSHAKE = 10.0  # seconds after which the keeper drops whom it does not know; one with a wrong token it drops at once
 
 
 class Lessee:
@@ -31,7 +30,6 @@ class Lessee:
     ) -> None:
         self.pump, self.rank, self.valid = pump, rank, lost_after * 2 / 3
         self.address, self.patience = address, patience
-        self._token, self._give_up_at = token, time.monotonic() + patience
         self._lines = Lines(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
         self.round = 0  # of the keeper: how many iterations this rank has begun
@@ -92,30 +90,6 @@ class Lessee:
             self._fail(error)
 
     def _run(self) -> None:
-        while not self._ended:
-            began = time.monotonic()
-            try:
-                self._talk()
-            except (OSError, ProtocolError) as error:
-                was_late = not self._lines.is_open and time.monotonic() - began >= HANDSHAKE
-                if not was_late or time.monotonic() >= self._give_up_at or not self._connect_again():
-                    self._fail(error)
-                    return
-
-    def _connect_again(self) -> bool:
-        """After a handshake that took too long: nothing is leased yet. Whether the keeper is there."""
-        try:
-            lines = Lines(connect(self.address, HANDSHAKE), self._token, is_server=False)
-        except (ConsumerLostError, OSError, ProtocolError):
-            return False
-        with self._lock:
-            for message in self._lines.unsent:
-                lines.send(message)
-            self._lines.sock.close()
-            self._lines = lines
-        return True
-
-    def _talk(self) -> None:
         selector = selectors.DefaultSelector()
         selector.register(self._lines.sock, selectors.EVENT_READ)
         beat, silence, looked = 0.0, 0.0, time.monotonic()
@@ -135,6 +109,8 @@ class Lessee:
                         beat = time.monotonic() + BEAT
                         self._send({"beat": time.monotonic()})
                         self.top_up()
+        except (OSError, ProtocolError) as error:
+            self._fail(error)
         finally:
             selector.close()
 

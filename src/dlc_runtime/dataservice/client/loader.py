@@ -245,8 +245,12 @@ class RemoteLoader:
         return self._lessee
 
     def stop_servers(self) -> None:
-        """End `serve` on every data host that answers within a minute, for jobs in which no launcher does."""
-        control.stop_all(self.servers, self._token)
+        """End `serve` on every data host that answers, for jobs in which no launcher does."""
+        for target in self.servers.values():
+            try:
+                control.call(target, self._token, control.STOP)
+            except control.CallError:
+                continue
 
     def close(self) -> None:
         """End the threads and connections. Batches that were given out stay valid.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 THREADS = 8
 MOST_NONCES = 1024  # given out and not yet used
 NONCE_LIFE = 30.0  # seconds
-STACKS_WITHIN = 3.0  # seconds, for all workers; each writes its stacks even while the user's code holds Python's lock
+STACKS_WITHIN = 0.5  # seconds; a worker writes its stacks even while the user's code holds Python's lock
 MOST_STACKS = 1 << 15  # bytes
 
 
@@ -87,37 +86,31 @@ class Control:
         Seconds in which the host stood still do not count: the user's function did not work then either.
         """
         after = body.get("stacks_after") if isinstance(body, dict) else None
-        now, found, long = time.monotonic(), [], {}
+        now, found = time.monotonic(), []
         for slot in range(self.board.slots):
             told: dict[str, Any] = self.board.read(slot)._asdict()
             told["seconds"] = self.halts.ran(told["since"], now) if told["since"] else None
             del told["since"]
             if told["seconds"] is not None and isinstance(after, (int, float)) and told["seconds"] >= after:
-                long[slot] = told["pid"]
+                told["stack"] = self.stack(slot, told["pid"])
             found.append(told)
-        for slot, text in self.stacks_of(long).items():
-            found[slot]["stack"] = text
         return {"workers": found, "refused": self.refused}
 
-    def stacks_of(self, pids: Mapping[int, int]) -> dict[int, str]:
-        """Where the workers are, by slot. Their handler needs no Python lock, so a hanging extension is seen too."""
-        before = {}
-        for slot, pid in pids.items():
-            size = os.fstat(self.stacks[slot]).st_size
-            with contextlib.suppress(OSError):  # it has ended
-                os.kill(pid, worker.STACKS)
-                before[slot] = size
-        deadline, sizes = time.monotonic() + STACKS_WITHIN, before
-        while before and time.monotonic() < deadline:
+    def stack(self, slot: int, pid: int) -> str:
+        """Where the worker is. Its handler needs no Python lock, so a hanging extension is seen too."""
+        fd = self.stacks[slot]
+        before = os.fstat(fd).st_size
+        try:
+            os.kill(pid, worker.STACKS)
+        except OSError:
+            return ""
+        deadline, size = time.monotonic() + STACKS_WITHIN, before
+        while time.monotonic() < deadline:
             time.sleep(0.05)
-            sizes, last = {slot: os.fstat(self.stacks[slot]).st_size for slot in before}, sizes
-            if sizes == last and all(sizes[slot] > size for slot, size in before.items()):
+            size, last = os.fstat(fd).st_size, size
+            if size > before and size == last:
                 break
-        written = {slot: min(sizes[slot] - size, MOST_STACKS) for slot, size in before.items()}
-        return {
-            slot: os.pread(self.stacks[slot], size, before[slot]).decode("utf-8", "replace")
-            for slot, size in written.items()
-        }
+        return os.pread(fd, min(size - before, MOST_STACKS), before).decode("utf-8", "replace")
 
     def end(self, _body: Any) -> Any:
         self.stop()

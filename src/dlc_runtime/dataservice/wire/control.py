@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
-import time
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import DataServiceError, MissingPackageError, ProtocolError, RefusedError
@@ -17,10 +15,8 @@ from dlc_runtime.dataservice.wire import tls
 from dlc_runtime.dataservice.wire import token as tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
-LOG = logging.getLogger("dlc.dataservice")
 SERVICE = "dlc.dataservice.Control"
 CHALLENGE, DESCRIBE, STATUS, STOP = "Challenge", "Describe", "Status", "Stop"
 MOST_MESSAGE = 1 << 20  # bytes, either way
@@ -134,24 +130,3 @@ def call(target: str, token: bytes, method: str, body: Any = None, within: float
                 ) from None
             raise CallError(f"{target}: {error.code().name.lower().replace('_', ' ')}, {error.details()}") from None
     return open_reply(token, nonce, method, reply)
-
-
-STOPPED_WITHIN = 60.0  # seconds
-PAUSE = 1.0  # seconds
-
-
-def stop_all(servers: Mapping[str, str], token: bytes) -> None:
-    """Stop every server (name -> address); one that refuses the connection has ended. Says which did not answer."""
-    left, ends = dict(servers), time.monotonic() + STOPPED_WITHIN
-    while left:
-        for name, target in [*left.items()]:
-            try:
-                call(target, token, STOP)
-            except CallError as error:
-                if "refused" not in str(error):
-                    continue
-            del left[name]
-        if left and time.monotonic() >= ends:
-            LOG.warning("data service: %s did not answer and may go on", ", ".join(left))
-            return
-        time.sleep(PAUSE if left else 0.0)

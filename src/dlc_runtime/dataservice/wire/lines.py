@@ -27,7 +27,7 @@ class Lines:
         self._said = b""
         self._in = bytearray()
         self._out = bytearray(frames.hello(self._own) if is_server else b"")
-        self.unsent: list[Any] = []  # what is sent once the connection is open
+        self._later: list[Any] = []  # what is sent once the connection is open
 
     @property
     def wants_to_write(self) -> bool:
@@ -35,7 +35,7 @@ class Lines:
 
     def send(self, value: Any) -> None:
         if not self.is_open:
-            self.unsent.append(value)
+            self._later.append(value)
             return
         self._out += json.dumps(value, separators=(",", ":")).encode() + b"\n"
         self.flush()
@@ -86,7 +86,7 @@ class Lines:
                 return False
             frames.check_welcome(self._cut(tokens.PROOF), self.token, self._said, self._own)
         self.is_open = True
-        for value in self.unsent:
+        for value in self._later:
             self.send(value)
         self.flush()
         return True

@@ -118,11 +118,6 @@ class Group:
             return self.end is not None
         return set(self.place.rules.hosts) <= self._hub.ledger.left
 
-    @property
-    def met(self) -> int:
-        """How many hosts were met, of those that have to hear how this one ended."""
-        return len(self._hub.ledger.left - {self.place.host}) if self._hub else int(bool(self._hub_id))
-
     def claims(self) -> list[str]:
         """What strangers said on the leader to be: hosts that are missing, and that may hold another token."""
         return [said for host in self.missing if self._hub and (said := self._hub.claims.describe(host))]

@@ -191,8 +191,7 @@ def _say(text: str) -> None:
     print(f"dlc: {text}", file=sys.stderr, flush=True)
 
 
-BOUND = 20.0  # seconds for the others to hear it, from the moment on when one of them was met
-LONGEST = 60.0  # seconds for one to be met: a busy engine may start it much later, and it would wait for this host
+BOUND = 60.0  # seconds for the others to come and hear it: a busy engine may start them much later
 STOP_BOUND = 3.0  # seconds where the platform ends this host soon
 LAST_HEARTBEAT = 5.0  # seconds
 LOOK = 0.02  # seconds
@@ -212,9 +211,9 @@ def tell(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:
 
 def _longest(environ: Mapping[str, str]) -> float:
     try:
-        return min(LONGEST, seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT))
+        return min(BOUND, seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT))
     except LaunchError:  # this may be what failed
-        return LONGEST
+        return BOUND
 
 
 def _rules(environ: Mapping[str, str], hosts: tuple[str, ...]) -> Rules:
@@ -232,13 +231,11 @@ def _tell(group: Group, failure: Failure, longest: float) -> None:
     group.start(None)
     try:
         group.report(failure._replace(host=group.place.host), STOPPED if was_stopped else FAILED)
-        end = deadline = time.monotonic() + (STOP_BOUND if was_stopped else longest)
-        reports, met = meeting.Reports(), 0
+        deadline = time.monotonic() + (STOP_BOUND if was_stopped else longest)
+        reports = meeting.Reports()
         while not group.is_told and not group.reach.hopeless and time.monotonic() < deadline:
             if reports.are_due():
                 _say("the other hosts are to hear why this one failed; waiting for them")
-            if group.met > met:
-                met, deadline = group.met, min(end, time.monotonic() + BOUND)
             pause(LOOK)
     finally:
         group.close()

@@ -16,18 +16,15 @@ from launch.signals import STOP_SIGNALS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from launch.supervision.child import Child
     from launch.supervision.ranks import RankEnd, RankFolder
     from launch.supervision.settings import GroupOfHosts
 
 # How a process ends that the stop ended, also one below a shell, which has no signal to show.
 _ENDED = frozenset(128 + signum for signum in (*STOP_SIGNALS, signal.SIGKILL))
 
-CAUSE_BOUND = 5.0  # seconds for the one that failed first to end; TensorFlow's Python takes two of them on a busy host
-DYING_BOUND = 10.0  # seconds more while a process here has printed an error of its own and has not ended yet
-LOOK = 0.1  # seconds between looks at such a one
+CAUSE_BOUND = 15.0  # seconds for the one that failed first to end; a busy host takes some for Python and its libraries
 # What ranks of Horovod, TensorFlow, gloo and NCCL say when another one has gone.
 _LOST = (
     r"Horovod has been shut ?down|Collective ops is aborted by|Connection (closed|reset) by peer|Socket closed"
@@ -101,19 +98,17 @@ class Aftermath:
             self.awaiting, self._await_until = failure, time.monotonic() + CAUSE_BOUND
         return self.awaiting is not None
 
-    def given_up(self, may_come: bool, running: Mapping[int, Child]) -> Failure | None:
+    def given_up(self, may_come: bool) -> Failure | None:
         """The failure for which no other explanation came in time, or none `may_come`: it is the reason itself."""
-        awaiting, late = self.awaiting, time.monotonic() - self._await_until
-        if awaiting is None or (may_come and late < 0):
-            return None
-        if may_come and late < DYING_BOUND and any(child.is_dying() for child in running.values()):
+        awaiting = self.awaiting
+        if awaiting is None or (may_come and time.monotonic() < self._await_until):
             return None
         self.awaiting = None
         return awaiting
 
     def patience(self, seconds: float) -> float:
         """For how long nobody need ask."""
-        return min(seconds, max(LOOK, self._await_until - time.monotonic())) if self.awaiting else seconds
+        return min(seconds, max(0.0, self._await_until - time.monotonic())) if self.awaiting else seconds
 
     def with_consequence(self, reason: Failure) -> Failure:
         """The failure that was awaited, with the one that it explains behind it."""

@@ -9,7 +9,6 @@ import signal
 
 from launch import signals
 from launch.base.errors import Failure
-from launch.supervision.aftermath import follows
 from launch.supervision.output import Console, Stream
 
 TYPE_CHECKING = False
@@ -72,13 +71,6 @@ class Child:
     def last_lines(self) -> tuple[str, ...]:
         """Its last lines on stderr; on stdout where stderr said nothing."""
         return self.stderr.last_lines(LAST_LINES) or self.stdout.last_lines(LAST_LINES)
-
-    def is_dying(self) -> bool:
-        """Whether it has printed an error of its own, one that does not follow from another process's end."""
-        from launch.supervision.reason import telling  # rarely needed
-
-        lines = self.stderr.last_lines(MOST_LINES)
-        return bool(telling(lines)) and not follows(lines)
 
 
 def failure_of(

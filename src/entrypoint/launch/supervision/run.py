@@ -110,7 +110,7 @@ class _Supervision:
         self._hear_the_group()
         if self.stop:
             self.aftermath.look(self.ranks, self._news_bound())
-        if "verdict" not in self.reasons and (failure := self.aftermath.given_up(self._has_others(), self.running)):
+        if "verdict" not in self.reasons and (failure := self.aftermath.given_up(self._has_others())):
             self._fail(failure)
         if self.failure and not self.reasons:
             self._end("failure", self.settings.end_grace)

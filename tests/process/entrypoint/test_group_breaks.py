@@ -159,9 +159,7 @@ def test_strangers_cannot_take_the_seats_or_the_descriptors_of_the_jobs_hosts(tm
 
 
 @pytest.mark.parametrize("early", [0, 1], ids=["the leader fails", "the other fails"])
-def test_a_host_that_fails_early_tells_it_to_one_that_a_busy_engine_starts_late(
-    early: int,
-) -> None:
+def test_a_host_that_fails_early_tells_it_to_one_that_a_busy_engine_starts_late(early: int) -> None:
     signals.arm()
     rules, port = Rules(HOSTS, HOSTS), free_port()
     fails, comes = (
@@ -173,7 +171,8 @@ def test_a_host_that_fails_early_tells_it_to_one_that_a_busy_engine_starts_late(
     session._tell(fails, Failure("no such script", exit_code=65), HANG_BOUND)
     late.join()
     try:
-        assert comes.end is not None
+        wait_until(lambda: comes.end is not None)
+        assert comes.end
         assert "no such script" in comes.end.cause
     finally:
         comes.close()

@@ -30,7 +30,7 @@ from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import INDEX_VARIABLES, cache_folder
 from dlc.core.process import run
-from dlc.debian.suites import suite
+from dlc.debian.suites import find_suite
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.plan.contexts import Repo
@@ -103,7 +103,7 @@ def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[
     argv = [str(inputs.contexts[UV] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
     argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts[WHEELS])]
     argv += ["--target", str(target), "--python-version", variant.settings.python]
-    argv += ["--python-platform", f"x86_64-manylinux_{suite(variant.suite).glibc.replace('.', '_')}"]
+    argv += ["--python-platform", f"x86_64-manylinux_{find_suite(variant.suite).glibc.replace('.', '_')}"]
     for name in LOCKS:
         argv += ["-r", str(inputs.contexts[Repo(variant.lock_folder)] / name)]
     return argv

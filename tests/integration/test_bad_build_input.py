@@ -13,8 +13,8 @@ import pytest
 from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, DiskError, LockError, PackageIndexError
-from dlc.debian import recorded as debian
 from dlc.debian import rootfs
+from dlc.debian import suites as debian
 from harness import toy
 from harness.engine import docker
 from harness.package_index import PackageIndex

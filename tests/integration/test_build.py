@@ -19,8 +19,8 @@ import pytest
 from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, BuildError, UsageError
-from dlc.debian import recorded as debian
 from dlc.debian import rootfs
+from dlc.debian import suites as debian
 from dlc.images.inspection.archive import WHITEOUT, read
 from harness import toy
 from harness.engine import connect, docker

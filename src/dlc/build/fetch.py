@@ -9,11 +9,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from dlc.core.atomic_files import exclusive, writing
 from dlc.core.digests import FOLDER_MODE, MODE, say_damaged, sha256
-from dlc.core.drafts import writing
 from dlc.core.environment import CA_VARIABLES
 from dlc.core.errors import LockError, UsageError
-from dlc.core.file_lock import exclusive
 from dlc.plan.contexts import Pinned
 
 SECONDS = 60.0  # without a byte

@@ -15,8 +15,8 @@ from dlc.build.snapshot import snapshot
 from dlc.buildspec.locked import without_headers
 from dlc.core.checkout import SourceFile, Tree, below, text
 from dlc.core.environment import ca_bundle, proxies, secrets
-from dlc.debian import recorded as debian
 from dlc.debian import rootfs
+from dlc.debian import suites as debian
 from dlc.debian.suites import SUITES
 from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan

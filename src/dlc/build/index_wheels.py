@@ -21,11 +21,19 @@ from packaging.tags import compatible_tags, cpython_tags
 
 from dlc.buildspec.locked import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
+from dlc.core.atomic_files import draft_folder
 from dlc.core.digests import MODE, say_damaged, sha256
-from dlc.core.drafts import draft_folder
-from dlc.core.environment import ca_bundle, local_wheel_folders, shown
+from dlc.core.environment import (
+    LOGIN_REMEDY,
+    ca_bundle,
+    local_wheel_folders,
+    mirror_variable,
+    mirrored,
+    own_indexes,
+    shown,
+    wheel_folder,
+)
 from dlc.core.errors import DlcError, LockError, PackageIndexError
-from dlc.core.package_indexes import LOGIN_REMEDY, mirror_variable, mirrored, own_indexes, wheel_folder
 from dlc.core.process import run
 
 FETCH_SECONDS = 3600.0

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from dlc.core.drafts import writing
+from dlc.core.atomic_files import writing
 
 
 def new_log(cache: Path, kind: str) -> Path:

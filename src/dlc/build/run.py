@@ -17,7 +17,7 @@ from dlc.build.failure import BUSY, failure
 from dlc.build.inputs import HostInputs
 from dlc.build.log import open_log
 from dlc.build.progress import Progress, Running, Step
-from dlc.core.drafts import draft_folder, writing
+from dlc.core.atomic_files import draft_folder, writing
 from dlc.core.errors import BuildError, UsageError
 from dlc.core.process import run
 from dlc.engine import images

@@ -7,10 +7,9 @@ import os
 import stat
 from pathlib import Path, PurePath
 
+from dlc.core.atomic_files import draft_folder, exclusive
 from dlc.core.checkout import Tree
 from dlc.core.digests import say_damaged
-from dlc.core.drafts import draft_folder
-from dlc.core.file_lock import exclusive
 
 TIME = 315532800  # 1980; of folders, and the latest of a file: nothing in an image is later
 WRITING_SECONDS = 60.0

@@ -11,7 +11,7 @@ from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import debian_satisfies, is_range, satisfies
 from dlc.buildspec.yaml_marks import Node
 from dlc.core.checkout import Tree
-from dlc.debian import recorded as debian
+from dlc.debian import suites as debian
 
 HEADER_FACTS = ("framework", "version", "job", "eop", "unsupported")
 

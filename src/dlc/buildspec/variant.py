@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from dlc.buildspec.models import Header, Settings
 from dlc.buildspec.yaml_marks import Node
 from dlc.core.environment import PLATFORM
-from dlc.debian.suites import suite
+from dlc.debian.suites import find_suite
 
 DIGITS = 8  # of a digest, where it is part of a name
 
@@ -126,7 +126,7 @@ class Variant:
     @property
     def indexed(self) -> tuple[IndexedPackages, ...]:
         """What comes from the buildspec's indexes, in their order."""
-        glibc = suite(self.suite).glibc
+        glibc = find_suite(self.suite).glibc
         return tuple(
             IndexedPackages(name, index.address, _names(index.packages), self.settings.python, glibc)
             for name, index in self.settings.indexes.items()

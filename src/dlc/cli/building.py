@@ -21,10 +21,9 @@ from dlc.build.log import new_log
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, warn_of_end
+from dlc.core.atomic_files import exclusive, writing
 from dlc.core.checkout import Tree, find_root, read_tree
-from dlc.core.drafts import writing
 from dlc.core.environment import cache_folder
-from dlc.core.file_lock import exclusive
 from dlc.core.process import beside
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install

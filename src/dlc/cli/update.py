@@ -9,10 +9,10 @@ from pathlib import Path
 from dlc.buildspec.locked import staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import progress
+from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.drafts import replace_text
 from dlc.core.environment import cache_folder
-from dlc.debian import recorded as debian
+from dlc.debian import suites as debian
 from dlc.locks import debian as debian_resolver
 from dlc.locks import python as lock
 from dlc.locks import update

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlc.core.atomic_files import exclusive
 from dlc.core.errors import HostError, PackageIndexError
-from dlc.core.file_lock import exclusive
 from dlc.core.process import run
 
 POLICY = Path("/usr/sbin/policy-rc.d")  # Debian runs it to know whether a package may start a service

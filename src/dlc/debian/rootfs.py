@@ -15,14 +15,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dlc.core.atomic_files import draft_folder, exclusive, scratch_folder
 from dlc.core.digests import FOLDER_MODE, is_sealed, say_damaged, seal
-from dlc.core.drafts import draft_folder, scratch_folder
 from dlc.core.errors import BaseImageError, DiskError
-from dlc.core.file_lock import exclusive
 from dlc.core.process import run, stream, tail
 from dlc.debian import apt
-from dlc.debian.mmdebstrap import EPOCH, arguments, holding, recipe
-from dlc.debian.recorded import preferences
+from dlc.debian.suites import EPOCH, arguments, holding, preferences, recipe
 
 BUILD_SECONDS = 900.0
 SCRATCH = "dlc-base-"

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from dlc.core.atomic_files import try_lock
 from dlc.core.errors import EngineError
-from dlc.core.file_lock import try_lock
 from dlc.core.process import start_daemon, tail
 from dlc.engine import client, context, packages, work
 from dlc.engine.remedies import advise_without_engine

@@ -12,7 +12,7 @@ from dlc.buildspec.variant import Variant
 from dlc.core.errors import LockError
 from dlc.core.process import run
 from dlc.debian import apt
-from dlc.debian.mmdebstrap import arguments
+from dlc.debian.suites import arguments
 
 INSTALLED = re.compile(r"^Inst (\S+) \((\S+) ", re.MULTILINE)
 SECONDS = 600.0

@@ -10,10 +10,18 @@ from functools import lru_cache
 from itertools import chain
 
 from dlc.buildspec.variant import IndexedPackages, normal_name
-from dlc.core.drafts import scratch_folder
-from dlc.core.environment import INDEX_VARIABLES, local_wheel_folders, shown
+from dlc.core.atomic_files import scratch_folder
+from dlc.core.environment import (
+    INDEX_VARIABLES,
+    OwnIndexes,
+    local_wheel_folders,
+    mirror_variable,
+    mirrored,
+    own_indexes,
+    shown,
+    wheel_folder,
+)
 from dlc.core.errors import PackageIndexError
-from dlc.core.package_indexes import OwnIndexes, mirror_variable, mirrored, own_indexes, wheel_folder
 from dlc.core.process import run
 
 PROBE_SECONDS = 300.0

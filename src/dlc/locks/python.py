@@ -12,12 +12,11 @@ from uv import find_uv_bin
 from dlc.buildspec import cuda, lock_check
 from dlc.buildspec.locked import entries, versions, with_headers
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
-from dlc.core.drafts import draft_folder, replace_folder, scratch_folder
-from dlc.core.environment import local_wheel_folders
+from dlc.core.atomic_files import draft_folder, replace_folder, scratch_folder
+from dlc.core.environment import LOGIN_REMEDY, local_wheel_folders
 from dlc.core.errors import LockError, PackageIndexError
-from dlc.core.package_indexes import LOGIN_REMEDY
 from dlc.core.process import Completed, run
-from dlc.debian.suites import suite
+from dlc.debian.suites import find_suite
 from dlc.locks import indexes, stand_in
 
 RESOLVE_SECONDS = 900.0
@@ -49,7 +48,7 @@ def request_of(variant: Variant, preferred: str = "") -> LockRequest:
         source=variant.source_built,
         compiled=variant.compiled,
         python=variant.settings.python,
-        glibc=suite(variant.suite).glibc,
+        glibc=find_suite(variant.suite).glibc,
         digest=variant.lock_digest(),
         indexed=variant.indexed,
         constraints=variant.constraints,

@@ -13,8 +13,7 @@ from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree
 from dlc.core.environment import PLATFORM
-from dlc.debian import mmdebstrap
-from dlc.debian import recorded as debian
+from dlc.debian import suites
 from dlc.plan.contexts import Context, Host, Image, Pinned, Repo, TargetRef
 
 SHARED = "docker/base/Dockerfile"
@@ -89,13 +88,13 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
 
 def _rootfs(suite: str, tree: Tree) -> Target:
     """Our own minimal Debian. A comment in the Dockerfile names what the tar is made from, so it is part of the key."""
-    dockerfile = f"# {mmdebstrap.recipe(suite, debian.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    dockerfile = f"# {suites.recipe(suite, suites.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"rootfs-{suite}", dockerfile, Host(f"rootfs-{suite}"), inline=True)
 
 
 def _tools_rootfs(suite: str) -> Target:
     """The same for what installs Python packages: whichever versions this host has, since none of it is in an image."""
-    dockerfile = f"# {' '.join(mmdebstrap.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    dockerfile = f"# {' '.join(suites.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"tools-rootfs-{suite}", dockerfile, Host(f"tools-rootfs-{suite}"), inline=True)
 
 
@@ -168,7 +167,7 @@ def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Conte
     return {
         **below,
         "scripts": SCRIPTS,
-        "debian": Repo(debian.folder(variant.suite)),
+        "debian": Repo(suites.folder(variant.suite)),
         "entrypoint": ENTRYPOINT,
         "runtime": RUNTIME,
         "ca": Host("ca"),

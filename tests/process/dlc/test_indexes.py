@@ -16,9 +16,8 @@ from scripted_server import Reply, serving
 from dlc.build import index_wheels
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import IndexedPackages
-from dlc.core.environment import shown
+from dlc.core.environment import mirror_variable, mirrored, own_indexes, shown
 from dlc.core.errors import LockError, PackageIndexError, SpecError, UsageError
-from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes
 from dlc.locks import indexes
 from dlc.locks import python as lock
 from harness.package_index import PackageIndex

@@ -10,8 +10,8 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.digests import seal
 from dlc.core.errors import LockError
-from dlc.debian import recorded as debian
 from dlc.debian import rootfs
+from dlc.debian import suites as debian
 from dlc.locks.debian import INSTALLED, wanted
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, changed, specimen, unlocked

@@ -12,7 +12,7 @@ import pytest
 
 from dlc.core.digests import seal
 from dlc.core.errors import EngineError
-from dlc.debian import mmdebstrap, rootfs
+from dlc.debian import rootfs, suites
 from dlc.engine.connection import connect, find
 from dlc.engine.private import DAEMON_CONFIG, PrivateEngine, kept_store
 
@@ -66,8 +66,8 @@ def test_a_new_engine_or_one_whose_configuration_is_damaged_gets_ours(tmp_path: 
 def test_base_file_system_is_named_after_how_it_is_made(tmp_path: Path) -> None:
     folders = {rootfs.folder(suite, {}, tmp_path) for suite in ("bullseye", "bookworm", "trixie")}
     assert len(folders | {rootfs.folder("bookworm", {"libc6": "2.36-9"}, tmp_path)}) == 4
-    assert "--include=ca-certificates,usr-is-merged" in mmdebstrap.arguments("bookworm")
-    assert "--include=ca-certificates" in mmdebstrap.arguments("bullseye")
+    assert "--include=ca-certificates,usr-is-merged" in suites.arguments("bookworm")
+    assert "--include=ca-certificates" in suites.arguments("bullseye")
 
 
 def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from dlc.buildspec import cuda
 from dlc.buildspec.locked import FILES, versions
 from dlc.cli import run
-from dlc.core import drafts
+from dlc.core import atomic_files
 from dlc.core.checkout import read_tree
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError
@@ -110,7 +110,9 @@ def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) 
 def test_a_file_system_that_cannot_exchange_folders_gets_the_lock_file_by_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "RENAME_EXCHANGE", 1 << 30)  # the kernel refuses it with EINVAL, as file systems do
+    monkeypatch.setattr(
+        atomic_files, "RENAME_EXCHANGE", 1 << 30
+    )  # the kernel refuses it with EINVAL, as file systems do
     folder = tmp_path / "an-image"
     store(texts("old"), folder)
     (folder / "left-over.txt").write_text("of an older release of dlc")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError, SelectorError, UsageError
-from dlc.debian import mmdebstrap
+from dlc.debian import suites
 from dlc.plan import targets
 from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, identity
 from dlc.plan.plan import Plan, make_plan
@@ -196,7 +196,7 @@ def test_a_new_a_renamed_and_an_executable_file_change_keys() -> None:
 
 def test_the_way_our_own_base_is_made_is_part_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = keys(specimen())
-    monkeypatch.setattr(mmdebstrap, "DPKG_OPTIONS", ())
+    monkeypatch.setattr(suites, "DPKG_OPTIONS", ())
     after = keys(specimen())
     assert all(before[name] != after[name] for name in before)
 

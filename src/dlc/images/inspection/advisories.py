@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlc.buildspec.variant import normal_name
-from dlc.core.drafts import scratch_folder
+from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import UsageError
 from dlc.core.process import Completed, run, tail
 from dlc.engine import images

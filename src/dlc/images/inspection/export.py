@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dlc.build.failure import ENGINE_FULL
-from dlc.core.drafts import scratch_folder
+from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DiskError, ProcessError
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, compressed_size, read

@@ -14,8 +14,8 @@ from dlc.build import bake, host
 from dlc.build.inputs import HostInputs
 from dlc.build.progress import Step
 from dlc.build.run import output, run_bake
+from dlc.core.atomic_files import scratch_folder
 from dlc.core.checkout import Tree
-from dlc.core.drafts import scratch_folder
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, Entry
 from dlc.images.inspection.export import archive

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dlc.core.drafts import scratch_folder
+from dlc.core.atomic_files import scratch_folder
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of, fallback_tag
 
 SPDX = "application/spdx+json"

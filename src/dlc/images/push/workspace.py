@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlc.core.drafts import scratch_folder
+from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DiskError
 
 PREFIX = "dlc-push-"

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dlc.core.drafts import writing
+from dlc.core.atomic_files import exclusive, try_lock, writing
 from dlc.core.errors import DlcError
-from dlc.core.file_lock import exclusive, try_lock
 from dlc.engine.connection import Engine
 from dlc.jobs.run import hosts
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.drafts import draft_folder
+from dlc.core.atomic_files import draft_folder, exclusive
 from dlc.core.errors import ProcessError
-from dlc.core.file_lock import exclusive
 
 HOLD = """
 import sys, time

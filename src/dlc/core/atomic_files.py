@@ -1,23 +1,26 @@
-"""Where files are written until they are complete, how they take their place, and errors for a full disk."""
+"""Files that appear whole or not at all: drafts, replacing, locks on files, and errors for a full disk."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-from dlc.core.errors import DiskError, UsageError
-from dlc.core.file_lock import exclusive, try_lock
+from dlc.core.errors import DiskError, ProcessError, UsageError
 from dlc.core.interrupts import held
 
 SWEEP_SECONDS = 60.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of linux/fcntl.h and linux/fs.h
+ASK_AGAIN_SECONDS = 0.1
 
 
 @contextmanager
@@ -132,3 +135,36 @@ def _locked(folder: Path) -> int:
         return descriptor
     os.close(descriptor)
     return -1
+
+
+@contextmanager
+def exclusive(path: Path, seconds: float) -> Iterator[None]:
+    """Hold the lock of `path` in the block: a folder, or a file, which is created if it is missing. Others wait.
+
+    Raises ProcessError when another process still holds it after `seconds`.
+    """
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not try_lock(descriptor):
+            print(f"waiting for another dlc: {path}", file=sys.stderr, flush=True)
+            _wait(descriptor, path, seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of an open file if nobody holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait(descriptor: int, path: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            raise ProcessError(f"{path}: another dlc has held this lock for {seconds:.0f} s", "wait for it, or end it")
+        time.sleep(ASK_AGAIN_SECONDS)

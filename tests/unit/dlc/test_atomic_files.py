@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.drafts import draft_folder, replace_folder, writing
+from dlc.core.atomic_files import draft_folder, replace_folder, writing
 from dlc.core.errors import DiskError, UsageError
 
 

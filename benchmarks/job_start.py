@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.process import run
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--image", default="pytorch-2.13-training-cpu-py311")
     parser.add_argument("--runs", type=int, default=7)
     arguments = parser.parse_args()
-    ref, _ = image_name.find(arguments.image, load_variants(read_tree(find_root())))
+    ref, _ = selection.find(arguments.image, load_variants(read_tree(find_root())))
     engine = connect()
     rows = []
     with tempfile.TemporaryDirectory(prefix="dlc-bench-") as name:

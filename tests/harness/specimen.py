@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlc.buildspec.locked import FILES, INPUT, with_headers
+from dlc.buildspec.lockfile import FILES, INPUT, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree, text
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import EngineError
-from dlc.engine.private import PrivateEngine
+from dlc.engine.private_engine import PrivateEngine
 from dlc.images.inspection.archive import read
 from harness import tiny_build
 

@@ -12,7 +12,7 @@ from uv import find_uv_bin
 from dlc.build import fetch, wheels
 from dlc.build.inputs import HostInputs
 from dlc.build.snapshot import snapshot
-from dlc.buildspec.locked import without_headers
+from dlc.buildspec.lockfile import without_headers
 from dlc.core.checkout import SourceFile, Tree, below, text
 from dlc.core.environment import ca_bundle, proxies, secrets
 from dlc.debian import rootfs

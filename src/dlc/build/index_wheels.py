@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from packaging.tags import compatible_tags, cpython_tags
 
-from dlc.buildspec.locked import entries
+from dlc.buildspec.lockfile import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.atomic_files import draft_folder
 from dlc.core.digests import MODE, say_damaged, sha256

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlc.build import index_wheels
 from dlc.build.index_wheels import HASH, link, remove_other, wheels_in
-from dlc.buildspec.locked import entries
+from dlc.buildspec.lockfile import entries
 from dlc.core.checkout import Tree, below
 from dlc.core.digests import FOLDER_MODE, sha256
 from dlc.core.environment import local_wheel_folders, other_find_links

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dlc.buildspec.locked import locked_versions, staleness
+from dlc.buildspec.lockfile import locked_versions, staleness
 from dlc.buildspec.models import Compat, Conditions
 from dlc.buildspec.problems import Problem
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import debian_satisfies, is_range, satisfies
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node
 from dlc.core.checkout import Tree
 from dlc.debian import suites as debian
 

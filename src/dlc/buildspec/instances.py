@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from dlc.buildspec.files import validate
 from dlc.buildspec.models import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, UNKNOWN, WHOLE, YES_NO, Day, Model, Name
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report
-from dlc.buildspec.validate import validate
-from dlc.buildspec.yaml_marks import Node, parse
+from dlc.buildspec.yaml_layers import Node, parse
 from dlc.core.checkout import Tree, text
 from dlc.core.errors import SpecError
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dlc.buildspec import cuda, efa, requirements
-from dlc.buildspec.cascade import mark_of, merge_all, override
+from dlc.buildspec import cuda_efa, requirements
 from dlc.buildspec.compat import broken_rules, constraints
-from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
+from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec, validate
 from dlc.buildspec.models import Settings
 from dlc.buildspec.problems import Mark, Problem, raise_report
-from dlc.buildspec.selector import select
-from dlc.buildspec.validate import validate
+from dlc.buildspec.selection import select
 from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import starts_with
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node, mark_of, merge_all, override
 from dlc.core.checkout import Tree
 
 OWN_LABELS = "org.dlc."
@@ -92,7 +90,7 @@ def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Var
         return None, problems
     problems = [
         *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
-        *efa.missing(settings.efa, node), *cuda.problems(settings, node),
+        *cuda_efa.missing(settings.efa, node), *cuda_efa.problems(settings, node),
         *requirements.unknown_provider(settings, node),
     ]  # fmt: skip
     framework = requirements.versioned(requirements.framework(settings, node), buildspec.pins, problems)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dlc.buildspec.models import NEWEST, Pins, Settings
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.variant import normal_name
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,25 @@
-"""One image that can be built: its names, its settings, and what its lock must hold."""
+"""One image that can be built: its names, its settings, what its lock must hold, and when its support ends."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
 from dlc.buildspec.models import Header, Settings
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node
 from dlc.core.environment import PLATFORM
+from dlc.core.errors import ImageError
 from dlc.debian.suites import find_suite
 
 DIGITS = 8  # of a digest, where it is part of a name
+NOTICE = timedelta(days=90)
 
 
 @dataclass(frozen=True)
@@ -174,3 +177,29 @@ def _digest(value: object) -> str:
 def normal_name(requirement: str) -> str:
     """The package's name as indexes compare it: lower case, dashes, no extras and no version."""
     return canonicalize_name(re.split(r"[\[=<>!~; ]", requirement, maxsplit=1)[0])
+
+
+def warnings(variants: Sequence[Variant], today: date) -> list[str]:
+    """One line for each image that is unsupported, or whose end of patch is less than NOTICE away, or past."""
+    return [f"{variant.id}: {text}" for variant in variants if (text := _warning(variant.header, today))]
+
+
+def require_supported(variants: Iterable[Variant]) -> None:
+    """Raise ImageError for images that get no fixes any more: whoever pulls one would not know."""
+    lines = [f"{v.id}: unsupported: {v.header.unsupported}" for v in variants if v.header.unsupported]
+    if lines:
+        raise ImageError("\n".join(lines), "push a newer version, or name these images and add --unsupported")
+
+
+def _warning(header: Header, today: date) -> str:
+    eop = header.eop
+    if header.unsupported:
+        return f"unsupported: {header.unsupported}: move to a newer version"
+    if not eop:
+        return ""
+    left = (date.fromisoformat(eop) - today).days
+    if left < 0:
+        return f"end of patch was {eop}, {-left} days ago: move to a newer version"
+    if left <= NOTICE.days:
+        return f"end of patch is {eop}, in {left} days: plan the move to a newer version"
+    return ""

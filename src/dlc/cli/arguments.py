@@ -59,9 +59,9 @@ def number(text: str, is_right: Callable[[float], bool], expected: str) -> float
 
 def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     """Print a warning for each image whose end of patch is near or past; returns the warnings."""
-    from dlc.buildspec import lifecycle
+    from dlc.buildspec import variant
 
-    found = lifecycle.warnings(variants, datetime.now(UTC).date())
+    found = variant.warnings(variants, datetime.now(UTC).date())
     for warning in found:
         print(f"dlc: warning: {warning}", file=sys.stderr)
     return found

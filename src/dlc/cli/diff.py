@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, count, print_json, progress
 from dlc.core.checkout import find_root, read_tree
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 whether there are any or not."""
     variants = load_variants(read_tree(find_root()))
-    refs = [image_name.find(word, variants)[0] for word in (args.before, args.after)]
+    refs = [selection.find(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
     progress("packages of both images")
     before, after = (facts.capture(engine, ref) for ref in refs)

@@ -11,7 +11,7 @@ from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
 from dlc.engine.connection import Engine, absence, connect, find, start_remedy
-from dlc.engine.private import PrivateEngine
+from dlc.engine.private_engine import PrivateEngine
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
 EXAMPLE = "dlc engine status --json"

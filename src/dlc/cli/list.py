@@ -72,7 +72,7 @@ def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
 
 def planned(variant: Variant, tree: Tree) -> dict[str, str]:
     """What the buildspec says of an image."""
-    from dlc.buildspec.locked import staleness
+    from dlc.buildspec.lockfile import staleness
 
     return {
         "id": variant.id,

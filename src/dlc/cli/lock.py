@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dlc.buildspec.locked import all_entries, entries
+from dlc.buildspec.lockfile import all_entries, entries
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_set, progress
 from dlc.core.checkout import find_root, read_tree

@@ -11,7 +11,7 @@ from datetime import date
 from functools import cache, partial
 
 from dlc.build import base_images
-from dlc.buildspec import lifecycle
+from dlc.buildspec import variant
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
 from dlc.core import environment
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
     if not args.unsupported:
-        lifecycle.require_supported(variants)
+        variant.require_supported(variants)
     plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
     frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))

@@ -11,7 +11,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, count, print_json
 from dlc.cli.lint_note import lint_note
@@ -111,7 +111,7 @@ def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") 
             f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
-    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find(args.image, load_variants(read_tree(find_root_or_own())))
     identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:

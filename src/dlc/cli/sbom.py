@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
-    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
+    ref, _ = selection.find(args.image, load_variants(read_tree(find_root())))
     text = sbom.as_json(facts.capture(connect(), ref))
     if args.output:
         args.output.write_text(text)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Raises ImageError for findings that no exception covers, ProcessError where a source could not be asked."""
     tree = read_tree(find_root())
-    ref, _ = image_name.find(args.image, load_variants(tree))
+    ref, _ = selection.find(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
     found = scan(engine, facts.capture(engine, ref), exceptions, os.environ, date.today())

@@ -16,12 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write and name every file that is not up to date; with --check, raise SpecError with their names instead."""
-    from dlc.buildspec import documents
+    from dlc.buildspec import schema_docs
     from dlc.core.checkout import find_root
     from dlc.core.errors import SpecError
 
     root = find_root()
-    derived = {**documents.schemas(), documents.DOCUMENT: documents.render((root / documents.DOCUMENT).read_text())}
+    derived = {
+        **schema_docs.schemas(),
+        schema_docs.DOCUMENT: schema_docs.render((root / schema_docs.DOCUMENT).read_text()),
+    }
     stale = {path: text for path, text in derived.items() if not _is(root / path, text)}
     if args.check and stale:
         raise SpecError("\n".join(f"{path}: not what the models say" for path in stale), "dlc schema")

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def as_dict(variant: Variant) -> dict[str, object]:
     """Settings with origins, and what dlc derives from them."""
-    from dlc.buildspec.cascade import origins
+    from dlc.buildspec.yaml_layers import origins
 
     settings = {path: {"value": value, "origin": origin} for path, value, origin in origins(variant.node)}
     return {"settings": settings, "derived": derived(variant)}
@@ -60,7 +60,7 @@ def derived(variant: Variant) -> dict[str, str]:
 
 def as_text(variant: Variant) -> str:
     """The same for people."""
-    from dlc.buildspec.cascade import origins
+    from dlc.buildspec.yaml_layers import origins
 
     rows = list(origins(variant.node))
     path_width = max(len(path) for path, _, _ in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, columns, count, print_json, progress
 from dlc.core.checkout import find_root, read_tree
@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report; raise ImageError afterwards where the image is over its budget."""
     variants = load_variants(read_tree(find_root()))
-    ref, variant = image_name.find(args.image, variants)
+    ref, variant = selection.find(args.image, variants)
     engine = connect()
     progress(f"{ref}: packages")
     found = facts.capture(engine, ref)
     report = size.report(found, *export.measured(engine, ref, progress))
-    changes = _changes(engine, image_name.find(args.compare, variants)[0], found) if args.compare else None
+    changes = _changes(engine, selection.find(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))
     else:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.buildspec.locked import staleness
+from dlc.buildspec.lockfile import staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import progress
 from dlc.core.atomic_files import replace_text

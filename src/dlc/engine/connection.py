@@ -18,8 +18,8 @@ from dlc.core.environment import PLATFORM, engine_folder, host_platform, platfor
 from dlc.core.errors import EngineError
 from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
-from dlc.engine import client, context, remedies
-from dlc.engine.private import PrivateEngine, is_installed
+from dlc.engine import docker_client, remedies
+from dlc.engine.private_engine import PrivateEngine, is_installed
 
 QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
 PATIENT_SECONDS = 60.0  # for verbs that need an engine: a busy one may be slow
@@ -46,7 +46,7 @@ class Engine:
     @property
     def environment(self) -> dict[str, str]:
         """What a docker client needs in its environment to reach this engine."""
-        return client.reach(self.address)
+        return docker_client.reach(self.address)
 
     def docker(
         self,
@@ -64,7 +64,9 @@ class Engine:
         when it fails and `check` is true.
         """
         merged = {**self.environment, **(env or {})}
-        return client.docker(*words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin, grace=grace)
+        return docker_client.docker(
+            *words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin, grace=grace
+        )
 
     def docker_lines(
         self,
@@ -82,7 +84,7 @@ class Engine:
         """
         merged = {**self.environment, **(env or {})}
         plugin = self.buildx if words[0] == "buildx" else ""
-        return client.stream(
+        return docker_client.stream(
             *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
         )
 
@@ -141,10 +143,10 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
         if chosen := os.environ.get(variable):
             address = chosen if variable == "DOCKER_HOST" else None
             return _require(probe(address, variable, deadline), f"{variable}={chosen}", variable, address)
-    if not client.present():
+    if not docker_client.present():
         return None
-    name, place = context.current(_left(deadline))
-    if name != context.NAME:
+    name, place = docker_client.current(_left(deadline))
+    if name != docker_client.NAME:
         own = probe(None, "context", deadline)
         if isinstance(own, Engine):
             return own
@@ -156,7 +158,7 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
 
 def absence() -> str:
     """The reason why `find` found none."""
-    return "no Docker engine answers" if client.present() else client.missing().message
+    return "no Docker engine answers" if docker_client.present() else docker_client.missing().message
 
 
 def start_remedy() -> str:
@@ -173,7 +175,7 @@ def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
     """
     seconds = _left(deadline)
     words = ("info", "--format", "{{json .}}")
-    done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds)
+    done = docker_client.docker(*words, env=docker_client.reach(address), check=False, timeout=seconds)
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):

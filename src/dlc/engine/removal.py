@@ -14,7 +14,7 @@ from dlc.core.environment import cache_folder, engine_folder
 from dlc.core.errors import EngineError
 from dlc.core.process import run
 from dlc.debian import apt
-from dlc.engine.private import PrivateEngine
+from dlc.engine.private_engine import PrivateEngine
 
 ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "daemon.json", "dockerd.log", "apt", "lock")
 CACHE_NAMES = ("apt", "ca", "drafts", "index-wheels", "jobs", "logs", "nothing", "pinned", "recipes", "rootfs",

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dlc.buildspec import cuda, efa
+from dlc.buildspec import cuda_efa
 from dlc.buildspec.variant import Variant
 from dlc.core.errors import LockError
 from dlc.core.process import run
@@ -26,8 +26,8 @@ def wanted(variants: Iterable[Variant]) -> dict[str, list[str]]:
         named = (
             *settings.base.os_packages,
             *settings.os_packages,
-            *cuda.build_packages(settings),
-            *efa.debian_packages(settings.efa),
+            *cuda_efa.build_packages(settings),
+            *cuda_efa.debian_packages(settings.efa),
         )
         names.setdefault(variant.suite, set()).update(named)
     return {suite: sorted(found) for suite, found in names.items()}

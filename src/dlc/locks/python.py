@@ -9,8 +9,8 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from dlc.buildspec import cuda, lock_check
-from dlc.buildspec.locked import entries, versions, with_headers
+from dlc.buildspec import cuda_efa, lockfile
+from dlc.buildspec.lockfile import entries, versions, with_headers
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.atomic_files import draft_folder, replace_folder, scratch_folder
 from dlc.core.environment import LOGIN_REMEDY, local_wheel_folders
@@ -67,7 +67,7 @@ def make(request: LockRequest) -> dict[str, str]:
     _require_sound(request, whole)
     part = resolve(request, list(request.framework), _pins(whole))
     framework = list(versions(part))
-    groups = {"framework": framework, "cuda": cuda.shared(framework)}
+    groups = {"framework": framework, "cuda": cuda_efa.shared(framework)}
     texts = split(whole, {**groups, "source": request.source, "compiled": request.compiled})
     return with_headers(request.digest, texts)
 
@@ -97,12 +97,12 @@ def split(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 def _require_sound(request: LockRequest, lock: str) -> None:
     """Raise LockError, with the chains of requirements, for packages that no image may hold together."""
-    if wrong := lock_check.other_cuda(request.device, versions(lock)):
+    if wrong := lockfile.other_cuda(request.device, versions(lock)):
         raise LockError(wrong, "set `device` to the CUDA version of these packages, or ask for other packages")
-    if not lock_check.conflicts(versions(lock)):
+    if not lockfile.conflicts(versions(lock)):
         return
     annotated = _answer(request, ["--annotation-style", "line"], [*request.framework, *request.training], _pins(lock))
-    if error := lock_check.refusal(versions(lock), lock_check.requirers(annotated)):
+    if error := lockfile.refusal(versions(lock), lockfile.requirers(annotated)):
         raise error
 
 

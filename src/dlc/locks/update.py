@@ -14,12 +14,12 @@ from packaging.version import Version
 from dlc.buildspec import requirements
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
-from dlc.buildspec.locked import versions
+from dlc.buildspec.lockfile import versions
 from dlc.buildspec.models import NEWEST, Compat
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import is_range, newer
-from dlc.buildspec.yaml_marks import parse
+from dlc.buildspec.yaml_layers import parse
 from dlc.core.checkout import SourceFile, Tree, text
 from dlc.core.errors import SpecError, UsageError
 from dlc.locks import python as lock

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlc.buildspec.lock_check import require_sound
-from dlc.buildspec.locked import require_fresh
+from dlc.buildspec.lockfile import require_fresh, require_sound
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core import labels

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
-from dlc.buildspec import cuda, efa
-from dlc.buildspec.locked import framework_version, locked_versions
+from dlc.buildspec import cuda_efa
+from dlc.buildspec.lockfile import framework_version, locked_versions
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree
@@ -77,7 +77,7 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
         "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
         "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
     }
-    lowest = "cuda" if cuda.shared(locked_versions(tree, variant)) else "skeleton"
+    lowest = "cuda" if cuda_efa.shared(locked_versions(tree, variant)) else "skeleton"
     stages = {"tools": "tools", "lowest": lowest, "compiled": "compiled"}
     offered = {name: _shared(variant, below, stage, OFFERED[stage]) for name, stage in stages.items()}
     framework, training = _framework_and_training(variant, offered)
@@ -155,7 +155,7 @@ def _quoted(value: str) -> str:
 
 
 def _image(variant: Variant, tree: Tree, below: Mapping[str, Context], training: Target) -> Target:
-    name, takes = ("cuda-image", CUDA_IMAGE) if cuda.major(variant.settings.device) else ("image", IMAGE)
+    name, takes = ("cuda-image", CUDA_IMAGE) if cuda_efa.major(variant.settings.device) else ("image", IMAGE)
     stage = _shared(variant, below, name, takes)
     contexts = {**stage.contexts, "training": TargetRef(training.id)}
     return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
@@ -187,11 +187,11 @@ def _arguments(variant: Variant) -> dict[str, str]:
         "TOOLS_PACKAGES": " ".join(["binutils", *(n for n in settings.base.os_packages if n.startswith("python3"))]),
         "BASE_PACKAGES": " ".join(settings.base.os_packages),
         "OS_PACKAGES": " ".join(settings.os_packages),
-        "BUILD_PACKAGES": " ".join(cuda.build_packages(settings)),
+        "BUILD_PACKAGES": " ".join(cuda_efa.build_packages(settings)),
         "EFA_VERSION": settings.efa.version,
-        "EFA_PACKAGES": " ".join(efa.debian_packages(settings.efa)),
-        "CUDA_MAJOR": str(cuda.major(settings.device)),
-        "CUDA_REQUIRED": cuda.required(settings),
+        "EFA_PACKAGES": " ".join(cuda_efa.debian_packages(settings.efa)),
+        "CUDA_MAJOR": str(cuda_efa.major(settings.device)),
+        "CUDA_REQUIRED": cuda_efa.required(settings),
     }
 
 
@@ -201,7 +201,9 @@ def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
     found = framework_version(tree, variant)
     licences = settings.labels.get(labels.LICENSES, "")
     # PyTorch 1.10's own package holds CUDA.
-    has_cuda = settings.device != cuda.CPU or any(name.startswith(NVIDIA) for name in locked_versions(tree, variant))
+    has_cuda = settings.device != cuda_efa.CPU or any(
+        name.startswith(NVIDIA) for name in locked_versions(tree, variant)
+    )
     if licences and has_cuda:
         licences += f" AND {NVIDIA_LICENCE}"
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"

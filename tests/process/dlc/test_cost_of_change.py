@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.locked import FILES, with_headers
+from dlc.buildspec.lockfile import FILES, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core import process
 from dlc.core.checkout import FOLDERS, find_root, read_tree

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlc.buildspec.locked import FILES
+from dlc.buildspec.lockfile import FILES
 from dlc.buildspec.matrix import load_variants
 from dlc.core import process
 from dlc.core.checkout import find_root

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dlc.buildspec.documents import BEGIN, DOCUMENT, END, render, table
-from dlc.buildspec.yaml_marks import parse
+from dlc.buildspec.schema_docs import BEGIN, DOCUMENT, END, render, table
+from dlc.buildspec.yaml_layers import parse
 from dlc.core.checkout import find_root
 
 ROOT = find_root(Path(__file__).parent)

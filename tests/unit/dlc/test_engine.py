@@ -14,7 +14,7 @@ from dlc.core.digests import seal
 from dlc.core.errors import EngineError
 from dlc.debian import rootfs, suites
 from dlc.engine.connection import connect, find
-from dlc.engine.private import DAEMON_CONFIG, PrivateEngine, kept_store
+from dlc.engine.private_engine import DAEMON_CONFIG, PrivateEngine, kept_store
 
 
 def test_a_shell_that_names_the_private_engine_may_start_it_again(
@@ -108,7 +108,7 @@ def test_base_file_system_has_the_same_modes_whatever_the_umask_is(
 def test_who_waits_for_the_lock_gives_up_at_a_bound_and_says_who_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlc.engine.private.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("dlc.engine.private_engine.LOCK_SECONDS", 0.2)
     engine = PrivateEngine(tmp_path)
     with engine.lock(), pytest.raises(EngineError, match="another dlc has been starting or stopping"), engine.lock():
         pass

@@ -11,7 +11,7 @@ import pytest
 
 from dlc.build import host
 from dlc.build.index_wheels import link
-from dlc.buildspec.locked import FILES, with_headers
+from dlc.buildspec.lockfile import FILES, with_headers
 from dlc.core import environment
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.environment import CA_VARIABLES, INDEX_VARIABLES

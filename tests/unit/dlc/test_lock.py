@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec import cuda
-from dlc.buildspec.locked import FILES, versions
+from dlc.buildspec import cuda_efa
+from dlc.buildspec.lockfile import FILES, versions
 from dlc.cli import run
 from dlc.core import atomic_files
 from dlc.core.checkout import read_tree
@@ -40,10 +40,10 @@ def test_every_entry_lands_in_exactly_one_file_with_all_its_hashes() -> None:
 
 
 def test_libraries_of_cuda_that_frameworks_share_have_a_file_of_their_own() -> None:
-    assert cuda.shared(["torch", "nvidia-cublas-cu12", "nvidia-cufft"]) == ["nvidia-cublas-cu12", "nvidia-cufft"]
-    assert cuda.shared(["nvidia-nccl-cu12", "nvidia-cufft", "nvidia-cudnn-cu13"]) == ["nvidia-cufft"]
+    assert cuda_efa.shared(["torch", "nvidia-cublas-cu12", "nvidia-cufft"]) == ["nvidia-cublas-cu12", "nvidia-cufft"]
+    assert cuda_efa.shared(["nvidia-nccl-cu12", "nvidia-cufft", "nvidia-cudnn-cu13"]) == ["nvidia-cufft"]
     lock = "nvidia-cublas-cu12==12.8.4.1\ntorch==2.9.1\n"
-    texts = split(lock, {"framework": list(versions(lock)), "cuda": cuda.shared(versions(lock))})
+    texts = split(lock, {"framework": list(versions(lock)), "cuda": cuda_efa.shared(versions(lock))})
     assert (texts["cuda.txt"], texts["framework.txt"]) == ("nvidia-cublas-cu12==12.8.4.1\n", "torch==2.9.1\n")
 
 

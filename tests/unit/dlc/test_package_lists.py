@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.buildspec.locked import staleness
+from dlc.buildspec.lockfile import staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.list import missing

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec.files import read_buildspec
-from dlc.buildspec.locked import staleness, without_headers
+from dlc.buildspec.lockfile import staleness, without_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import normal_name
 from dlc.core.checkout import below, find_root, read_tree

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dlc.buildspec.documents import schemas
+from dlc.buildspec.schema_docs import schemas
 from dlc.core.checkout import find_root
 from harness.specimen import TEXTS
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Budget
 from dlc.cli.size import as_dict, as_text, changes_as_text
@@ -78,11 +78,11 @@ def test_over_the_compressed_budget_is_an_error_too_and_without_one_it_is_a_shar
 
 def test_an_identifier_and_a_reference_name_the_same_image() -> None:
     variants = load_variants(specimen())
-    by_id = image_name.find(TORCH_ID, variants)
-    assert by_id == image_name.find("dlc/pytorch:2.13-training-cpu-py311", variants)
-    assert image_name.find("someone/else:1", variants) == ("someone/else:1", None)
+    by_id = selection.find(TORCH_ID, variants)
+    assert by_id == selection.find("dlc/pytorch:2.13-training-cpu-py311", variants)
+    assert selection.find("someone/else:1", variants) == ("someone/else:1", None)
 
 
 def test_an_unknown_identifier_is_an_error_with_the_nearest() -> None:
     with pytest.raises(SelectorError, match="did you mean"):
-        image_name.find(TORCH_ID.replace("2.13", "2.14"), load_variants(specimen()))
+        selection.find(TORCH_ID.replace("2.13", "2.14"), load_variants(specimen()))

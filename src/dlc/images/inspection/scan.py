@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from dlc.buildspec.files import validate
 from dlc.buildspec.models import ScanException, ScanExceptions
 from dlc.buildspec.problems import raise_report
-from dlc.buildspec.validate import validate
-from dlc.buildspec.yaml_marks import parse
+from dlc.buildspec.yaml_layers import parse
 from dlc.core.checkout import Tree, text
 from dlc.core.errors import SpecError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dlc.engine.client import as_typed
+from dlc.engine.docker_client import as_typed
 from dlc.jobs.run.config import config_files
 from dlc.jobs.run.containers import containers, labels
 from dlc.jobs.run.job import Job

@@ -1,12 +1,19 @@
-"""Asks the kernel who is connected to a Unix socket, by sock_diag(7): /proc/net/unix keeps those that are gone."""
+"""What uses the private engine now: containers, and clients such as builds. Checked before it is stopped."""
 
 from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlc.core.errors import EngineError
+from dlc.engine import docker_client
+
+ASK_SECONDS = 10.0
+LEAVE_SECONDS = 1.0  # until the engine has closed the connection of our own client
+CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 DUMP = 0x301  # NLM_F_REQUEST and NLM_F_DUMP
@@ -18,6 +25,45 @@ HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 REQUEST = struct.Struct("=BBHIIIII")  # family, protocol, padding, states, inode, what to show, cookie (2)
 ANSWER = struct.Struct("=BBBBIII")  # family, type, state, padding, inode, cookie (2)
 ATTRIBUTE = struct.Struct("=HH")  # length, type
+
+
+def describe(address: str, socket: Path) -> list[str]:
+    """A line for each running container and each connected client; none when the engine is idle."""
+    try:
+        reach = docker_client.reach(address)
+        done = docker_client.docker(
+            "ps", "--format", "container {{.Names}} ({{.Image}})", env=reach, timeout=ASK_SECONDS
+        )
+    except EngineError as error:
+        return [f"what runs is not known: {error.message}"]
+    return [*done.stdout.splitlines(), *_clients(address, socket)]
+
+
+def _clients(address: str, socket: Path) -> list[str]:
+    deadline = time.monotonic() + LEAVE_SECONDS
+    try:
+        while (count := connections(socket)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    except OSError:  # a kernel without sock_diag
+        return _commands(address)
+    if not count:
+        return []
+    return _commands(address) or [f"{count} connections of clients, such as a build or `docker logs --follow`"]
+
+
+def _commands(address: str) -> list[str]:
+    """The command lines of docker clients on this host, without those that use another engine."""
+    found = []
+    for path in sorted(Path("/proc").glob("[0-9]*")):
+        try:
+            argv = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+            variables = (path / "environ").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        chosen = [line for line in variables if line.startswith("DOCKER_HOST=")]
+        if argv and Path(argv[0]).name in CLIENTS and chosen in ([], [f"DOCKER_HOST={address}"]):
+            found.append(f"client {path.name}: {' '.join([Path(argv[0]).name, *argv[1:]])[:100]}")
+    return found
 
 
 def connections(path: Path) -> int:

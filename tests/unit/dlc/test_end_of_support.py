@@ -6,8 +6,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from dlc.buildspec.lifecycle import require_supported, warnings
 from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import require_supported, warnings
 from dlc.cli import push, run
 from dlc.cli.list import unsupported
 from dlc.core.checkout import Tree

@@ -9,8 +9,8 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine.connection import find
-from dlc.engine.private import PrivateEngine
-from dlc.engine.sockets import connections
+from dlc.engine.private_engine import PrivateEngine
+from dlc.engine.usage import connections
 
 
 def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(

@@ -1,13 +1,13 @@
-"""CUDA of an image: its major version, what it asks of a host's driver, the newer user library for older drivers."""
+"""What the CUDA and EFA settings of an image ask for: of a host's driver, of Debian, and of each other."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from dlc.buildspec.models import Settings
+from dlc.buildspec.models import Efa, Settings
 from dlc.buildspec.problems import Problem
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node
 
 CPU = "cpu"
 # What all frameworks for one CUDA can take in the same version: a layer of its own, which their images share.
@@ -15,6 +15,17 @@ CPU = "cpu"
 SHARED = re.compile(
     r"nvidia-(cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|cufft|curand|cusolver|cusparse|nvjitlink)(-cu\d+)?"
 )
+# Setting -> what it must hold where a source needs it.
+MEANINGS = {
+    "version": "the installer's release, such as 1.50.0: compat.yml has rules about it",
+    "url": "the address of the vendor's .tar.gz",
+    "sha256": "its sha256, 64 hexadecimal digits",
+}
+NEEDED = {
+    "none": (),
+    "distro": (),
+    "installer": ("version", "url", "sha256"),
+}  # fmt: skip
 
 
 def major(device: str) -> int:
@@ -58,3 +69,18 @@ def problems(settings: Settings, node: Node) -> list[Problem]:
     if settings.device == CPU:
         lacking.append(Problem(mark, "cuda_compat", "an image with CUDA (device: cu...)", f"device {CPU}"))
     return lacking
+
+
+def missing(efa: Efa, node: Node) -> list[Problem]:
+    """A problem for each setting that the image's source of EFA software needs and that is empty."""
+    mark = (node.at(("efa", "source")) or node).mark
+    return [
+        Problem(mark, f"efa.{name}", f"{MEANINGS[name]} (efa.source is {efa.source})", "nothing")
+        for name in NEEDED[efa.source]
+        if not getattr(efa, name)
+    ]
+
+
+def debian_packages(efa: Efa) -> tuple[str, ...]:
+    """The Debian packages that EFA adds to an image. The installer has newer ones of its own."""
+    return efa.os_packages if efa.source == "distro" else ()

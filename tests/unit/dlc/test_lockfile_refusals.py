@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.buildspec.lock_check import (
+from dlc.buildspec.lockfile import (
     BUILDSPEC,
     chain,
     conflicts,
@@ -13,8 +13,8 @@ from dlc.buildspec.lock_check import (
     other_cuda,
     refusal,
     requirers,
+    versions,
 )
-from dlc.buildspec.locked import versions
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree
 from dlc.core.errors import LockError

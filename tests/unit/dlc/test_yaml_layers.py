@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc.buildspec.problems import Problem
-from dlc.buildspec.yaml_marks import Node, Plain, parse
+from dlc.buildspec.yaml_layers import Node, Plain, parse
 
 names = st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=8)
 values: st.SearchStrategy[Plain] = st.recursive(

@@ -1,4 +1,4 @@
-"""Selects images by globs over their identifiers; a glob without a match is an error with a hint."""
+"""Selects images by globs over their identifiers, or one by its identifier or Docker reference."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 from dlc.buildspec.problems import did_you_mean
+from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import number
 from dlc.core.errors import SelectorError
 
@@ -40,3 +41,21 @@ def _hint(glob: str, known: Sequence[str]) -> str:
         return f"; {near}"
     frameworks = sorted({name.split("-")[0] for name in known})
     return f"; {did_you_mean(framework, frameworks) or 'known frameworks: ' + ', '.join(frameworks)}"
+
+
+def find(word: str, variants: Sequence[Variant]) -> tuple[str, Variant | None]:
+    """The Docker reference that `word` stands for, and the image of the buildspec where it is one of its images.
+
+    A word without `:`, `/` and `@` can only be an identifier: raises SelectorError when there is none of that name.
+    """
+    for variant in variants:
+        if word in (variant.id, variant.ref):
+            return variant.ref, variant
+    if not set(word) & set(":/@"):
+        known = [variant.id for variant in variants]
+        inside = [name for name in known if name.startswith(f"{word}-")]
+        near = did_you_mean(word, known) or "\n    ".join(["known:", *(inside or known)])
+        raise SelectorError(
+            f"{word}: no such image; {near}", "`dlc list`, or a Docker reference such as dlc/pytorch:TAG"
+        )
+    return word, None

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.buildspec.cascade import merge, merge_all, origins, override, split
 from dlc.buildspec.problems import Mark
-from dlc.buildspec.yaml_marks import Node, Plain, parse
+from dlc.buildspec.yaml_layers import Node, Plain, merge, merge_all, origins, override, parse, split
 from dlc.core.errors import UsageError
 
 KEYS = st.sampled_from("abcd")

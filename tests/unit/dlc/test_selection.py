@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.buildspec.selector import select
+from dlc.buildspec.selection import select
 from dlc.core.errors import SelectorError
 
 IDS = ("pytorch-2.9-training-cu128-py311", "pytorch-2.13-training-cpu-py311", "tensorflow-2.21-training-cpu-py311")

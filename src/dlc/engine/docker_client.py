@@ -1,4 +1,4 @@
-"""Runs the docker client. No other module writes its command lines."""
+"""Runs the docker client, and keeps its context `dlc`. No other module writes the client's command lines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from dlc.core.process import stream as stream_program
 from dlc.engine.remedies import advise_on_silence
 
 PROGRAM = "docker"
+NAME = "dlc"
+SECONDS = 10.0
 
 
 def present() -> bool:
@@ -84,3 +86,31 @@ def stream(
 def as_typed(*words: str) -> str:
     """A command of the client as a user would type it."""
     return shlex.join([PROGRAM, *words])
+
+
+def current(seconds: float = SECONDS) -> tuple[str, str]:
+    """Name and address of the client's current context, whatever DOCKER_HOST is. Raises EngineError for no answer."""
+    done = _context("inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}", seconds=seconds)
+    name, _, address = done.stdout.strip().partition(" ")
+    return name, address
+
+
+def select(address: str) -> None:
+    """Let plain `docker` commands use the engine at `address`, unless the user has chosen another one."""
+    if current()[0] not in ("default", NAME):
+        return
+    _context("rm", "--force", NAME)
+    _context("create", NAME, "--docker", f"host={address}")
+    _context("use", NAME)
+
+
+def deselect(address: str) -> None:
+    """Undo what `select` did for `address`."""
+    if current() == (NAME, address):
+        _context("use", "default")
+        _context("rm", "--force", NAME)
+
+
+def _context(*words: str, seconds: float = SECONDS) -> Completed:
+    # A DOCKER_HOST would hide the context.
+    return docker("context", *words, env={"DOCKER_HOST": ""}, check=False, timeout=seconds)

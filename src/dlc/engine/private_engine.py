@@ -1,4 +1,4 @@
-"""The private Docker Engine: a dockerd of our own whose socket, data, pid and log live in one folder."""
+"""The private Docker Engine: a dockerd of our own, its Debian packages, and its folder of socket, data and log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from dlc.core.atomic_files import try_lock
+from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError
 from dlc.core.process import start_daemon, tail
-from dlc.engine import client, context, packages, work
+from dlc.debian import apt
+from dlc.engine import docker_client, usage
 from dlc.engine.remedies import advise_without_engine
 
 START_SECONDS = 90.0
@@ -35,6 +37,9 @@ DAEMON_CONFIG = {
     "default-address-pools": [{"base": "10.214.0.0/16", "size": 24}],
     "log-opts": {"max-size": "50m", "max-file": "2"},
 }
+DOCKER_PACKAGES = ("docker.io", "docker-cli", "docker-buildx", "docker-compose", "iptables")
+UBUNTU_PACKAGES = ("docker.io", "docker-buildx", "docker-compose-v2", "iptables")
+DONOR = apt.Donor(release="bookworm", suite="trixie", packages=DOCKER_PACKAGES[:4])
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,12 @@ class PrivateEngine:
 
     def answers(self) -> bool:
         """Whether a client gets an answer over the socket."""
-        if not self.socket.exists() or not client.present():
+        if not self.socket.exists() or not docker_client.present():
             return False
         try:
-            done = client.docker("version", env=client.reach(self.address), check=False, timeout=ANSWER_SECONDS)
+            done = docker_client.docker(
+                "version", env=docker_client.reach(self.address), check=False, timeout=ANSWER_SECONDS
+            )
         except EngineError:
             return False
         return done.returncode == 0
@@ -89,9 +96,9 @@ class PrivateEngine:
                 return False
             self._require_alone()
             if not is_installed():
-                packages.install()
+                install()
             self._spawn()
-            context.select(self.address)
+            docker_client.select(self.address)
             return True
 
     def stop(self, force: bool = False) -> bool:
@@ -107,8 +114,8 @@ class PrivateEngine:
                 if not force:
                     self._require_idle()
                 self._end(pid)
-            if client.present():
-                context.deselect(self.address)
+            if docker_client.present():
+                docker_client.deselect(self.address)
             return pid is not None
 
     @contextmanager
@@ -171,7 +178,7 @@ class PrivateEngine:
                 )
 
     def _require_idle(self) -> None:
-        if busy := work.describe(self.address, self.socket):
+        if busy := usage.describe(self.address, self.socket):
             raise EngineError(
                 f"{self.address}: in use:\n" + "\n".join(f"    {line}" for line in busy),
                 "wait for these, or end them together with the engine: --force",
@@ -232,9 +239,9 @@ def _daemons() -> Iterator[tuple[int, list[str]]]:
 
 def is_installed() -> bool:
     """Whether the programs of a private engine are on this host."""
-    if not all(shutil.which(name) for name in (client.PROGRAM, "dockerd", "iptables")):
+    if not all(shutil.which(name) for name in (docker_client.PROGRAM, "dockerd", "iptables")):
         return False
-    return client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
+    return docker_client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
 
 
 def _is_same(handle: IO[str], path: Path) -> bool:
@@ -252,3 +259,13 @@ def _wait(done: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def names() -> tuple[str, ...]:
+    """What these packages are called in this host's distribution."""
+    return UBUNTU_PACKAGES if apt.os_release().get("ID") == "ubuntu" else DOCKER_PACKAGES
+
+
+def install() -> None:
+    """Install them without starting a daemon. Raises HostError, PackageIndexError."""
+    apt.install(names(), cache_folder() / "apt", DONOR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.buildspec.locked import FILES, INPUT, locked_versions, require_fresh, staleness, versions
+from dlc.buildspec.lockfile import FILES, INPUT, locked_versions, require_fresh, staleness, versions
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError

@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlc.build import bake, host
-from dlc.build import run as build
-from dlc.build.inputs import HostInputs
-from dlc.build.progress import Step
+from dlc.build import bake_file, buildx, host_inputs
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildkit_log import Step
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
@@ -72,7 +71,7 @@ def measure(identifier: str) -> WarmBuild:
     tree = read_tree(root)
     [variant] = load_variants(tree, [identifier])
     plan = make_plan(tree, [identifier], [f"repository={REPOSITORY}"])
-    engine, inputs = connect(), host.collect(plan, tree, cache_folder())
+    engine, inputs = connect(), host_inputs.collect(plan, tree, cache_folder())
     with tempfile.TemporaryDirectory(prefix="bench-", dir=cache_folder()) as name:
         folder = Path(name)
         install, copy, size = floor(variant, inputs, folder)
@@ -123,15 +122,15 @@ def rebuild(
     plan: Plan, engine: Engine, inputs: HostInputs, folder: Path
 ) -> tuple[float, tuple[tuple[float, str], ...]]:
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
-    revision, epoch = build.revision_and_epoch(find_root())
+    revision, epoch = buildx.revision_and_epoch(find_root())
     scripts = folder / "scripts"
     shutil.copytree(inputs.contexts[SCRIPTS], scripts)
     inputs = replace(inputs, contexts={**inputs.contexts, SCRIPTS: scripts})
-    file: dict[str, Any] = bake.render(plan, inputs, output=build.output(engine), epoch=epoch, revision=revision)
+    file: dict[str, Any] = bake_file.render(plan, inputs, output=buildx.output(engine), epoch=epoch, revision=revision)
     [identifier] = plan.selected
-    image = file["target"][bake.bake_name(identifier)]
+    image = file["target"][bake_file.bake_name(identifier)]
     output = image.pop("output")
-    build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
+    buildx.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
     image["output"] = output
     refs = plan.target(identifier).tags
     packages = image["args"]["OS_PACKAGES"]
@@ -144,7 +143,7 @@ def rebuild(
             empty_page_cache()
             start = time.perf_counter()
             with images.replaced_removed(engine, refs):
-                build.run_bake(json.dumps(file), engine, log, steps.append)
+                buildx.run_bake(json.dumps(file), engine, log, steps.append)
             built = time.perf_counter()
             os.sync()
             seconds = time.perf_counter() - start

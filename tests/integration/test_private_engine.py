@@ -27,7 +27,7 @@ IMAGE = "program:1"
 BAKE = """
 import sys
 from pathlib import Path
-from dlc.build.run import run_bake
+from dlc.build.buildx import run_bake
 from dlc.engine.connection import Engine
 address, text, log = sys.argv[1:]
 run_bake(text, Engine(address, "private", "", containerd_store=False), Path(log), lambda step: None)
@@ -38,7 +38,7 @@ KILLED = """
 import json, os, re, signal, sys
 from pathlib import Path
 from dlc.__main__ import main
-from dlc.build.progress import Progress
+from dlc.build.buildkit_log import Progress
 from dlc.engine.connection import Engine
 from harness import tiny_build
 import dlc.cli

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.build.disk import GB, WORK, data_folder, need
+from dlc.build.disk_space import GB, WORK, data_folder, need
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import (

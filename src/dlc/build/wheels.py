@@ -1,24 +1,58 @@
-"""The folder of wheels for a build: from the user's own folders, and from indexes that the buildspec names."""
+"""The folder of wheels for a build: from the user's own folders, and from indexes that the buildspec names.
+
+Wheels of an index are downloaded on this host, by the lock's hashes. So the index is used for no other package, its
+address and credentials stay out of the build, and it may be on this host's loopback or a folder.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import shutil
+import stat
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from dlc.build import index_wheels
-from dlc.build.index_wheels import HASH, link, remove_other, wheels_in
+from packaging.tags import compatible_tags, cpython_tags
+
 from dlc.buildspec.lockfile import entries
+from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
+from dlc.core.atomic_files import draft_folder
 from dlc.core.checkout import Tree, below
-from dlc.core.digests import FOLDER_MODE, sha256
-from dlc.core.environment import local_wheel_folders, other_find_links
-from dlc.core.errors import LockError
+from dlc.core.digests import FOLDER_MODE, MODE, say_damaged, sha256
+from dlc.core.environment import (
+    LOGIN_REMEDY,
+    ca_bundle,
+    local_wheel_folders,
+    mirror_variable,
+    mirrored,
+    other_find_links,
+    own_indexes,
+    shown,
+    wheel_folder,
+)
+from dlc.core.errors import DlcError, LockError, PackageIndexError
+from dlc.core.process import run
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
 
+FETCH_SECONDS = 3600.0
+NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SSL|certificate")
+# In pip's log: why it passed over a page. Without it, a server that fails looks like one that has no such package.
+UNREAD = re.compile(r"Could not fetch URL \S+ (.*?)(?: for url: \S+)? - skipping")
+BUSY = re.compile(r"^(429|5\d\d) (Client|Server) Error")
+REFUSED = re.compile(r"40[137] Client Error")
+EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
+WORDS = (5, 6)  # of a wheel's name: package, version, perhaps a build number, Python, binary interface, platform
+HASH = re.compile(r"sha256:([0-9a-f]{64})")  # in a lock
+MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
-def folder(plan: Plan, tree: Tree, cache: Path) -> Path:
+
+def wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     """A folder with the wheels that the plan's locks name and that the user's folders or the buildspec's indexes have.
 
     Raises LockError for a file whose hash is not the lock's, and for a local version that no index has.
@@ -36,8 +70,8 @@ def folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     _add_own(text, known, wheels, cache)
     for image in plan.targets:
         if image.indexed and isinstance(image.context, Repo):
-            index_wheels.add(_lock_text(tree, image.context.folder), image.indexed, wheels, cache)
-    index_wheels.require_places(text, [index for image in plan.targets for index in image.indexed], wheels)
+            add_from_indexes(_lock_text(tree, image.context.folder), image.indexed, wheels, cache)
+    require_places(text, [index for image in plan.targets for index in image.indexed], wheels)
     return wheels
 
 
@@ -63,3 +97,172 @@ def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> N
 def _lock_text(tree: Tree, name: str) -> str:
     """All files of a lock, one after the other."""
     return "".join(file.data.decode() for _, file in sorted(below(tree, name).items()))
+
+
+def add_from_indexes(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path) -> None:
+    """Add to `folder` each wheel of an image's lock (the text of its files) that has an index and is not there yet.
+
+    Raises LockError for a wheel that no index has, PackageIndexError if an index does not answer.
+    """
+    for index in indexed:
+        have = {pin for wheel, pin in wheels_in(folder) if _is_for(wheel, index.python)}
+        for pin, entry in entries(lock).items():
+            if pin[0] in index.packages and pin not in have:
+                wheel = _keep_wheel(pin, entry, index, cache)
+                link(wheel, folder / wheel.name, cache)
+
+
+def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) -> None:
+    """Raise LockError for a local version that is not in `folder` and for which no index is named."""
+    if own_indexes(os.environ).all:
+        return
+    have = {pin for _, pin in wheels_in(folder)}
+    named = {name for index in indexed for name in index.packages}
+    for name, version in entries(lock):
+        if "+" in version and name not in named and (name, version) not in have:
+            raise LockError(
+                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_folders()}",
+                "name its index under `indexes` in the buildspec, or a folder that holds its wheel in UV_FIND_LINKS",
+            )
+
+
+def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
+    """Requirement of a local version (`torch==2.13.0+cpu`) -> where these images take it from. Pure.
+
+    The address of the buildspec's index or of the user's mirror, without credentials. It is empty if the buildspec
+    names none: then the user's own folders or indexes must have it. They come first in any case.
+    """
+    found = {}
+    for variant in variants:
+        places = {name: index for index in variant.indexed for name in index.packages}
+        for requirement in (*variant.framework_requirements, *variant.training_requirements):
+            index = places.get(normal_name(requirement))
+            if "+" in requirement:
+                found[requirement] = shown(mirrored(index.index, index.address, environment)) if index else ""
+    return found
+
+
+def wheels_in(folder: Path) -> list[tuple[Path, tuple[str, str]]]:
+    """Each wheel of a folder with its normal name and version. A file with a name that no wheel may have is none."""
+    named = [(path, path.stem.split("-")) for path in sorted(folder.glob("*.whl"))]
+    return [(path, (normal_name(words[0]), words[1])) for path, words in named if len(words) in WORDS]
+
+
+def _is_for(wheel: Path, python: str) -> bool:
+    """Whether a wheel is for this Python (3.11): the images of a plan may have several."""
+    major, minor = python.split(".")
+    own, version = f"cp{major}{minor}", (int(major), int(minor))
+    fitting = {
+        (tag.interpreter, tag.abi)
+        for tag in (*cpython_tags(version, [own], ["any"]), *compatible_tags(version, own, ["any"]))
+    }
+    interpreters, abis = (word.split(".") for word in wheel.stem.split("-")[-3:-1])
+    return any((interpreter, abi) in fitting for interpreter in interpreters for abi in abis)
+
+
+def link(source: Path, target: Path, cache: Path) -> None:
+    """Hard link, else a copy; a copy too of a file with another mode. Two builds may do this at the same time."""
+    with draft_folder(cache) as drafts:
+        draft = drafts / target.name
+        try:
+            os.link(source, draft)
+            if stat.S_IMODE(draft.stat().st_mode) != MODE:
+                draft.unlink()
+        except OSError:
+            draft.unlink(missing_ok=True)
+        if not draft.exists():
+            shutil.copy2(source, draft)
+            draft.chmod(MODE)
+        draft.replace(target)
+
+
+def remove_other(folder: Path, hashes: Collection[str]) -> None:
+    """Remove the files of a folder of the cache that have none of these hashes: damaged ones are made anew."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        with suppress(FileNotFoundError):  # another build was faster
+            if path.is_file() and sha256(path) not in hashes:
+                say_damaged(path)
+                path.unlink()
+
+
+def _keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
+    """The wheel of an entry, in the cache; fetched where it is not there."""
+    fits = f"{entry}\n{index.python} {index.glibc}"
+    kept = cache / "index-wheels" / hashlib.sha256(fits.encode()).hexdigest()[:16]
+    remove_other(kept, HASH.findall(entry))
+    if not any(kept.glob("*.whl")):
+        kept.mkdir(parents=True, exist_ok=True)
+        with draft_folder(cache) as draft:
+            wheel = _fetch_wheel(pin, entry, index, draft)
+            wheel.chmod(MODE)
+            wheel.replace(kept / wheel.name)
+    return next(iter(sorted(kept.glob("*.whl"))))
+
+
+def _fetch_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:
+    """The wheel from the first index that has it: the user's indexes, then the buildspec's or its mirror."""
+    lock, log = draft / "lock.txt", draft / "pip.log"
+    lock.write_text(entry + "\n")
+    found = ""
+    own = own_indexes(os.environ).all
+    for address in (*own, mirrored(index.index, index.address, os.environ)):
+        log.unlink(missing_ok=True)
+        environment = {**_pip_environment(address), "PIP_LOG": str(log)}
+        done = run(_pip_command(index, lock, draft), env=environment, check=False, timeout=FETCH_SECONDS)
+        if not done.returncode:
+            return next(draft.glob("*.whl"))
+        found += f"\n  {shown(address)}: {_pip_reason(done.stderr, log, address)}"
+    raise _refusal(pin, index, found)
+
+
+def _pip_command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
+    minor = int(index.glibc.partition(".")[2])
+    platforms = [f"manylinux_2_{level}" for level in range(minor, 4, -1)]
+    return [
+        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:",
+        "--no-input", "--no-cache-dir", "--retries", "2", "--implementation", "cp", "--python-version", index.python,
+        *(word for name in (*platforms, *MANYLINUX) for word in ("--platform", f"{name}_x86_64")),
+        "--dest", str(draft), "--requirement", str(lock),
+    ]  # fmt: skip
+
+
+def _pip_environment(address: str) -> Mapping[str, str]:
+    """pip uses this one index. Its address may hold credentials, so it is no argument."""
+    folder = wheel_folder(address)
+    ca = ca_bundle(os.environ)
+    return {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_INDEX_URL": "" if folder else address,
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": str(folder) if folder else "",
+        "PIP_NO_INDEX": "1" if folder else "",
+        # Mirrors inside a company often use http; the lock's hashes protect what comes from them.
+        "PIP_TRUSTED_HOST": urlsplit(address).hostname or "" if address.startswith("http://") else "",
+        **({"PIP_CERT": str(ca)} if ca else {}),
+    }
+
+
+def _pip_reason(stderr: str, log: Path, address: str) -> str:
+    """What pip says last, and that it got no answer where it did not."""
+    unread = UNREAD.findall(log.read_text(errors="replace")) if log.is_file() else []
+    lines = stderr.replace(address, shown(address)).strip().splitlines()
+    errors = [line for line in lines if line.startswith("ERROR:") and line != EXCEPTION] or lines[-1:]
+    said = "".join(errors[:1]).removeprefix("ERROR: ")[:300]
+    why = "".join(unread[-1:]).replace(address, shown(address))[:300]
+    said = f"{said}; {why}" if why else said
+    if REFUSED.search(why):
+        return f"refuses ({said})"
+    return f"does not answer ({said})" if NO_ANSWER.search(stderr + why) or BUSY.search(why) else said
+
+
+def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
+    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_folders()}{found}"
+    remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
+    kind = PackageIndexError if "does not answer (" in found or "refuses (" in found else LockError
+    login = f"{LOGIN_REMEDY}, or " if "refuses (" in found else ""
+    return kind(message, f"{login}{remedy} wheel in UV_FIND_LINKS (uv.toml and pip.conf are not read)")
+
+
+def _folders() -> str:
+    return ", ".join(str(folder) for folder in local_wheel_folders()) or "none"

@@ -13,11 +13,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from dlc.build import base_images, disk, host
-from dlc.build import run as build
-from dlc.build.display import Display, open_display
-from dlc.build.inputs import HostInputs
-from dlc.build.log import new_log
+from dlc.build import base_images, buildx, disk_space, host_inputs
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildx import new_log
+from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, warn_of_end
@@ -65,7 +64,7 @@ def _build(
     *,
     disk_check: bool,
     ahead: Future[HostInputs] | None,
-) -> list[build.Result]:  # fmt: skip
+) -> list[buildx.Result]:  # fmt: skip
     """Build the selected images that the engine lacks; returns what it then has of all of them."""
     remaining, seconds = _missing(plan, images.keys(engine, plan.refs)), 0.0
     if remaining.selected:
@@ -76,7 +75,7 @@ def _build(
                 if disk_check:
                     _require_room(remaining, variants, existing, engine)
                 seconds = _bake(remaining, engine, root, tree, display, ahead)
-    return build.results(plan, engine, seconds, set(remaining.selected))
+    return buildx.results(plan, engine, seconds, set(remaining.selected))
 
 
 @contextmanager
@@ -84,14 +83,14 @@ def _collected_ahead(plan: Plan, tree: Tree) -> Iterator[Future[HostInputs]]:
     """On a host that has no engine yet every image is missing: what they take of it is made while one is installed."""
     cache = cache_folder()
     with writing(cache):
-        host.install_programs(plan, cache)
+        host_inputs.install_programs(plan, cache)
     with beside(lambda: _collect(plan, tree, cache)) as inputs:
         yield inputs
 
 
 def _collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
     with writing(cache):
-        return host.collect(plan, tree, cache)
+        return host_inputs.collect(plan, tree, cache)
 
 
 def _missing(plan: Plan, existing: Mapping[str, str]) -> Plan:
@@ -119,26 +118,26 @@ def _turn(plan: Plan, engine: Engine) -> Iterator[None]:
 
 def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str], engine: Engine) -> None:
     """Raises DiskError where the engine's disk is too small for what the plan builds."""
-    if folder := disk.data_folder(engine):
+    if folder := disk_space.data_folder(engine):
         missing = [variant for variant in variants if variant.id in plan.selected]
-        disk.require_room(disk.need(missing, existing, containerd_store=engine.containerd_store), folder)
+        disk_space.require_room(disk_space.need(missing, existing, containerd_store=engine.containerd_store), folder)
 
 
 def _bake(
     plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display, ahead: Future[HostInputs] | None
 ) -> float:
     """Build the plan; returns the seconds that the bake took."""
-    revision, epoch = build.revision_and_epoch(root)
+    revision, epoch = buildx.revision_and_epoch(root)
     cache = cache_folder()
     with display.during("this host", "base file system, locked wheels, downloads"):
         inputs = ahead.result() if ahead else _collect(plan, tree, cache)
-    return build.build(
+    return buildx.build(
         plan, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
         on_step=display.finished, on_running=display.running,
     )  # fmt: skip
 
 
-def _report(results: Sequence[build.Result], engine: Engine) -> None:
+def _report(results: Sequence[buildx.Result], engine: Engine) -> None:
     for result in results:
         state = f"built in {result.seconds:.0f} s" if result.built else "up to date"
         print(f"{result.ref}  {state}")

@@ -10,7 +10,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_set, progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import other_find_links
-from dlc.locks import python as lock
+from dlc.locks import resolve
 
 HELP = "resolve the packages of images and write their locks, with hashes"
 EXAMPLE = "dlc lock 'pytorch-2.13-*'"
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         # With --set only what it asks for is to differ, not what indexes have newer since.
         plain = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else None
         progress(f"{variant.id}: lock")
-        texts = lock.make(lock.request_of(variant, all_entries(tree, plain) if plain else ""))
-        lock.store(texts, root / variant.lock_folder)
+        texts = resolve.make_lock(resolve.request_of(variant, all_entries(tree, plain) if plain else ""))
+        resolve.store_lock(texts, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {sum(len(entries(text)) for text in texts.values())} packages")
     return 0

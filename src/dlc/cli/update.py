@@ -13,9 +13,7 @@ from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
 from dlc.debian import suites as debian
-from dlc.locks import debian as debian_resolver
-from dlc.locks import python as lock
-from dlc.locks import update
+from dlc.locks import resolve, updates
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
 EXAMPLE = "dlc update packages numpy transformers --write"
@@ -39,36 +37,36 @@ def run(args: argparse.Namespace) -> int:
 def _packages(root: Path, only: list[str], write: bool) -> int:
     """Nothing is written unless every changed image has a lock without conflicts."""
     tree = read_tree(root)
-    found = update.proposals(tree, load_variants(tree), only, progress)
+    found = updates.proposals(tree, load_variants(tree), only, progress)
     print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
-    texts = update.applied(tree, found)
+    texts = updates.applied(tree, found)
     if not write or not texts:
         return 0
-    changed = update.with_texts(tree, texts)
+    changed = updates.with_texts(tree, texts)
     touched = [variant for variant in load_variants(changed) if staleness(changed, variant)]
     locks = {}
     for number, variant in enumerate(touched, 1):
         progress(f"{variant.id}: lock (image {number} of {len(touched)})")
-        locks[variant.lock_folder] = lock.make(lock.request_of(variant))
+        locks[variant.lock_folder] = resolve.make_lock(resolve.request_of(variant))
     for path, content in texts.items():
         replace_text(root / path, content)
     for folder, files in locks.items():
-        lock.store(files, root / folder)
+        resolve.store_lock(files, root / folder)
         print(f"{folder}: written")
     return 0
 
 
-def as_line(proposal: update.Proposal) -> str:
+def as_line(proposal: updates.Proposal) -> str:
     """`numpy 2.4.6 -> 2.5.5  buildspec/pins.yml:5`."""
     pin = proposal.pin
     return f"{pin.name:<22} {pin.version} -> {proposal.version}  {pin.mark.file}:{pin.mark.line}"
 
 
 def _debian(root: Path, write: bool) -> int:
-    for suite, names in debian_resolver.wanted(load_variants(read_tree(root))).items():
+    for suite, names in updates.wanted_debian_packages(load_variants(read_tree(root))).items():
         file = root / debian.path(suite)
         progress(f"{suite}: versions of {len(names)} packages and what they need")
-        found = debian_resolver.resolve(suite, names, cache_folder() / "apt")
+        found = updates.resolve_debian(suite, names, cache_folder() / "apt")
         print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
         if write:
             file.parent.mkdir(parents=True, exist_ok=True)

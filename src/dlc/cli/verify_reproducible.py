@@ -7,10 +7,9 @@ import sys
 import time
 from dataclasses import asdict
 
-from dlc.build import base_images
-from dlc.build import run as build
-from dlc.build.log import new_log
-from dlc.build.progress import Step
+from dlc.build import base_images, buildx
+from dlc.build.buildkit_log import Step
+from dlc.build.buildx import new_log
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 from dlc.core.checkout import Tree, find_root, read_tree
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
     plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
-    revision, epoch = build.revision_and_epoch(root)
+    revision, epoch = buildx.revision_and_epoch(root)
     engine = connect()
     rows = []
     for variant in variants:

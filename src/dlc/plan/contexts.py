@@ -17,7 +17,7 @@ class Repo:
 
 @dataclass(frozen=True)
 class Host:
-    """Files that `dlc.build.host` prepares on this host; `version` if it changes what is in the image."""
+    """Files that `dlc.build.host_inputs` prepares on this host; `version` if it changes what is in the image."""
 
     name: str
     version: str = ""

@@ -1,7 +1,9 @@
-"""The plan: every target that the selected images need, parents first, and what of it can be skipped."""
+"""The plan: every target that the selected images need, parents first, with its content key, and what is skipped."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,10 +11,9 @@ from dlc.buildspec.lockfile import require_fresh, require_sound
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core import labels
-from dlc.core.checkout import Tree, text
+from dlc.core.checkout import Tree, below, text
 from dlc.core.errors import SelectorError
-from dlc.plan.content_key import content_key
-from dlc.plan.contexts import Image
+from dlc.plan.contexts import Image, Repo, TargetRef, identity
 from dlc.plan.targets import Target, chain
 
 
@@ -124,3 +125,31 @@ def _keyed(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
     dockerfile = target.dockerfile if target.inline else text(tree, target.dockerfile)
     key = content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
     return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})
+
+
+def content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: Tree) -> str:
+    """sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
+
+    A `Repo` context counts with every file below it, a `TargetRef` with that target's key (`keys`: id -> key), an
+    `Image` with its digest, where it has one. What a `Host` context holds is pinned by locks that are themselves in a
+    `Repo` context, or by its version. Revision, dates and paths of the host are no part of it.
+    """
+    contexts = {".": target.context, **target.contexts}
+    files = {
+        name: {path: (hashlib.sha256(file.data).hexdigest(), file.executable)
+               for path, file in below(tree, context.folder).items()}
+        for name, context in contexts.items() if isinstance(context, Repo)
+    }  # fmt: skip
+    material = {
+        "dockerfile": dockerfile,
+        "stage": target.stage,
+        "platform": target.platform,
+        "contexts": {
+            name: keys[context.id] if isinstance(context, TargetRef) else identity(context)
+            for name, context in contexts.items()
+        },
+        "files": files,
+        "args": dict(target.args),
+        "labels": dict(target.labels),
+    }
+    return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()

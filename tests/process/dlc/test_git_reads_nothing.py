@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.run import revision_and_epoch
+from dlc.build.buildx import revision_and_epoch
 
 
 def test_a_checkout_that_git_reads_nothing_of_is_warned_of_with_the_reason_and_other_folders_are_not(

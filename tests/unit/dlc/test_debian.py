@@ -12,7 +12,7 @@ from dlc.core.digests import seal
 from dlc.core.errors import LockError
 from dlc.debian import rootfs
 from dlc.debian import suites as debian
-from dlc.locks.debian import INSTALLED, wanted
+from dlc.locks.updates import INSTALLED, wanted_debian_packages
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, changed, specimen, unlocked
 
@@ -59,7 +59,7 @@ def test_a_line_that_records_no_version_is_named(line: str) -> None:
 
 
 def test_compilers_are_recorded_too() -> None:
-    assert wanted(load_variants(unlocked())) == {"bookworm": ["ca-certificates", "g++", "gcc", "tini"]}
+    assert wanted_debian_packages(load_variants(unlocked())) == {"bookworm": ["ca-certificates", "g++", "gcc", "tini"]}
 
 
 def test_versions_are_read_from_what_apt_would_install() -> None:
@@ -69,7 +69,7 @@ def test_versions_are_read_from_what_apt_would_install() -> None:
 
 def test_every_package_that_an_image_names_is_recorded() -> None:
     tree = read_tree(ROOT)
-    for suite, names in wanted(load_variants(tree)).items():
+    for suite, names in wanted_debian_packages(load_variants(tree)).items():
         assert set(names) <= set(debian.recorded(tree, suite)), suite
 
 

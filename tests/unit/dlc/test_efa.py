@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import fetch
+from dlc.build import download
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Efa
@@ -30,7 +30,7 @@ def settings(*sets: str) -> Efa:
 
 
 def got(url: str, cache: Path, sha256: str = SHA256) -> bytes:
-    return (fetch.folder(Pinned(sha256, url), cache, None) / fetch.FILE).read_bytes()
+    return (download.fetch(Pinned(sha256, url), cache, None) / download.FILE).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dlc.build.inputs import HostInputs
+from dlc.build.bake_file import HostInputs
 from dlc.cli.verify_reproducible import as_text
 from dlc.images.inspection.archive import Archive, Entry, Layer
-from dlc.images.inspection.reproducible import bake_file, differences, differences_from_built
+from dlc.images.inspection.reproducible import differences, differences_from_built, render_rebuild
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, specimen
 
@@ -31,7 +31,7 @@ def archive(digest: str, *layers: dict[str, Entry], **config: object) -> Archive
 
 def rendered(*, cached: bool) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(
-        bake_file(PLAN, INPUTS, "dlc-rebuild:x", "type=docker", epoch=0, revision="r", cached=cached)
+        render_rebuild(PLAN, INPUTS, "dlc-rebuild:x", "type=docker", epoch=0, revision="r", cached=cached)
     )
     return value
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.run import revision_and_epoch
+from dlc.build.buildx import revision_and_epoch
 from dlc.core.errors import UsageError
 
 

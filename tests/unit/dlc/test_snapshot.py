@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import host
-from dlc.build.snapshot import TIME, snapshot, time_of
+from dlc.build import host_inputs
+from dlc.build.host_inputs import SNAPSHOT_TIME, snapshot, time_of
 from dlc.core.checkout import SourceFile, below
 from dlc.debian import rootfs
 from dlc.plan.plan import make_plan
@@ -29,7 +29,7 @@ def test_a_snapshot_holds_exactly_the_files_with_their_modes_and_fixed_times(tmp
     }  # fmt: skip
     times = {name: path.stat().st_mtime for name, path in found.items()}
     assert times == {name: time_of(file.data) for name, file in FILES.items()}
-    assert {path.stat().st_mtime for path in (folder, folder / "launch")} == {TIME}
+    assert {path.stat().st_mtime for path in (folder, folder / "launch")} == {SNAPSHOT_TIME}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
@@ -39,7 +39,7 @@ def test_a_file_of_the_same_size_and_other_content_has_another_time_which_is_not
         (snapshot({"main.py": SourceFile(text)}, tmp_path) / "main.py").stat().st_mtime for text in (b"ab\n", b"ba\n")
     ]
     assert times[0] != times[1]
-    assert max(times) <= TIME
+    assert max(times) <= SNAPSHOT_TIME
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_build_takes_the_files_of_its_plan(tmp_path: Path, monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_INDEX", "https://index.invalid/cpu")
     tree = changed(specimen(), "src/entrypoint/launcher.py", "print('planned')\n")
-    inputs = host.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
+    inputs = host_inputs.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
     assert (inputs.contexts[ENTRYPOINT] / "launcher.py").read_text() == "print('planned')\n"
     assert inputs.contexts[ENTRYPOINT] == snapshot(below(tree, "src/entrypoint"), tmp_path)
     assert all(path.is_relative_to(tmp_path) for path in (*inputs.contexts.values(), *inputs.dockerfiles.values()))

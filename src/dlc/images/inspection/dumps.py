@@ -17,7 +17,7 @@ from urllib.parse import urldefrag
 from debian.debian_support import NativeVersion
 from packaging.version import InvalidVersion, Version
 
-from dlc.build import fetch
+from dlc.build import download
 from dlc.buildspec.variant import normal_name
 from dlc.core.environment import user_path
 from dlc.core.errors import LockError, UsageError
@@ -44,7 +44,7 @@ def named(variable: str, environment: Mapping[str, str], cache: Path, ca: Path |
             f"{variable}: expected ADDRESS#sha256=HEX, found {given}", "sha256sum says the hash of a file that is here"
         )
     where = address if "://" in address else user_path(address).absolute().as_uri()
-    return fetch.folder(Pinned(match[1], where), cache, ca) / fetch.FILE
+    return download.fetch(Pinned(match[1], where), cache, ca) / download.FILE
 
 
 def of_python(facts: Facts, dump: Path) -> Answer:

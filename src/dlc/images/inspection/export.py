@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlc.build.failure import ENGINE_FULL
+from dlc.build.buildkit_log import ENGINE_FULL
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.errors import DiskError, ProcessError
 from dlc.engine.connection import Engine

@@ -10,10 +10,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from dlc.build import bake, host
-from dlc.build.inputs import HostInputs
-from dlc.build.progress import Step
-from dlc.build.run import output, run_bake
+from dlc.build import bake_file, host_inputs
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildkit_log import Step
+from dlc.build.buildx import output, run_bake
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
@@ -46,8 +46,8 @@ def build_from_nothing(
     """
     ref = f"{REPOSITORY}:{uuid.uuid4().hex}"
     with scratch_folder("dlc-rebuild-") as folder:
-        inputs = host.collect(plan, tree, folder)
-        text = bake_file(
+        inputs = host_inputs.collect(plan, tree, folder)
+        text = render_rebuild(
             plan, inputs, ref, output(engine), epoch=epoch, revision=revision, cached=cached
         )  # fmt: skip
         try:
@@ -57,11 +57,11 @@ def build_from_nothing(
             engine.docker("image", "rm", ref, check=False)
 
 
-def bake_file(
+def render_rebuild(
     plan: Plan, inputs: HostInputs, ref: str, output: str, *, epoch: int, revision: str, cached: bool
 ) -> str:  # fmt: skip
     """The bake file of such a build. Pure."""
-    value: dict[str, Any] = bake.render(plan, inputs, output=output, epoch=epoch, revision=revision)
+    value: dict[str, Any] = bake_file.render(plan, inputs, output=output, epoch=epoch, revision=revision)
     for target in value["target"].values():
         target |= {"tags": [ref]} if "tags" in target else {}
         target |= {} if cached else {"no-cache": True}

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.failure import failure
-from dlc.build.progress import Progress
+from dlc.build.buildkit_log import Progress, error_of
 from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError
 
 # As buildx 0.13 prints it.
@@ -94,6 +93,6 @@ def test_a_step_whose_heading_came_late_counts_from_the_time_that_it_prints_itse
     ],
 )  # fmt: skip
 def test_each_cause_has_an_error_of_its_own_that_names_the_log(text: str, error: type[DlcError]) -> None:
-    raised = failure(read(text), Path("build.log"))
+    raised = error_of(read(text), Path("build.log"))
     assert type(raised) is error
     assert "log: build.log" in raised.message

@@ -1,4 +1,4 @@
-"""Reads BuildKit's plain progress line by line: the steps that run, have ended or failed, with their times."""
+"""Reads BuildKit's plain progress: the steps that run, have ended or failed, and the error that a failed build is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
 
 STEP = re.compile(r"^#(\d+) \[(.+?)\] (.*)")
 DONE = re.compile(r"^#(\d+) DONE ([\d.]+)s")
@@ -14,6 +17,10 @@ CANCELED = re.compile(r"^#(\d+) CANCELED")
 FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
 OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
 KEEP_LINES = 30
+ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"  # a remedy
+BASE_LOOKUP = "load metadata for "
+# What BuildKit says when the host is too busy for its bounds of seconds.
+BUSY = r"failed to solve: (?:DeadlineExceeded: .*deadline exceeded|Canceled: .*client connection is closing)"
 
 
 @dataclass(frozen=True)
@@ -95,3 +102,78 @@ class Progress:
         step = Step(name, command, seconds, cached)
         self.steps.append(step)
         return step
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A pattern in the step's last lines (from the kernel, docker/scripts, uv, pip or apt) and its meaning."""
+
+    pattern: str
+    error: type[DlcError]
+    meaning: str
+    remedy: str
+
+
+# The first that matches counts.
+CAUSES = (
+    Cause(
+        r"[Nn]o space left on device|ENOSPC",
+        DiskError,
+        "the disk is full",
+        ENGINE_FULL,
+    ),
+    Cause(
+        r"apt-get: not found|/bin/sh.*no such file or directory",
+        BaseImageError,
+        "base.image: expected Debian or Ubuntu, found an image without apt-get",
+        "set base.image to one of them, or leave it out",
+    ),
+    Cause(
+        r"the base image's Python is",
+        BaseImageError,
+        "base.image: expected one with the image's Python",
+        "choose another base.image or another python",
+    ),
+    Cause(
+        r"Hash mismatch for|DO NOT MATCH THE HASHES",
+        LockError,
+        "expected the file with the lock's hash, found another",
+        "find out who changed it: the index, or the lock; dlc lock GLOB takes what the index has now",
+    ),
+    Cause(
+        r"[Ee]rror sending request|Request failed after|Could not connect to|Could not resolve|Temporary failure"
+        r"|Connection (?:refused|timed out)|tcp connect error|dns error|HTTP status server error|429 +Too Many Requests"
+        r"|Failed to fetch \S+ +5\d\d ",
+        PackageIndexError,
+        "a package index or mirror does not answer",
+        "check that it is reachable, then run the same command again: finished steps and downloads are kept",
+    ),
+    Cause(
+        r"No solution found|not found in the package registry|No matching distribution found|404 Not Found",
+        LockError,
+        "expected a file of the lock, found it in no index",
+        "dlc lock GLOB, or name an index or a folder that has it: UV_DEFAULT_INDEX, UV_FIND_LINKS",
+    ),
+    Cause(
+        BUSY,
+        BuildError,
+        "the host is too busy, and the engine missed a time limit of its own",
+        "end other work on this host, then run the same command again: finished steps are cached",
+    ),
+)
+
+
+def error_of(progress: Progress, log: Path) -> DlcError:
+    """The error for a failed build."""
+    step, command, lines = progress.failure()
+    cause = next((cause for cause in CAUSES if re.search(cause.pattern, f"{lines}\n{progress.last}")), None)
+    if command.startswith(BASE_LOOKUP) and not (cause and cause.error is DiskError):
+        base = command.removeprefix(BASE_LOOKUP)
+        return BaseImageError(
+            f"base image {base}: {lines}\n  log: {log}", "check base.image: docker pull shows whether it exists"
+        )
+    if cause:
+        return cause.error(f"{step} failed: {cause.meaning}\n{lines}\n  log: {log}", cause.remedy)
+    return BuildError(
+        f"{step} failed:\n{lines}\n  log: {log}", "correct the step and run again: finished steps are cached"
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from scripted_server import Reply, serving
 
-from dlc.build import fetch
+from dlc.build import download
 from dlc.core.errors import DiskError, LockError, UsageError
 from dlc.plan.contexts import Pinned
 
@@ -95,9 +95,9 @@ def test_a_file_that_was_damaged_in_the_cache_is_fetched_again(
 ) -> None:
     server.pause = 0.0
     pinned = Pinned(SHA256, f"http://127.0.0.1:{server.server_port}/installer.tar.gz")
-    kept = fetch.folder(pinned, tmp_path, None) / fetch.FILE
+    kept = download.fetch(pinned, tmp_path, None) / download.FILE
     kept.write_bytes(CONTENT[:-1] + b"\0")
-    assert (fetch.folder(pinned, tmp_path, None) / fetch.FILE).read_bytes() == CONTENT
+    assert (download.fetch(pinned, tmp_path, None) / download.FILE).read_bytes() == CONTENT
     assert server.asked == ["", ""]
     assert f"{kept}: not as it was written; made anew" in capsys.readouterr().err
 
@@ -126,13 +126,13 @@ def test_a_full_disk_is_not_said_to_be_the_networks_fault(server: SlowServer, tm
     (tmp_path / "pinned" / f"{SHA256}.part").symlink_to("/dev/full")
     url = f"http://127.0.0.1:{server.server_port}/installer.tar.gz"
     with pytest.raises(DiskError, match=f"{tmp_path / 'pinned'}: the disk is full"):
-        fetch.folder(Pinned(SHA256, url), tmp_path, None)
+        download.fetch(Pinned(SHA256, url), tmp_path, None)
 
 
 @pytest.mark.parametrize(("status", "remedy"), [(429, "run again"), (503, "run again"), (404, "correct the address")])
 def test_a_server_that_is_busy_is_not_said_to_have_another_address(status: int, remedy: str, tmp_path: Path) -> None:
     with serving(lambda _: Reply(status)) as server, pytest.raises(LockError) as caught:
-        fetch.folder(Pinned(SHA256, f"{server.url}/x"), tmp_path, None)
+        download.fetch(Pinned(SHA256, f"{server.url}/x"), tmp_path, None)
     assert remedy in caught.value.remedy
 
 
@@ -142,7 +142,7 @@ def test_a_proxy_that_refuses_is_told_as_such(tmp_path: Path, monkeypatch: pytes
     with serving(lambda _: Reply(403)) as proxy:
         monkeypatch.setenv("https_proxy", proxy.url)
         with pytest.raises(LockError, match="403") as caught:
-            fetch.folder(Pinned(SHA256, "https://files.example/x"), tmp_path, None)
+            download.fetch(Pinned(SHA256, "https://files.example/x"), tmp_path, None)
     assert "NO_PROXY" in caught.value.remedy
 
 
@@ -151,9 +151,9 @@ def test_a_download_that_a_proxy_cuts_off_is_continued(tmp_path: Path) -> None:
     with serving(lambda asked: Reply(206, body=CONTENT[len(half.body) :]) if "Range" in asked.headers else half) as cut:
         pinned = Pinned(SHA256, f"{cut.url}/x")
         with pytest.raises(LockError, match="IncompleteRead") as caught:
-            fetch.folder(pinned, tmp_path, None)
+            download.fetch(pinned, tmp_path, None)
         assert "the bytes received so far are kept" in caught.value.remedy
-        assert (fetch.folder(pinned, tmp_path, None) / fetch.FILE).read_bytes() == CONTENT
+        assert (download.fetch(pinned, tmp_path, None) / download.FILE).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_download_that_a_proxy_cuts_off_is_continued(tmp_path: Path) -> None:
 )
 def test_an_address_that_is_none_is_an_error_with_a_remedy(url: str, tmp_path: Path) -> None:
     with pytest.raises(LockError, match="expected an address"):
-        fetch.folder(Pinned(SHA256, url), tmp_path, None)
+        download.fetch(Pinned(SHA256, url), tmp_path, None)
 
 
 @pytest.mark.parametrize("proxy", ["http:/proxy:3128", "http://proxy:port"])
@@ -171,11 +171,11 @@ def test_a_proxy_that_is_none_is_said(proxy: str, tmp_path: Path, monkeypatch: p
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(LockError) as caught:
-        fetch.folder(Pinned(SHA256, "http://files.example/x"), tmp_path, None)
+        download.fetch(Pinned(SHA256, "http://files.example/x"), tmp_path, None)
     assert "HTTP_PROXY" in caught.value.remedy
 
 
 def test_a_bundle_that_holds_no_certificates_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(b"\xff\0")
     with pytest.raises(UsageError, match=r"ca\.pem: expected certificates in PEM"):
-        fetch.folder(Pinned("0" * 64, "https://127.0.0.1:9/file"), tmp_path / "cache", tmp_path / "ca.pem")
+        download.fetch(Pinned("0" * 64, "https://127.0.0.1:9/file"), tmp_path / "cache", tmp_path / "ca.pem")

@@ -1,17 +1,34 @@
-"""Makes the docker-bake file of a plan and the host's inputs: one bake target for each target. Pure."""
+"""Makes the docker-bake file of a plan and of the host's inputs: one bake target for each target. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from dlc.build.inputs import HostInputs
 from dlc.core import labels
 from dlc.plan.contexts import Context, Image, TargetRef
 from dlc.plan.plan import Plan
 from dlc.plan.targets import Target
+
+
+@dataclass(frozen=True)
+class HostInputs:
+    """`contexts`: the folder of each context of the plan that is a folder.
+
+    `dockerfiles`: a Dockerfile's path in the repository -> the file to build from.
+    `proxies`: build arguments such as HTTPS_PROXY.
+    `secrets`: id -> where BuildKit reads it, as bake writes it: `src=/path/of/file` or `env=NAME`.
+    All paths are absolute.
+    """
+
+    contexts: Mapping[Context, Path] = field(default_factory=dict)
+    dockerfiles: Mapping[str, Path] = field(default_factory=dict)
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision: str) -> dict[str, object]:

@@ -19,8 +19,8 @@ from harness.recorded_build import RECORDED
 
 REPLAY = """
 import os, sys, time
-from dlc.build.display import open_display
-from dlc.build.progress import Progress
+from dlc.build.progress_display import open_display
+from dlc.build.buildkit_log import Progress
 progress = Progress()
 try:
     with open_display(plain=False, stream=sys.stderr, environment=os.environ) as display:

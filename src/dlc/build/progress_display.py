@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from dlc.build.progress import Running, Step
+from dlc.build.buildkit_log import Running, Step
 
 if TYPE_CHECKING:
     from rich.text import Text

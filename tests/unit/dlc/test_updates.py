@@ -13,9 +13,8 @@ from dlc.buildspec.variant import Variant
 from dlc.cli import run
 from dlc.core.checkout import Tree, read_tree
 from dlc.core.errors import LockError, SpecError, UsageError
-from dlc.locks import python as lock
-from dlc.locks import update
-from dlc.locks.update import Pin, Proposal, applied, constraints, loose, pins_of, proposals
+from dlc.locks import resolve, updates
+from dlc.locks.updates import Pin, Proposal, applied, constraints, loose, pins_of, proposals
 from harness.specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
 
 PINS_PATH = "buildspec/pins.yml"
@@ -32,13 +31,13 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], list[tu
     questions: list[tuple[list[str], list[str]]] = []
 
     def answer_with(answers: dict[str, str]) -> list[tuple[list[str], list[str]]]:
-        def resolve(request: lock.LockRequest, requirements: Sequence[str], limits: Sequence[str] = ()) -> str:
+        def answer(request: resolve.LockRequest, requirements: Sequence[str], limits: Sequence[str] = ()) -> str:
             questions.append((list(requirements), list(limits)))
             name = request.framework[0].partition("==")[0]
             excluded = any(limit.startswith(f"{name}!=") for limit in limits)
             return answers[f"{name} again" if excluded else name]
 
-        monkeypatch.setattr(update.lock, "resolve", resolve)
+        monkeypatch.setattr(resolve, "resolve_packages", answer)
         return questions
 
     return answer_with
@@ -115,7 +114,7 @@ def test_only_the_version_on_its_line_changes() -> None:
     texts = applied(tree, [Proposal(pins["numpy"], "2.5.0"), Proposal(pins["torch"], "2.13.1+cpu")])
     assert texts[PINS_PATH] == PINS.replace("numpy: 2.4.6", 'numpy: "2.5.0"  # not 2.4.7 because of 2.4.6')
     assert texts[PYTORCH_PATH] == PYTORCH.replace("2.13.0+cpu", "2.13.1+cpu")
-    after = variant(update.with_texts(tree, texts), TORCH_ID)
+    after = variant(updates.with_texts(tree, texts), TORCH_ID)
     assert after.framework_requirements == ("torch==2.13.1+cpu",)
     assert "numpy==2.5.0" in after.training_requirements
 
@@ -146,7 +145,7 @@ def test_pins_are_written_only_together_with_sound_locks(
         "torch": "torch==2.13.0+cpu\nnumpy==2.5.0\ntransformers==5.23.0\n",
         "tensorflow-cpu": f"tensorflow-cpu==2.21.0\nnumpy==2.5.0\ntransformers==5.23.0\n{two_majors}",
     })  # fmt: skip
-    monkeypatch.setattr(lock, "_answer", lambda *_: "")
+    monkeypatch.setattr(resolve, "_answer", lambda *_: "")
     with pytest.raises(LockError, match="expected one CUDA major"):
         run(["update", "packages", "--write"])
     assert read_tree(tmp_path) == specimen()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
-from dlc.build import bake
-from dlc.build.failure import BUSY, failure
-from dlc.build.inputs import HostInputs
-from dlc.build.log import open_log
-from dlc.build.progress import Progress, Running, Step
+from dlc.build import bake_file
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildkit_log import BUSY, Progress, Running, Step, error_of
 from dlc.core.atomic_files import draft_folder, writing
 from dlc.core.errors import BuildError, UsageError
 from dlc.core.process import run
@@ -82,7 +83,7 @@ def build(
     Raises BuildError with the last lines of the failing step, or the error that `failure` finds in them. Finished steps
     stay cached.
     """
-    text = json.dumps(bake.render(plan, inputs, output=output(engine), epoch=epoch, revision=revision), indent=1)
+    text = json.dumps(bake_file.render(plan, inputs, output=output(engine), epoch=epoch, revision=revision), indent=1)
     start = time.monotonic()
     with images.replaced_removed(engine, plan.refs):
         run_bake(text, engine, log, on_step, on_running)
@@ -119,7 +120,7 @@ def run_bake(
         elif not COLLISION.search(said):
             break
     if code:
-        raise failure(progress, log)
+        raise error_of(progress, log)
 
 
 def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], options: tuple[str, ...]) -> int:
@@ -190,3 +191,29 @@ def _last_commit(root: Path) -> tuple[str, str]:
         print(f"dlc: warning: {root}: the revision in the image is `unknown`: {said}", file=sys.stderr)
     commit, _, seconds = found.partition(" ")
     return commit, seconds
+
+
+def new_log(cache: Path, kind: str) -> Path:
+    """An empty log file in the cache under a name that no other run has. Raises as `drafts.writing` does."""
+    folder = cache / "logs"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(os.getpid()):
+            path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{kind}.log"
+            with suppress(FileExistsError):  # a process in another container may have our pid
+                path.touch(exist_ok=False)
+                return path
+    raise AssertionError  # the numbers do not end
+
+
+@contextmanager
+def open_log(log: Path) -> Iterator[TextIO]:
+    """The log, open to append; each line is written at once. Raises as `drafts.writing` does."""
+    with writing(log.parent):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        handle = log.open("a", buffering=1, errors="replace")
+    try:
+        yield handle
+    finally:
+        with writing(log.parent):
+            handle.close()

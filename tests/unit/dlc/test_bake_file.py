@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from dlc.build.bake import bake_name, render
-from dlc.build.inputs import HostInputs
+from dlc.build.bake_file import HostInputs, bake_name, render
 from dlc.plan.contexts import Image
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import UV

@@ -25,7 +25,7 @@ CHUNK = 1 << 16  # bytes; a kill loses no more
 FILE = "file"  # name of every downloaded file in its folder
 
 
-def folder(context: Pinned, cache: Path, ca: Path | None) -> Path:
+def fetch(context: Pinned, cache: Path, ca: Path | None) -> Path:
     """A folder in the cache that holds only the file, under the name FILE.
 
     Raises LockError if the file cannot be downloaded or has another hash; such a file is deleted. A cached file is not
@@ -37,7 +37,7 @@ def folder(context: Pinned, cache: Path, ca: Path | None) -> Path:
         if not ((target / FILE).is_file() and sha256(target / FILE) == context.sha256):
             say_damaged(target / FILE)
             part = target.with_suffix(".part")
-            _fetch(context.address, part, ca)
+            _download(context.address, part, ca)
             _require_hash(context.sha256, context.address, part)
             target.mkdir(exist_ok=True)
             part.replace(target / FILE)
@@ -55,7 +55,7 @@ def _require_hash(expected: str, url: str, part: Path) -> None:
         )
 
 
-def _fetch(url: str, part: Path, ca: Path | None) -> None:
+def _download(url: str, part: Path, ca: Path | None) -> None:
     """Download the file into `part`, after the bytes that are there if the server can continue."""
     have = part.stat().st_size if part.exists() else 0
     context = _trusted(ca)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import host
-from dlc.build.index_wheels import link
+from dlc.build import host_inputs
+from dlc.build.wheels import link
 from dlc.buildspec.lockfile import FILES, with_headers
 from dlc.core import environment
 from dlc.core.checkout import SourceFile, Tree
@@ -41,9 +41,9 @@ def tree_with_lock(lock: str) -> Tree:
     return {"locks/framework.txt": SourceFile(lock.encode()), "Dockerfile": SourceFile(DOCKERFILE.encode())}
 
 
-def collected(lock: str, folder: Path) -> host.HostInputs:
+def collected(lock: str, folder: Path) -> host_inputs.HostInputs:
     target = Target("t", "Dockerfile", Repo("locks"), contexts={"wheels": WHEELS, "ca": CA})
-    return host.collect(Plan((target,), ("t",)), tree_with_lock(lock), folder / "cache")
+    return host_inputs.collect(Plan((target,), ("t",)), tree_with_lock(lock), folder / "cache")
 
 
 def test_a_build_gets_the_hosts_authorities_and_only_the_secrets_that_the_host_has(
@@ -180,7 +180,7 @@ def test_mmdebstrap_is_installed_only_for_images_on_our_own_base(
     base: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed: list[Path] = []
-    monkeypatch.setattr(host.rootfs, "require_program", installed.append)
+    monkeypatch.setattr(host_inputs.rootfs, "require_program", installed.append)
     sets = (f"base.image={base}",) if base else ()
-    host.install_programs(make_plan(specimen(), ["pytorch-*"], sets), tmp_path)
+    host_inputs.install_programs(make_plan(specimen(), ["pytorch-*"], sets), tmp_path)
     assert installed == [tmp_path] * asked

@@ -1,19 +1,22 @@
-"""Prepares what a build takes from this host: base file system, uv, wheels, downloads, secrets, proxies."""
+"""Prepares what a build takes from this host: base file system, uv, wheels, downloads, files, secrets, proxies."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import stat
 from collections.abc import Collection
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from uv import find_uv_bin
 
-from dlc.build import fetch, wheels
-from dlc.build.inputs import HostInputs
-from dlc.build.snapshot import snapshot
+from dlc.build import download, wheels
+from dlc.build.bake_file import HostInputs
 from dlc.buildspec.lockfile import without_headers
+from dlc.core.atomic_files import draft_folder, exclusive
 from dlc.core.checkout import SourceFile, Tree, below, text
+from dlc.core.digests import say_damaged
 from dlc.core.environment import ca_bundle, proxies, secrets
 from dlc.debian import rootfs
 from dlc.debian import suites as debian
@@ -22,6 +25,9 @@ from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan
 
 SECRET = re.compile(r"--mount=type=secret,id=([A-Za-z0-9_]+)(?= |$)", re.MULTILINE)
+SNAPSHOT_TIME = 315532800  # 1980; of folders, and the latest of a file: nothing in an image is later
+WRITING_SECONDS = 60.0
+FOLDER, FILE, PROGRAM = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFREG | 0o755
 
 
 def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
@@ -35,7 +41,7 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
         if isinstance(context, Repo):
             contexts[context] = snapshot(without_headers(below(tree, context.folder)), cache)
         elif isinstance(context, Pinned):
-            contexts[context] = fetch.folder(context, cache, ca_bundle(os.environ))
+            contexts[context] = download.fetch(context, cache, ca_bundle(os.environ))
         elif isinstance(context, Host):
             contexts[context] = _host_folder(context.name, plan, tree, cache)
     known = secrets(os.environ)
@@ -58,7 +64,7 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
         made = rootfs.make(suite, debian.recorded(tree, suite), cache)
         return rootfs.kept(made, suite, cache) if kind == "tools-" else made
     makers = {"uv": _uv, "ca": _authorities, "nothing": _nothing}
-    return makers[name](cache) if name in makers else wheels.folder(plan, tree, cache)
+    return makers[name](cache) if name in makers else wheels.wheels_folder(plan, tree, cache)
 
 
 def without_secrets(dockerfile: str, known: Collection[str]) -> str:
@@ -87,3 +93,63 @@ def _nothing(cache: Path) -> Path:
 def _uv(cache: Path) -> Path:
     """A folder that holds the uv binary and nothing else."""
     return snapshot({"uv": SourceFile(Path(find_uv_bin()).read_bytes(), executable=True)}, cache)
+
+
+def snapshot(files: Tree, cache: Path) -> Path:
+    """A folder below `cache` with exactly these files (by their path from it), named by their content.
+
+    Edits of the checkout while a build runs do not reach the build. Two builds may want the same folder at once. One
+    that is there is compared with the files, modes included, and made anew where it differs.
+    """
+    digest = hashlib.sha256()
+    for path, file in sorted(files.items()):
+        digest.update(os.fsencode(path) + f"\0{file.executable}\0{hashlib.sha256(file.data).hexdigest()}\n".encode())
+    folder = cache / "snapshots" / digest.hexdigest()
+    wanted = _wanted_files(files)
+    if _found_files(folder) != wanted:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder.parent, WRITING_SECONDS), draft_folder(cache) as drafts:
+            if (found := _found_files(folder)) != wanted:  # else another build was faster
+                if found:
+                    say_damaged(folder)
+                    folder.rename(drafts / "damaged")
+                _write_files(files, drafts / "files")
+                (drafts / "files").rename(folder)
+    return folder
+
+
+def _wanted_files(files: Tree) -> dict[str, tuple[int, bytes]]:
+    """Mode and content of all that is to lie in the folder, by the path from it."""
+    found = {".": (FOLDER, b"")}
+    for path, file in files.items():
+        found |= {str(folder): (FOLDER, b"") for folder in PurePath(path).parents}
+        found[path] = (PROGRAM if file.executable else FILE, file.data)
+    return found
+
+
+def _found_files(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """The same of what lies there; nothing where there is no such folder."""
+    found = {}
+    for path in (folder, *folder.rglob("*")) if folder.is_dir() else ():
+        mode = path.lstat().st_mode
+        found[str(path.relative_to(folder))] = (mode, path.read_bytes() if stat.S_ISREG(mode) else b"")
+    return found
+
+
+def _write_files(files: Tree, folder: Path) -> None:
+    folder.mkdir()
+    for path, file in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.data)
+        target.chmod(0o755 if file.executable else 0o644)
+        os.utime(target, (time_of(file.data),) * 2)
+    for entry in (folder, *folder.rglob("*")):
+        if entry.is_dir():
+            entry.chmod(0o755)  # whatever the umask is: modes reach the image
+            os.utime(entry, (SNAPSHOT_TIME, SNAPSHOT_TIME))
+
+
+def time_of(content: bytes) -> int:
+    """Seconds that the content alone decides: BuildKit takes a file of the same size and time for unchanged."""
+    return SNAPSHOT_TIME - int(hashlib.sha256(content).hexdigest()[:6], 16)

@@ -1,4 +1,4 @@
-"""Newer versions of what the buildspec pins: the newest that every image can have with its other requirements.
+"""Newer versions of what the buildspec pins, and of the Debian packages of each suite.
 
 Proposed are the pins of pins.yml, and patch releases of the frameworks in the image files. A version that an image
 file writes itself, other than its framework's, was chosen for that image and stays.
@@ -6,12 +6,15 @@ file writes itself, other than its framework's, was chosen for that image and st
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from packaging.version import Version
 
-from dlc.buildspec import requirements
+from dlc.buildspec import cuda_efa, requirements
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
 from dlc.buildspec.lockfile import versions
@@ -21,10 +24,15 @@ from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import is_range, newer
 from dlc.buildspec.yaml_layers import parse
 from dlc.core.checkout import SourceFile, Tree, text
-from dlc.core.errors import SpecError, UsageError
-from dlc.locks import python as lock
+from dlc.core.errors import LockError, SpecError, UsageError
+from dlc.core.process import run
+from dlc.debian import apt
+from dlc.debian.suites import arguments
+from dlc.locks import resolve
 
 ATTEMPTS = 20  # builds of one release that are not the image's own
+INSTALLED = re.compile(r"^Inst (\S+) \((\S+) ", re.MULTILINE)
+SIMULATE_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -99,13 +107,13 @@ def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
 
 def newest_versions(variant: Variant, movable: Sequence[str], compat: Compat | None) -> dict[str, str]:
     """Package -> version of one resolution in which these packages may be newer. Raises LockError."""
-    request = lock.request_of(variant)
+    request = resolve.request_of(variant)
     asked = [loose(variant, requirement, movable) for requirement in (*request.framework, *request.training)]
     limits = [*request.constraints, *constraints(variant, compat, movable)]
     own = normal_name(request.framework[0])
     build = request.framework[0].partition("+")[2]
     for _ in range(ATTEMPTS):
-        found = versions(lock.resolve(request, asked, limits))
+        found = versions(resolve.resolve_packages(request, asked, limits))
         if found[own].partition("+")[2] == build:
             break
         # Another build of the framework, such as torch 2.13.1 for CUDA for an image with 2.13.0+cpu.
@@ -146,3 +154,33 @@ def applied(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
 def with_texts(tree: Tree, texts: Mapping[str, str]) -> Tree:
     """The tree with these files."""
     return {**tree, **{path: SourceFile(content.encode()) for path, content in texts.items()}}
+
+
+def wanted_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
+    """Suite -> the Debian packages that its images name, those that only compile included."""
+    names: dict[str, set[str]] = {}
+    for variant in variants:
+        settings = variant.settings
+        named = (
+            *settings.base.os_packages,
+            *settings.os_packages,
+            *cuda_efa.build_packages(settings),
+            *cuda_efa.debian_packages(settings.efa),
+        )
+        names.setdefault(variant.suite, set()).update(named)
+    return {suite: sorted(found) for suite, found in names.items()}
+
+
+def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, str]:
+    """Package -> version of everything that a minimal Debian with these packages holds; nothing is installed.
+
+    `work` is a folder for the apt lists where mmdebstrap has to be installed first. Raises LockError with apt's words.
+    """
+    if shutil.which("mmdebstrap") is None:
+        apt.install(["mmdebstrap"], work)
+    program, *rest = arguments(suite, names)
+    done = run([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SIMULATE_SECONDS)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr[-500:]]
+        raise LockError(f"{suite}: {'; '.join(errors)}", "name packages of this suite, and check that apt has a mirror")
+    return dict(INSTALLED.findall(done.stdout + done.stderr))

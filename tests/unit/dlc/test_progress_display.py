@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from dlc.build.display import Display, Screen, open_display, row
-from dlc.build.progress import Progress, Running, Step
+from dlc.build.buildkit_log import Progress, Running, Step
+from dlc.build.progress_display import Display, Screen, open_display, row
 from harness.recorded_build import RECORDED
 
 

@@ -14,9 +14,9 @@ from dlc.buildspec.variant import normal_name
 from dlc.core import labels
 from dlc.engine.images import find
 from dlc.images.inspection import diff as image_diff
-from dlc.images.inspection import export, facts, sbom, size
-from dlc.images.inspection.archive import Archive
-from dlc.images.inspection.licences import declared
+from dlc.images.inspection import facts, sbom, size
+from dlc.images.inspection.archive import Archive, export_measured
+from dlc.images.inspection.sbom import declared_licences
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image
@@ -34,7 +34,7 @@ def captured(image: Image) -> facts.Facts:
 
 @pytest.fixture(scope="module")
 def measured(image: Image) -> tuple[Archive, int]:
-    return export.measured(connect(), image.ref)
+    return export_measured(connect(), image.ref)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_an_image_does_not_differ_from_itself(captured: facts.Facts, archive: Ar
 
 def test_the_label_names_gpl_where_packages_do_and_nvidia_where_its_packages_are(captured: facts.Facts) -> None:
     label = captured.labels[labels.LICENSES]
-    assert any(GNU.search(declared(package.licences)[0]) for package in captured.packages)
+    assert any(GNU.search(declared_licences(package.licences)[0]) for package in captured.packages)
     assert GNU.search(label)
     has_nvidia = any(package.name.lower().startswith("nvidia-") for package in captured.of_kind("python"))
     assert (NVIDIA in label) == (has_nvidia or captured.labels[labels.DEVICE] != "cpu")

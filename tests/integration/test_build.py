@@ -21,7 +21,7 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, BuildError, UsageError
 from dlc.debian import rootfs
 from dlc.debian import suites as debian
-from dlc.images.inspection.archive import WHITEOUT, read
+from dlc.images.inspection.archive import WHITEOUT, read_archive
 from harness import toy
 from harness.engine import connect, docker
 from harness.toy import command, dlc, environment, make_checkout
@@ -172,7 +172,7 @@ def test_a_build_without_any_cache_gives_the_same_layers(built: Path) -> None:
 
 def test_no_layer_deletes_a_file_of_a_lower_one_and_no_time_is_that_of_the_build(built: Path, tmp_path: Path) -> None:
     docker("save", "--output", str(tmp_path / "image.tar"), REF)
-    layers = read(tmp_path / "image.tar").layers
+    layers = read_archive(tmp_path / "image.tar").layers
     names = [path.rpartition("/")[2] for layer in layers for path in layer.entries]
     assert [name for name in names if name.startswith(WHITEOUT)] == []
     started = (built / debian.path("bookworm")).stat().st_ctime

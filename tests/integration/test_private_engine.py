@@ -18,7 +18,7 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine.private_engine import PrivateEngine
-from dlc.images.inspection.archive import read
+from dlc.images.inspection.archive import read_archive
 from harness import tiny_build
 
 pytestmark = pytest.mark.integration
@@ -242,7 +242,7 @@ def numbers(private: Private) -> set[int]:
         return set()
     path = private.folder / "image.tar"
     private.docker("save", "--output", str(path), "killed:1")
-    first, *steps = read(path).layers
+    first, *steps = read_archive(path).layers
     assert (sorted(first.entries), len(steps)) == (["number", "program"], 2)
     return {int(found) for found in re.findall(rb"number ([0-9]{6})", path.read_bytes())}
 

@@ -17,8 +17,8 @@ import pytest
 
 from dlc.core.errors import ImageError, ProcessError, RegistryError
 from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository, digest_of
-from dlc.images.push.registry.session import Session
 from harness import toy
 from harness.authority import Authority
 from harness.engine import docker

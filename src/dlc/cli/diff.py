@@ -10,8 +10,8 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, count, print_json, progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
+from dlc.images.inspection import archive, facts
 from dlc.images.inspection import diff as image_diff
-from dlc.images.inspection import export, facts
 
 HELP = "compare two built images: packages, environment, labels, files, sizes"
 EXAMPLE = "dlc diff dlc/pytorch:previous pytorch-2.13-training-cpu-py311"
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     engine = connect()
     progress("packages of both images")
     before, after = (facts.capture(engine, ref) for ref in refs)
-    old, new = (export.archive(engine, ref, progress) for ref in refs)
+    old, new = (archive.export_archive(engine, ref, progress) for ref in refs)
     found = image_diff.compare(before, after, old, new)
     if args.json:
         print_json(asdict(found))

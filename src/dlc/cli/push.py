@@ -20,11 +20,11 @@ from dlc.core.compression import COMPRESSIONS
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, sbom
-from dlc.images.inspection.scan import read_exceptions
-from dlc.images.inspection.verdict import require_clean, scan
-from dlc.images.push import run as pushing
+from dlc.images.inspection.advisories import read_exceptions
+from dlc.images.inspection.scan import require_clean, scan
+from dlc.images.push import push
+from dlc.images.push.push import Order, Pushed
 from dlc.images.push.registry.destination import Destination, open_destination
-from dlc.images.push.run import Order, Pushed
 from dlc.plan.plan import plan_of
 
 HELP = "push built images to a registry and verify them there"
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
     keys = images.keys(engine, plan.refs)
-    orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
+    orders = push.make_orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)
     rows = []
     for order in orders:
@@ -87,7 +87,7 @@ def _push(
 ) -> Pushed:
     _say(f"{order.id} to {destination.reference(order.framework)}")
     repository = destination.repository(order.framework, _say)
-    return pushing.push(order, repository, engine, compression, _say, lambda: sbom.as_json(captured()).encode())
+    return push.push(order, repository, engine, compression, _say, lambda: sbom.as_json(captured()).encode())
 
 
 def _intended(order: Order, destination: Destination) -> Pushed:

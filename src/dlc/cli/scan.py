@@ -14,8 +14,8 @@ from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import facts
-from dlc.images.inspection.scan import Answer, Finding, Verdict, read_exceptions
-from dlc.images.inspection.verdict import require_clean, scan
+from dlc.images.inspection.advisories import Answer, Finding, Verdict, read_exceptions
+from dlc.images.inspection.scan import require_clean, scan
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"

@@ -10,7 +10,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, columns, count, print_json, progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
-from dlc.images.inspection import export, facts, size
+from dlc.images.inspection import archive, facts, size
 
 HELP = "show what takes space in a built image; fail if it is over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     engine = connect()
     progress(f"{ref}: packages")
     found = facts.capture(engine, ref)
-    report = size.report(found, *export.measured(engine, ref, progress))
+    report = size.report(found, *archive.export_measured(engine, ref, progress))
     changes = _changes(engine, selection.find(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))

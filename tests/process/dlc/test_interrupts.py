@@ -50,8 +50,8 @@ from dlc.__main__ import main
 from dlc.engine.connection import Engine
 from dlc.images.inspection import export, facts
 from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.session import Session
-from dlc.images.push.run import Order, push
+from dlc.images.push.registry.http import Session
+from dlc.images.push.push import Order, push
 
 def verb(argv):
     print("begun", flush=True)

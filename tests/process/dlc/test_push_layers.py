@@ -21,13 +21,10 @@ from scripted_server import Asked, Reply, serving
 from dlc.core.compression import BLOCK, COMPRESSIONS, plain
 from dlc.core.errors import DiskError, ImageError, RegistryError
 from dlc.images.inspection.archive import Members
-from dlc.images.push.compress import DRAFT, compressed
+from dlc.images.push.layers import DRAFT, Saved, Uploads, compress_layer
+from dlc.images.push.push import WORKSPACE_PREFIX, _upload, workspace
+from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.session import Session
-from dlc.images.push.run import _upload
-from dlc.images.push.saved import Saved
-from dlc.images.push.upload import Uploads
-from dlc.images.push.workspace import PREFIX, workspace
 
 
 def content(size: int) -> bytes:
@@ -53,7 +50,7 @@ def test_layer_is_compressed_to_the_same_bytes_with_any_number_of_threads(
     data, names = content(size), set()
     for threads in (1, 2, 7):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, count=threads: set(range(count)))
-        made = compressed(io.BytesIO(data), tmp_path, kind)
+        made = compress_layer(io.BytesIO(data), tmp_path, kind)
         assert plain(io.BytesIO(made.read_bytes())).read() == data
         assert made.name == hashlib.sha256(made.read_bytes()).hexdigest()
         names.add(made.name)
@@ -61,14 +58,14 @@ def test_layer_is_compressed_to_the_same_bytes_with_any_number_of_threads(
 
 
 def test_gzip_has_neither_a_time_nor_a_name_in_it(tmp_path: Path) -> None:
-    header = compressed(io.BytesIO(b"layer"), tmp_path, "gzip").read_bytes()[:8]
+    header = compress_layer(io.BytesIO(b"layer"), tmp_path, "gzip").read_bytes()[:8]
     assert header == b"\x1f\x8b\x08" + bytes(5)  # no flags, so no name; time 0
 
 
 def test_full_disk_during_compression_names_the_folder_to_change(tmp_path: Path) -> None:
     (tmp_path / DRAFT).symlink_to("/dev/full")
     with pytest.raises(DiskError) as caught:
-        compressed(io.BytesIO(content(1 << 20)), tmp_path, "gzip")
+        compress_layer(io.BytesIO(content(1 << 20)), tmp_path, "gzip")
     assert "TMPDIR" in caught.value.remedy
 
 
@@ -234,7 +231,7 @@ def test_folder_of_a_killed_push_is_removed_by_the_next_and_that_of_a_running_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    killed = tmp_path / f"{PREFIX}killed"
+    killed = tmp_path / f"{WORKSPACE_PREFIX}killed"
     killed.mkdir()
     (killed / "lock").touch()
     with workspace(1) as running, workspace(1) as second:

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.images.push.referrer import SPDX, attach, referrer
+from dlc.images.push.push import SPDX, attach, make_referrer
+from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of, fallback_tag
-from dlc.images.push.registry.session import Session
 
 IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])
 BILL = b'{"spdxVersion":"SPDX-2.3"}'
@@ -89,4 +89,4 @@ def test_what_others_attached_under_the_tag_stays() -> None:
 
 def test_the_tag_is_the_one_of_the_specification_and_equal_documents_have_equal_manifests() -> None:
     assert re.fullmatch("sha256-[0-9a-f]{64}", fallback_tag(IMAGE.digest))
-    assert referrer(IMAGE, BILL) == referrer(IMAGE, BILL)
+    assert make_referrer(IMAGE, BILL) == make_referrer(IMAGE, BILL)

@@ -21,9 +21,9 @@ from toy_push import Registry, docker_client
 from dlc.core.errors import RegistryError
 from dlc.engine.connection import Engine
 from dlc.images.inspection import facts
+from dlc.images.push.push import Order, Pushed, push
 from dlc.images.push.registry import ecr
 from dlc.images.push.registry.destination import open_destination
-from dlc.images.push.run import Order, Pushed, push
 from harness.authority import Authority
 
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"

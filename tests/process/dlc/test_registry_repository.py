@@ -16,9 +16,8 @@ from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http_request import TransientError
+from dlc.images.push.registry.http import Session, TransientError
 from dlc.images.push.registry.repository import DELAYS, KINDS, Manifest, Repository, digest_of
-from dlc.images.push.registry.session import Session
 
 ME = Credentials("me", "hunter2")
 BASIC = "Basic " + base64.b64encode(b"me:hunter2").decode()

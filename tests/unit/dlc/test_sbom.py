@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.licences import declared
-from dlc.images.inspection.sbom import document
+from dlc.images.inspection.sbom import declared_licences, document
 from harness.image_facts import LAUNCHER, specimen_facts
 
 FACTS = specimen_facts("dlc/toy:1", LAUNCHER)
@@ -125,14 +124,14 @@ def test_equal_facts_give_an_equal_document() -> None:
     ],
 )
 def test_licence_names_become_expressions(names: list[str], expression: str) -> None:
-    assert declared(names)[0] == expression
+    assert declared_licences(names)[0] == expression
 
 
 @example(["()"])
 @example(["( or a"])
 @given(st.lists(st.text(max_size=30)))
 def test_whatever_a_package_calls_its_licence_every_reference_is_defined(names: list[str]) -> None:
-    expression, references = declared(names)
+    expression, references = declared_licences(names)
     words = expression.replace("(", " ").replace(")", " ").split()
     assert {word for word in words if word.startswith("LicenseRef-")} <= set(references)
 

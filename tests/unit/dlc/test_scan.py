@@ -12,9 +12,17 @@ from dlc.buildspec.models import ScanException
 from dlc.cli.scan import as_dict, as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
-from dlc.images.inspection.advisories import debian_answer, python_answer
-from dlc.images.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
-from dlc.images.inspection.verdict import Scan, of_suite, require_clean
+from dlc.images.inspection.advisories import (
+    EXCEPTIONS,
+    Answer,
+    Finding,
+    Verdict,
+    debian_answer,
+    judge,
+    python_answer,
+    read_exceptions,
+)
+from dlc.images.inspection.scan import Scan, ask_suite, require_clean
 from harness.image_facts import specimen_facts
 from harness.specimen import changed, specimen
 
@@ -134,7 +142,7 @@ def test_no_exceptions_file_means_no_exceptions() -> None:
 
 @pytest.mark.parametrize(("day", "over"), [("2028-06-30", False), ("2028-07-01", True)])
 def test_a_debian_release_without_security_support_is_a_finding(day: str, over: bool) -> None:
-    answer = of_suite(specimen_facts(), date.fromisoformat(day))
+    answer = ask_suite(specimen_facts(), date.fromisoformat(day))
     assert [finding.package for finding in answer.findings] == (["bookworm"] if over else [])
     verdict = judge(answer.findings, [exception("DLC-END-OF-LIFE")], TODAY)
     assert bool(verdict.excepted) == over
@@ -142,4 +150,4 @@ def test_a_debian_release_without_security_support_is_a_finding(day: str, over: 
 
 def test_another_distribution_is_not_judged_by_debians_calendar() -> None:
     facts = replace(specimen_facts(), os="Ubuntu 24.04.1 LTS")
-    assert of_suite(facts, TODAY).findings == ()
+    assert ask_suite(facts, TODAY).findings == ()

@@ -1,4 +1,9 @@
-"""Asks for advisories: for Python packages with pip-audit at the index, for Debian packages with apt in the image."""
+"""Advisories about an image: asked of pip-audit and apt or read from dumps, and judged by the exceptions.
+
+A dump is a file for hosts that reach no source of advisories: OSV's of PyPI, and Debian's security tracker. A variable
+names it with its hash, as in `https://mirror.example/all.zip#sha256=...`, so that a scan says which state of the world
+it was held against.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,34 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Any
+from urllib.parse import urldefrag
 
+from debian.debian_support import NativeVersion
+from packaging.version import InvalidVersion, Version
+
+from dlc.build import download
+from dlc.buildspec.files import validate
+from dlc.buildspec.models import ScanException, ScanExceptions
+from dlc.buildspec.problems import raise_report
 from dlc.buildspec.variant import normal_name
+from dlc.buildspec.yaml_layers import parse
 from dlc.core.atomic_files import scratch_folder
-from dlc.core.errors import UsageError
+from dlc.core.checkout import Tree, text
+from dlc.core.environment import user_path
+from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import Completed, run, tail
 from dlc.engine import images
 from dlc.engine.connection import Engine
-from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.scan import Answer, Finding
+from dlc.images.inspection.facts import Facts, Package
+from dlc.plan.contexts import Pinned
 
+EXCEPTIONS = "buildspec/scan-exceptions.yml"
 PIP_AUDIT_SECONDS = 900.0
 APT_SECONDS = 600.0
 # A local version (2.13.0+cpu) is another build of the same release, which is what advisories are about.
@@ -31,9 +52,74 @@ if [ -s /run/dlc-ca.pem ]; then ca='-o Acquire::https::CAInfo=/run/dlc-ca.pem'; 
 apt-get -qq -o Acquire::Retries=3 $ca update >&2
 apt-get -qq --simulate upgrade
 """
+OSV, TRACKER = "DLC_OSV_DUMP", "DLC_DEBIAN_TRACKER_DUMP"
+HASH = re.compile(r"sha256=([0-9a-f]{64})")
 
 
-def of_python(facts: Facts, ca: Path | None) -> Answer:
+@dataclass(frozen=True, order=True)
+class Finding:
+    """An advisory that concerns a package of the image. `fix`: versions without the fault, if there are any."""
+
+    package: str
+    version: str
+    advisory: str  # its identifier, such as PYSEC-2026-12
+    aliases: tuple[str, ...]  # other identifiers of the same, such as CVE-2026-1
+    fix: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one source of advisories said. `unanswered`: why it gave no answer, else empty."""
+
+    source: str
+    findings: tuple[Finding, ...]
+    asked: int  # packages that were asked about
+    unknown: tuple[str, ...]  # packages among them that the source does not know
+    unanswered: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Open findings, excepted and expired ones with their exceptions, and exceptions that match nothing."""
+
+    open: tuple[Finding, ...]
+    excepted: tuple[tuple[Finding, ScanException], ...]
+    expired: tuple[tuple[Finding, ScanException], ...]
+    unused: tuple[ScanException, ...]
+
+
+def judge(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
+    """An exception is valid until the end of the day `expires`."""
+    pairs = [(finding, _exception(finding, exceptions)) for finding in sorted(findings)]
+    used = [exception for _, exception in pairs if exception]
+    late = [(finding, e) for finding, e in pairs if e and date.fromisoformat(e.expires) < today]
+    return Verdict(
+        open=tuple(finding for finding, exception in pairs if exception is None),
+        excepted=tuple((finding, e) for finding, e in pairs if e and (finding, e) not in late),
+        expired=tuple(late),
+        unused=tuple(exception for exception in exceptions if exception not in used),
+    )
+
+
+def _exception(finding: Finding, exceptions: Sequence[ScanException]) -> ScanException | None:
+    names = {finding.advisory, *finding.aliases}
+    return next((e for e in exceptions if e.advisory in names and e.package in ("", finding.package)), None)
+
+
+def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
+    """The exceptions file; none where there is no file. Raises SpecError with file:line:col of every mistake."""
+    if EXCEPTIONS not in tree:
+        return ()
+    node, problems = parse(text(tree, EXCEPTIONS), EXCEPTIONS)
+    raise_report(problems)
+    if node is None:
+        raise SpecError(f"{EXCEPTIONS}: expected YAML")
+    found, problems = validate(ScanExceptions, node)
+    raise_report(problems)
+    return found.exceptions if found else ()
+
+
+def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
     """Advisories of the package index. If it does not answer, the answer is `unanswered`, not a clean image."""
     if importlib.util.find_spec("pip_audit") is None:
         raise UsageError("dlc scan needs pip-audit, which this Python does not have", "make setup")
@@ -68,7 +154,7 @@ def python_answer(done: Completed, asked: int) -> Answer:
     return Answer(source, findings, asked, unknown, unanswered)
 
 
-def of_debian(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
+def ask_apt(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
     """Security updates that the image lacks, by its own Debian sources; apt runs in a container of the image."""
     words = ["--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
@@ -90,3 +176,102 @@ def debian_answer(done: Completed, asked: int) -> Answer:
         for name, version, newer, origin in PENDING.findall(done.stdout) if "security" in origin.lower()
     )  # fmt: skip
     return Answer(source, findings, asked, ())
+
+
+def dump_file(variable: str, environment: Mapping[str, str], cache: Path, ca: Path | None) -> Path | None:
+    """The file that a variable names, downloaded where it is elsewhere; None for no variable.
+
+    Raises UsageError for a value without a hash, LockError for a file that cannot be had or has another hash.
+    """
+    given = environment.get(variable, "")
+    if not given:
+        return None
+    address, fragment = urldefrag(given)
+    match = HASH.fullmatch(fragment)
+    if match is None:
+        raise UsageError(
+            f"{variable}: expected ADDRESS#sha256=HEX, found {given}", "sha256sum says the hash of a file that is here"
+        )
+    where = address if "://" in address else user_path(address).absolute().as_uri()
+    return download.fetch(Pinned(match[1], where), cache, ca) / download.FILE
+
+
+def search_osv_dump(facts: Facts, dump: Path) -> Answer:
+    """What OSV's dump of one ecosystem (`all.zip`) says of the Python packages. Raises LockError for another file."""
+    installed = {normal_name(package.name): package for package in facts.of_kind("python")}
+    found, newest = set(), ""
+    try:
+        for entry in _osv_entries(dump):
+            newest = max(newest, str(entry.get("modified", ""))[:10])
+            found |= set(_osv_findings(entry, installed))
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LockError(f"{OSV}: expected OSV's all.zip, found: {error}", "take PyPI/all.zip of OSV's data") from None
+    return Answer(f"OSV's dump up to {newest or 'no entry'}", tuple(sorted(found)), len(installed), ())
+
+
+def _osv_entries(dump: Path) -> Iterator[Mapping[str, Any]]:
+    with zipfile.ZipFile(dump) as archive:
+        for name in archive.namelist():
+            yield json.loads(archive.read(name))
+
+
+def _osv_findings(entry: Mapping[str, Any], installed: Mapping[str, Package]) -> Iterator[Finding]:
+    if entry.get("withdrawn"):
+        return
+    for affected in entry.get("affected", ()):
+        about = affected.get("package", {})
+        package = installed.get(normal_name(about.get("name", "")))
+        if about.get("ecosystem") == "PyPI" and package and _is_affected(package.version, affected):
+            fixes = [event["fixed"] for span in affected.get("ranges", ()) for event in span["events"]
+                     if "fixed" in event and span.get("type") == "ECOSYSTEM"]  # fmt: skip
+            aliases = tuple(sorted(entry.get("aliases", ())))
+            yield Finding(normal_name(package.name), package.version, entry["id"], aliases, ", ".join(fixes))
+
+
+def _is_affected(version: str, affected: Mapping[str, Any]) -> bool:
+    """Whether a version is listed, or in a range: https://ossf.github.io/osv-schema/#evaluation."""
+    own = Version(version.partition("+")[0])  # a local version is another build of the same release
+    if any(_version(listed) == own for listed in affected.get("versions", ())):
+        return True
+    return any(_is_in(own, span["events"]) for span in affected.get("ranges", ()) if span.get("type") == "ECOSYSTEM")
+
+
+def _is_in(own: Version, events: list[Mapping[str, str]]) -> bool:
+    inside = False
+    for event in sorted(events, key=lambda event: _version(next(iter(event.values()))) or Version("0")):
+        for kind, version in event.items():
+            at = _version(version) or Version("0")
+            if kind == "introduced" and own >= at:
+                inside = True
+            elif (kind == "fixed" and own >= at) or (kind == "last_affected" and own > at):
+                inside = False
+    return inside
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def search_tracker_dump(facts: Facts, dump: Path) -> Answer:
+    """Security updates that the image lacks, by Debian's tracker (`data/json`). Raises LockError for another file."""
+    packages = facts.of_kind("debian")
+    try:
+        known: Mapping[str, Mapping[str, Any]] = json.loads(dump.read_bytes())
+        found = {
+            Finding(package.source, package.source_version, name, (), str(state["fixed_version"]))
+            for package in packages
+            for name, advisory in known.get(package.source, {}).items()
+            if (state := advisory.get("releases", {}).get(facts.suite, {})).get("status") == "resolved"
+            and _lacks(package.source_version, str(state.get("fixed_version", "0")))
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LockError(f"{TRACKER}: expected the tracker's JSON, found: {error}", "take data/json of it") from None
+    return Answer(f"Debian's security tracker for {facts.suite}", tuple(sorted(found)), len(packages), ())
+
+
+def _lacks(installed: str, fixed: str) -> bool:
+    """Whether a version is before the fix; the tracker says 0 where the suite never had the fault."""
+    return fixed != "0" and bool(NativeVersion(installed) < NativeVersion(fixed))

@@ -1,18 +1,21 @@
-"""Reads an image from a tar, as `docker save` writes it: layers and every file in them."""
+"""An image as a tar: exported from the engine, its layers, every file in them, and the files that are never seen."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from dlc.build.buildkit_log import ENGINE_FULL
+from dlc.core.atomic_files import scratch_folder
 from dlc.core.compression import Through, compress, plain
-from dlc.core.errors import ImageError
+from dlc.core.errors import DiskError, ImageError, ProcessError
+from dlc.engine.connection import Engine
 
 # In a layer, `.wh.NAME` says that NAME of a lower layer is gone, `.wh..wh..opq` that all of its folder is.
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -24,6 +27,8 @@ KINDS = {
     tarfile.SYMTYPE: "symbolic link",
     tarfile.LNKTYPE: "hard link",
 }
+SAVE_SECONDS = 1800.0
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -71,10 +76,10 @@ class Archive:
     layers: tuple[Layer, ...]
 
 
-def read(path: Path) -> Archive:
+def read_archive(path: Path) -> Archive:
     """The image in an archive. Raises ImageError where there is none, or more than one."""
-    with opened(path) as tar:
-        found = members(path, tar)
+    with open_archive(path) as tar:
+        found = read_members(path, tar)
         config = _json(tar, found.config)
         commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
         commands += [""] * len(found.layers)
@@ -91,8 +96,8 @@ def compressed_size(path: Path, on_layer: Callable[[int, int], None] = lambda nu
     Raises ImageError as `read` does.
     """
     total = 0
-    with opened(path) as tar:
-        layers = tuple(dict.fromkeys(members(path, tar).layers))
+    with open_archive(path) as tar:
+        layers = tuple(dict.fromkeys(read_members(path, tar).layers))
         for number, name in enumerate(layers, 1):
             on_layer(number, len(layers))
             total += _compressed(tar, name)
@@ -100,7 +105,7 @@ def compressed_size(path: Path, on_layer: Callable[[int, int], None] = lambda nu
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tarfile.TarFile]:
+def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
     """The archive while the block runs. What it lacks is an ImageError, in the block too."""
     try:
         with tarfile.open(path, "r:") as tar:
@@ -109,18 +114,18 @@ def opened(path: Path) -> Iterator[tarfile.TarFile]:
         raise ImageError(f"{path}: expected the archive of one image, found: {error}") from None
 
 
-def members(path: Path, tar: tarfile.TarFile) -> Members:
+def read_members(path: Path, tar: tarfile.TarFile) -> Members:
     """Of an OCI layout, or of what older engines write, which has no index.
 
     Raises ImageError where it is neither, KeyError where a member is missing.
     """
-    found = _members(path, tar)
+    found = _parse_members(path, tar)
     for name in (found.config, *found.layers):
         member_file(tar, name)
     return found
 
 
-def _members(path: Path, tar: tarfile.TarFile) -> Members:
+def _parse_members(path: Path, tar: tarfile.TarFile) -> Members:
     has_index = "index.json" in tar.getnames()
     manifests = _json(tar, "index.json")["manifests"] if has_index else _json(tar, "manifest.json")
     if len(manifests) != 1:
@@ -184,3 +189,84 @@ def _entry(layer: tarfile.TarFile, item: tarfile.TarInfo) -> Entry:
         target=item.linkname,
         sha256=digest.hexdigest() if content else "",
     )
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A file that a higher layer writes again or deletes: its bytes are stored and never read."""
+
+    path: str
+    bytes: int
+    layer: int  # index of the layer that holds it, from the lowest
+    by: int  # index of the layer that hides it
+    deleted: bool  # else written again
+
+
+def resolve_layers(layers: Sequence[Layer]) -> tuple[Mapping[str, Entry], tuple[Hidden, ...]]:
+    """The files that a container sees, by path, and those that it does not."""
+    seen: dict[str, tuple[int, Entry]] = {}
+    hidden: list[Hidden] = []
+    for index, layer in enumerate(layers):
+        # Deletions concern lower layers, whatever their place in this one.
+        for path in layer.entries:
+            for gone in _deleted(path, seen):
+                hidden.append(_hide(gone, seen.pop(gone), index, deleted=True))
+        for path, entry in layer.entries.items():
+            if path.rpartition("/")[2].startswith(WHITEOUT):
+                continue
+            if path in seen:
+                hidden.append(_hide(path, seen[path], index, deleted=False))
+            seen[path] = (index, entry)
+    files = {path: entry for path, (_, entry) in seen.items()}
+    return files, tuple(item for item in hidden if item.bytes)
+
+
+def _deleted(path: str, seen: Mapping[str, tuple[int, Entry]]) -> list[str]:
+    """Paths of lower layers that this entry deletes: none unless it is a whiteout."""
+    folder, slash, name = path.rpartition("/")
+    if not name.startswith(WHITEOUT):
+        return []
+    target = folder if name == OPAQUE else folder + slash + name.removeprefix(WHITEOUT)
+    below = [known for known in seen if known.startswith(f"{target}/")]
+    return below if name == OPAQUE else [*below, *([target] if target in seen else [])]
+
+
+def _hide(path: str, place: tuple[int, Entry], by: int, *, deleted: bool) -> Hidden:
+    return Hidden(path, place[1].size, place[0], by, deleted)
+
+
+def export_archive(engine: Engine, ref: str, say: Say = lambda _: None) -> Archive:
+    """Layers and files of an image that the engine has; `say` is told what is done. Needs its size in TMPDIR."""
+    with _saved(engine, ref, say) as path:
+        return read_archive(path)
+
+
+def export_measured(engine: Engine, ref: str, say: Say = lambda _: None) -> tuple[Archive, int]:
+    """The same, and the bytes of its layers as a push sends them."""
+    with _saved(engine, ref, say) as path:
+        found = read_archive(path)
+        return found, compressed_size(path, lambda number, count: say(f"{ref}: compresses layer {number} of {count}"))
+
+
+@contextmanager
+def _saved(engine: Engine, ref: str, say: Say) -> Iterator[Path]:
+    with scratch_folder("dlc-image-") as folder:
+        path = folder / "image.tar"
+        say(f"{ref}: the engine saves it")
+        save_image(engine, ref, path)
+        say(f"{ref}: reads its files")
+        yield path
+
+
+def save_image(engine: Engine, ref: str, path: Path) -> None:
+    """Write the archive of an image. Raises DiskError when the disk is full, ProcessError where the engine fails."""
+    try:
+        engine.docker(
+            "save", "--output", str(path), ref, timeout=SAVE_SECONDS, grace=0.0
+        )  # what it wrote is thrown away
+    except ProcessError as error:
+        if "no space left on device" not in error.message:
+            raise
+        here = str(path.parent) in error.message.partition("\n")[2]  # else it was the engine's own disk
+        remedy = f"free space in {path.parent.parent}, or name a larger folder in TMPDIR" if here else ENGINE_FULL
+        raise DiskError(error.message, remedy) from None

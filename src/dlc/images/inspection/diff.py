@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlc.images.inspection.archive import Archive, Entry
+from dlc.images.inspection.archive import Archive, Entry, resolve_layers
 from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.layers import resolve
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def _versions(facts: Facts) -> dict[str, str]:
 
 def _files(archive: Archive) -> dict[str, str]:
     """Every path with its entry in words."""
-    seen, _ = resolve(archive.layers)
+    seen, _ = resolve_layers(archive.layers)
     return {f"/{path}": _words(entry) for path, entry in seen.items()}
 
 

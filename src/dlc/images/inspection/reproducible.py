@@ -17,8 +17,7 @@ from dlc.build.buildx import output, run_bake
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
-from dlc.images.inspection.archive import Archive, Entry
-from dlc.images.inspection.export import archive
+from dlc.images.inspection.archive import Archive, Entry, export_archive
 from dlc.plan.plan import Plan
 
 REPOSITORY = "dlc-rebuild"  # of an image while it is compared
@@ -52,7 +51,7 @@ def build_from_nothing(
         )  # fmt: skip
         try:
             run_bake(text, engine, log, on_step)
-            return archive(engine, ref)
+            return export_archive(engine, ref)
         finally:
             engine.docker("image", "rm", ref, check=False)
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from dlc.buildspec.models import Budget
 from dlc.core.errors import ImageError
-from dlc.images.inspection.archive import Archive
+from dlc.images.inspection.archive import Archive, Hidden, resolve_layers
 from dlc.images.inspection.facts import Facts, Step
-from dlc.images.inspection.layers import Hidden, resolve
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class SizeReport:
 
 def report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
     """The whole report of an image."""
-    seen, hidden = resolve(archive.layers)
+    seen, hidden = resolve_layers(archive.layers)
     packages = [Share(f"{package.kind} {package.name} {package.version}", package.bytes) for package in facts.packages]
     files = [Share(f"/{path}", entry.size) for path, entry in seen.items() if entry.size]
     return SizeReport(

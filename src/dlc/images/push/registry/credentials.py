@@ -1,22 +1,71 @@
-"""Credentials for a registry, read where `docker login` keeps them: helpers, then the configuration file itself."""
+"""Where images are pushed to, by Docker's rules for references, and as whom: what `docker login` keeps."""
 
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlc.core import environment
-from dlc.core.errors import RegistryError
+from dlc.core.errors import RegistryError, UsageError
 from dlc.core.process import run
-from dlc.images.push.registry.address import HUB
 
+# Docker Hub is the one registry whose name, API and entry in the docker configuration differ.
+HUB = "docker.io"
+HUB_API = "registry-1.docker.io"
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"  # a part of a host's name
+REGISTRY = re.compile(rf"(?:{NAME}(?:\.{NAME})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
+PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 HUB_ENTRY = "https://index.docker.io/v1/"
 TOKEN_USER = "<token>"  # noqa: S105 (a helper's user name for an identity token)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A registry and the path below which the repositories lie, one for each framework."""
+
+    registry: str  # its name with its port, as in `registry.example:5000`
+    path: str
+
+    @property
+    def url(self) -> str:
+        """Root of the registry's API. Plain HTTP is used on this host only, as Docker does."""
+        scheme = "http" if is_loopback(self.registry) else "https"
+        return f"{scheme}://{HUB_API if self.registry == HUB else self.registry}"
+
+
+def parse_address(text: str) -> Address:
+    """`REGISTRY/REPO` as an address. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
+    registry, _, path = text.partition("/")
+    named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
+    if not named or not PATH.fullmatch(path) or not _has_port(registry):
+        public = re.sub(r"^.*@(?!sha256:)", "", text)  # without a user and a password
+        raise UsageError(
+            f"--to {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
+            "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",
+        )
+    return Address(registry, path)
+
+
+def _has_port(registry: str) -> bool:
+    """Whether the port is one, or there is none."""
+    port = re.search(r":(\d+)$", registry)
+    return port is None or 0 < int(port[1]) < 1 << 16
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address, with a port or without, is of this host: localhost, 127.0.0.0/8 or [::1]."""
+    name = re.sub(r":\d+$", "", name).strip("[]")
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 @dataclass(frozen=True)
@@ -33,7 +82,7 @@ class Credentials:
         return "Basic " + base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
 
 
-def of_registry(registry: str, config: Path | None = None) -> Credentials | None:
+def read_credentials(registry: str, config: Path | None = None) -> Credentials | None:
     """What the user logged in with at `registry`, None where nobody did. Raises RegistryError.
 
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.images.push.registry import credentials
-from dlc.images.push.registry.address import Address, parse
-from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.credentials import Address, Credentials, parse_address
+from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.session import Session
 
 ECR = "ecr"
 ECR_PATH = "dlc"
@@ -60,5 +59,5 @@ def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = ())
 
         registry, known = ecr.login()
         return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository, frameworks)
-    address = parse(to)
-    return Destination(address, credentials.of_registry(address.registry), ca, lambda _: None, frameworks)
+    address = parse_address(to)
+    return Destination(address, credentials.read_credentials(address.registry), ca, lambda _: None, frameworks)

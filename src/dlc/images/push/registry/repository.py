@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.http_request import NO_REGISTRY, TransientError
-from dlc.images.push.registry.session import Session
+from dlc.images.push.registry.http import NO_REGISTRY, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 INDEX = "application/vnd.oci.image.index.v1+json"

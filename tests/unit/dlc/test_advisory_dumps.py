@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import LockError, UsageError
-from dlc.images.inspection import dumps
+from dlc.images.inspection import advisories
+from dlc.images.inspection.advisories import Finding
 from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.scan import Finding
 from harness.image_facts import specimen_facts
 
 FACTS = specimen_facts()  # six 1.17.0; libc6 2.36-9 of glibc
@@ -63,7 +63,7 @@ def with_version(version: str) -> Facts:
 def test_a_version_counts_as_osv_evaluates_it(
     affected: dict[str, object], version: str, counts: bool, tmp_path: Path
 ) -> None:
-    answer = dumps.of_python(with_version(version), osv(tmp_path, advisory(**affected)))
+    answer = advisories.search_osv_dump(with_version(version), osv(tmp_path, advisory(**affected)))
     assert [finding.advisory for finding in answer.findings] == (["PYSEC-1"] if counts else [])
     assert "2026-11-20" in answer.source
 
@@ -72,7 +72,7 @@ def test_withdrawn_advisories_and_those_of_others_do_not_count(tmp_path: Path) -
     everything = spans(("introduced", "0"))
     withdrawn = {**advisory(**everything), "withdrawn": "2026-01-01T00:00:00Z"}
     other = advisory(**everything, package={"ecosystem": "npm", "name": "six"})
-    assert dumps.of_python(FACTS, osv(tmp_path, withdrawn, other)).findings == ()
+    assert advisories.search_osv_dump(FACTS, osv(tmp_path, withdrawn, other)).findings == ()
 
 
 def test_the_tracker_counts_fixed_faults_that_the_image_still_has(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_tracker_counts_fixed_faults_that_the_image_still_has(tmp_path: Path
     }
     path = tmp_path / "json"
     path.write_text(json.dumps({"glibc": glibc, "unrelated": glibc}))
-    assert dumps.of_debian(FACTS, path).findings == (
+    assert advisories.search_tracker_dump(FACTS, path).findings == (
         Finding("glibc", "2.36-9", "CVE-fixed-later", (), "2.36-9+deb12u1"),
     )
 
@@ -95,14 +95,16 @@ def test_the_tracker_counts_fixed_faults_that_the_image_still_has(tmp_path: Path
 def test_a_dump_is_taken_by_its_hash_alone(tmp_path: Path) -> None:
     dump = osv(tmp_path, advisory())
     right = hashlib.sha256(dump.read_bytes()).hexdigest()
-    assert dumps.named(dumps.OSV, {}, tmp_path, None) is None
-    found = dumps.named(dumps.OSV, {dumps.OSV: f"{dump}#sha256={right}"}, tmp_path / "cache", None)
+    assert advisories.dump_file(advisories.OSV, {}, tmp_path, None) is None
+    found = advisories.dump_file(advisories.OSV, {advisories.OSV: f"{dump}#sha256={right}"}, tmp_path / "cache", None)
     assert found
     assert found.read_bytes() == dump.read_bytes()
     with pytest.raises(LockError, match="expected sha256 0000"):
-        dumps.named(dumps.OSV, {dumps.OSV: f"{dump.as_uri()}#sha256={'0' * 64}"}, tmp_path / "cache", None)
+        advisories.dump_file(
+            advisories.OSV, {advisories.OSV: f"{dump.as_uri()}#sha256={'0' * 64}"}, tmp_path / "cache", None
+        )
     with pytest.raises(UsageError, match="DLC_OSV_DUMP: expected ADDRESS#sha256=HEX"):
-        dumps.named(dumps.OSV, {dumps.OSV: str(dump)}, tmp_path / "cache", None)
+        advisories.dump_file(advisories.OSV, {advisories.OSV: str(dump)}, tmp_path / "cache", None)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"glibc": 1}', b"no zip"])
@@ -110,6 +112,6 @@ def test_a_file_of_another_format_is_an_error_and_no_clean_image(content: bytes,
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(LockError, match=r"expected OSV's all\.zip"):
-        dumps.of_python(FACTS, path)
+        advisories.search_osv_dump(FACTS, path)
     with pytest.raises(LockError, match="expected the tracker's JSON"):
-        dumps.of_debian(FACTS, path)
+        advisories.search_tracker_dump(FACTS, path)

@@ -23,9 +23,9 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.process import run
 from dlc.engine.connection import Engine, connect
-from dlc.jobs.run.hosts import Hosts, remove
-from dlc.jobs.run.layout import lay_out
-from dlc.jobs.run.options import Options, job_of
+from dlc.jobs.run.job import Options, job_of
+from dlc.jobs.run.job_folder import write_folders
+from dlc.jobs.run.lifecycle import Hosts, remove_containers
 
 FIRST_LINE = "import time; print('user code at', time.monotonic_ns(), flush=True)\n"
 STAMP = re.compile(r"user code at ([0-9]+)")
@@ -64,7 +64,7 @@ def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
     """Seconds until the last host's first line, with the plain commands."""
     options = Options(str(script), hosts=HOSTS)
     job = job_of(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
-    lay_out(job)
+    write_folders(job)
     hosts = Hosts(engine, job)
     environment = {**os.environ, **engine.environment, **job.secrets}
     try:
@@ -78,7 +78,7 @@ def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
         ]
         output = "".join(client.communicate(timeout=BOUND_SECONDS)[0] for client in clients)
     finally:
-        remove(engine, job.id)
+        remove_containers(engine, job.id)
     return last_stamp(output) - started
 
 

@@ -23,9 +23,9 @@ import pytest
 
 from dlc.core.errors import ProcessTimeoutError
 from dlc.core.process import run, tail
-from dlc.jobs.run import hosts as edge
+from dlc.jobs.run import lifecycle
 from dlc.jobs.run.containers import OF_A_CONTAINER
-from dlc.jobs.run.layout import lay_out_host
+from dlc.jobs.run.job_folder import write_host_folder
 from harness.engine import CALM, RUN_LABEL, connect, docker
 from harness.images import Image
 from harness.opt_ml import job_of
@@ -73,10 +73,10 @@ class Job:
         self.network = self.spec.name
         self.environment.setdefault("DLC_JOB_TOKEN", self.network)  # as the platform's own job name would be
         for host in self.hosts:
-            lay_out_host(self.spec, host)
+            write_host_folder(self.spec, host)
 
     def __enter__(self) -> Self:
-        self._edge = edge.Hosts(connect(), replace(self.spec, environment=self.environment))
+        self._edge = lifecycle.Hosts(connect(), replace(self.spec, environment=self.environment))
         self._edge.create_network()
         with contextlib.ExitStack() as unless_all_start:
             unless_all_start.callback(self._remove)
@@ -218,8 +218,8 @@ class Job:
     def _network(self, host: str) -> str:
         return f"--net=/proc/{self._state(host).pid}/ns/net"
 
-    def _state(self, host: str) -> edge.State:
+    def _state(self, host: str) -> lifecycle.State:
         return self._edge.states()[host]
 
     def _remove(self) -> None:
-        edge.remove(connect(), self.spec.id)
+        lifecycle.remove_containers(connect(), self.spec.id)

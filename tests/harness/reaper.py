@@ -78,7 +78,7 @@ def remove_from_engine(number: str, temporary: Path) -> list[str]:
     try:
         from dlc.core.errors import DlcError
         from dlc.engine.connection import find
-        from dlc.jobs.run.claims import remove_leftovers
+        from dlc.jobs.run.run import remove_leftovers
     except ImportError:
         return []
     try:

@@ -12,11 +12,22 @@ from dlc.buildspec.instances import read_instances
 from dlc.cli.arguments import add_json, columns, number, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import UsageError
-from dlc.jobs.advice import output, picture, table
+from dlc.jobs.advice import render
+from dlc.jobs.advice.cost_model import (
+    DATA_HOSTS,
+    EVERYWHERE,
+    MEASURED,
+    Catalogue,
+    Cluster,
+    Estimate,
+    Machine,
+    Workload,
+    catalogue,
+    find_machine,
+    parse_cluster,
+)
 from dlc.jobs.advice.decide import COST, SPEED, Advice, advise
-from dlc.jobs.advice.machines import Catalogue, Cluster, Machine, catalogue, find, parse_cluster
-from dlc.jobs.advice.profiles import Profile, read_profile, summary
-from dlc.jobs.advice.speed import DATA_HOSTS, EVERYWHERE, MEASURED, Estimate, Workload
+from dlc.jobs.advice.profile_report import Profile, read_profile, summary
 
 HELP = "say which machines make a training job faster and cheaper: more CPUs, data hosts, or none of it"
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"
@@ -151,7 +162,7 @@ def data_types(machines: Catalogue, globs: Sequence[str]) -> list[Machine]:
     for pattern in globs:
         plain = pattern.removeprefix("ml.")
         matches = [machine for name, machine in machines.items() if fnmatchcase(name, plain)]
-        found += matches or [find(machines, plain, "--data-host")]
+        found += matches or [find_machine(machines, plain, "--data-host")]
     return found
 
 
@@ -178,16 +189,16 @@ def show(args: argparse.Namespace, found: Found) -> None:
     rows = [choice.result for choice in found.advice.choices] if found.advice else []
     if args.svg:
         curve = found.advice.curve if found.advice else ()
-        args.svg.write_text(picture.svg([*rows, *found.measured], curve))
+        args.svg.write_text(render.svg([*rows, *found.measured], curve))
     if args.json:
-        print_json(output.as_json(found.profile, found.advice, found.measured))
+        print_json(render.advice_json(found.profile, found.advice, found.measured))
         return
     width = columns()
     parts = [summary(found.profile)] if found.profile else []
     if found.advice:
-        parts += [table.verdict(found.advice), table.choices_table(found.advice, width), table.chart(rows, width)]
-        parts.append(table.assumptions(found.advice))
+        parts += [render.verdict(found.advice), render.choices_table(found.advice, width), render.chart(rows, width)]
+        parts.append(render.assumptions(found.advice))
     if found.measured:
-        parts += [table.measured_table(found.measured, width), table.chart(found.measured, width)]
-    parts.append(output.origins([*rows, *found.measured]))
+        parts += [render.measured_table(found.measured, width), render.chart(found.measured, width)]
+    parts.append(render.price_origins([*rows, *found.measured]))
     print("\n\n".join(parts))

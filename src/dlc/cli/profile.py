@@ -12,10 +12,10 @@ from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ProfileError
-from dlc.jobs.advice.machines import catalogue
-from dlc.jobs.advice.output import profile_json
-from dlc.jobs.advice.profiles import Profile, read_profile, summary
-from dlc.jobs.run.layout import RESULTS
+from dlc.jobs.advice.cost_model import catalogue
+from dlc.jobs.advice.profile_report import Profile, read_profile, summary
+from dlc.jobs.advice.render import profile_json
+from dlc.jobs.run.job_folder import RESULTS
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
 EXAMPLE = "dlc profile pytorch-2.13-training-cpu-py311 train.py --hp epochs=3 --on p4d.24xlarge"

@@ -19,10 +19,10 @@ from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
 from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
-from dlc.jobs.run import claims, explain
-from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, Job
-from dlc.jobs.run.layout import RESULTS
-from dlc.jobs.run.options import STRATEGIES, Options, job_of
+from dlc.jobs.run.containers import explain_as_dict, explain_as_text
+from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, job_of
+from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.run.run import remove_job
 from dlc.jobs.run.run import run as run_job
 
 HELP = "run a training job on this machine, a container for each host"
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("dlc run --json: expected --explain too, because a job prints its own lines", "add --explain")
     job = job_of_words(args)
     if args.explain:
-        print_json(explain.as_dict(job)) if args.json else print(explain.as_text(job))
+        print_json(explain_as_dict(job)) if args.json else print(explain_as_text(job))
         return 0
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
@@ -158,6 +158,6 @@ def _remove(job_id: str) -> int:
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
         )
-    removed = claims.remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
+    removed = remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
     print("\n".join(f"removed {name}" for name in removed) or f"{job_id}: nothing to remove", file=sys.stderr)
     return 0

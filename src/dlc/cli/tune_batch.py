@@ -9,7 +9,7 @@ from dlc.cli import run_job
 from dlc.cli.arguments import add_json, count, number, print_json
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
-from dlc.jobs.run.layout import RESULTS
+from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.tune import output
 from dlc.jobs.tune.request import Request, batch_of, check, modes, number_of
 from dlc.jobs.tune.tune import tune

@@ -25,10 +25,10 @@ PIECES = 16
 FETCH = """
 import sys
 from pathlib import Path
-from dlc.build import fetch
+from dlc.build import download
 from dlc.plan.contexts import Pinned
-folder = fetch.folder(Pinned(sys.argv[1], sys.argv[2]), Path(sys.argv[3]), None)
-print(len((folder / fetch.FILE).read_bytes()))
+folder = download.fetch(Pinned(sys.argv[1], sys.argv[2]), Path(sys.argv[3]), None)
+print(len((folder / download.FILE).read_bytes()))
 """
 
 

@@ -48,7 +48,8 @@ import sys
 import dlc.cli
 from dlc.__main__ import main
 from dlc.engine.connection import Engine
-from dlc.images.inspection import export, facts
+from dlc.images.inspection import facts
+from dlc.images.inspection.archive import export_measured
 from dlc.images.push.registry.repository import Repository
 from dlc.images.push.registry.http import Session
 from dlc.images.push.push import Order, push
@@ -58,7 +59,7 @@ def verb(argv):
     engine = Engine(None, "", "", containerd_store=False)
     order = Order("toy", "toy:1", "toy", ("1",), facts.inspect(engine, "toy:1"))
     push(order, Repository(Session(argv[0], "toy"), "toy"), engine, "gzip", lambda _: None, lambda: b"{}")
-    export.measured(engine, "toy:1")
+    export_measured(engine, "toy:1")
     return 0
 
 dlc.cli.run = verb
@@ -70,12 +71,12 @@ import sys
 from pathlib import Path
 import dlc.cli
 from dlc.__main__ import main
-from dlc.locks import python as lock
+from dlc.locks.resolve import LockRequest, make_lock, store_lock
 
 def verb(argv):
     print("begun", flush=True)
-    request = lock.LockRequest(("dlc-ordinary==1.0",), (), (), (), "3.11", "2.36", "sha256:00", ())
-    lock.store(lock.make(request), Path(argv[1]))
+    request = LockRequest(("dlc-ordinary==1.0",), (), (), (), "3.11", "2.36", "sha256:00", ())
+    store_lock(make_lock(request), Path(argv[1]))
     return 0
 
 dlc.cli.run = verb

@@ -9,7 +9,7 @@ import pytest
 from dlc.buildspec.instances import INSTANCES, read_instances
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.advice.machines import catalogue, parse_cluster
+from dlc.jobs.advice.cost_model import catalogue, parse_cluster
 
 C5 = "instances.c5.9xlarge"
 TEXT = """\

@@ -8,19 +8,21 @@ import pytest
 
 from dlc.buildspec.instances import read_instances
 from dlc.core.checkout import find_root, read_tree
-from dlc.jobs.advice.decide import BIGGER, COST, MIXED, SAME, SPEED, Advice, advise
-from dlc.jobs.advice.machines import Catalogue, catalogue, parse_cluster
-from dlc.jobs.advice.speed import (
+from dlc.jobs.advice.cost_model import (
     DATA_HOSTS,
     MEASURED,
+    Catalogue,
     Estimate,
     Workload,
+    catalogue,
     cheaper,
     estimate,
     faster,
+    parse_cluster,
     pays_below,
     pays_from,
 )
+from dlc.jobs.advice.decide import BIGGER, COST, MIXED, SAME, SPEED, Advice, advise
 
 
 @pytest.fixture(scope="module")

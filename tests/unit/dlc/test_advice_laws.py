@@ -5,12 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlc.jobs.advice.cost_model import COMPUTING, DATA_HOSTS, EVERYWHERE, Cluster, Machine, Workload, estimate
 from dlc.jobs.advice.decide import COST, SPEED, Advice, advise
-from dlc.jobs.advice.machines import Cluster, Machine
-from dlc.jobs.advice.output import as_json, origins
-from dlc.jobs.advice.picture import svg
-from dlc.jobs.advice.speed import COMPUTING, DATA_HOSTS, EVERYWHERE, Workload, estimate
-from dlc.jobs.advice.table import chart, choices_table, verdict
+from dlc.jobs.advice.render import advice_json, chart, choices_table, price_origins, svg, verdict
 
 price = st.none() | st.floats(0.01, 100)
 
@@ -65,8 +62,8 @@ def test_any_advice_can_be_printed_drawn_and_given_to_programs(found: tuple[Advi
     assert verdict(advice)
     assert len(chart(rows).splitlines()) == len(rows) + 1
     assert svg(rows, advice.curve).endswith("</svg>\n")
-    assert as_json(None, advice, ())["chosen"] == advice.choices.index(advice.chosen)
-    assert origins(rows)
+    assert advice_json(None, advice, ())["chosen"] == advice.choices.index(advice.chosen)
+    assert price_origins(rows)
 
 
 @given(jobs, machine("g.1", 8), machine("c.1", 0), st.integers(1, 20))

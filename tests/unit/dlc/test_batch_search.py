@@ -13,12 +13,12 @@ import pytest
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import TuneError
-from dlc.jobs.run.hosts import State
 from dlc.jobs.run.job import Group, Job
+from dlc.jobs.run.lifecycle import State
 from dlc.jobs.tune import output
 from dlc.jobs.tune.request import Mode, Request, modes, trial_job
+from dlc.jobs.tune.trial_result import DATA, FAILED, FITS, MEMORY, TIGHT, TIME, Ended, judge
 from dlc.jobs.tune.tune import Found, Search
-from dlc.jobs.tune.verdict import DATA, FAILED, FITS, MEMORY, TIGHT, TIME, Ended, judge
 
 TORCH = "pytorch-2.13-training-cpu-py311"
 GB = 10**9

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.jobs.run import explain
-from dlc.jobs.run.config import config_files
-from dlc.jobs.run.containers import containers
+from dlc.jobs.run.containers import containers, explain_as_dict, explain_as_text
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.layout import lay_out
+from dlc.jobs.run.job_folder import config_files, write_folders
 from launch.base.paths import Paths
 from launch.discovery import resourceconfig
 from launch.job import parameters
@@ -66,7 +64,7 @@ def test_a_limit_reaches_the_hosts_of_its_group_only(job: Job) -> None:
 def test_the_value_of_a_secret_is_on_no_command_line(job: Job) -> None:
     for container in containers(job):
         assert {"A=b", "DLC_JOB_TOKEN"} <= set(after(container.words(), "--env"))
-    assert "hush" not in explain.as_text(job) + json.dumps(explain.as_dict(job))
+    assert "hush" not in explain_as_text(job) + json.dumps(explain_as_dict(job))
 
 
 def test_programs_of_groups_are_told_to_every_host(job: Job) -> None:
@@ -109,7 +107,7 @@ def test_the_image_is_never_pulled(job: Job) -> None:
 
 
 def test_the_launcher_reads_the_config_files_as_the_job_means_them(job: Job) -> None:
-    lay_out(job)
+    write_folders(job)
     for host, group in (("algo-1", DATA), ("algo-3", DNN)):
         paths = Paths(str(job.opt_ml(host)))
         cluster = resourceconfig.discover({}, paths)
@@ -130,7 +128,7 @@ def test_every_host_has_the_keys_of_a_real_jobs_resource_config(job: Job) -> Non
 
 
 def test_explain_shows_for_every_host_the_command_and_all_config_files(job: Job) -> None:
-    text = explain.as_text(job)
+    text = explain_as_text(job)
     assert "docker network create --label org.dlc.job=j1 dlc-j1" in text
     for container in containers(job):
         assert f"--name {container.name} " in text

@@ -9,8 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from dlc.jobs.advice.machines import Catalogue, Cluster, Machine
-from dlc.jobs.advice.speed import COMPUTING, EVERYWHERE, PREPROCESSING, Estimate, Workload, estimate
+from dlc.jobs.advice.cost_model import (
+    COMPUTING,
+    EVERYWHERE,
+    PREPROCESSING,
+    Catalogue,
+    Cluster,
+    Estimate,
+    Machine,
+    Workload,
+    estimate,
+)
 
 SAME, BIGGER, MIXED, ON_GPU = "same machine", "bigger machine", "heterogeneous", "preprocessing on the GPU"
 ORDER = (SAME, BIGGER, MIXED, ON_GPU)

@@ -1,4 +1,4 @@
-"""A job as containers: one value per host, and the words of `docker run` that start it. Pure."""
+"""A job as containers: one value per host, the words of `docker run` that start it, and `--explain`. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.labels import JOB
+from dlc.engine.docker_client import as_typed
 from dlc.jobs.run.job import Group, Job
+from dlc.jobs.run.job_folder import config_files
 
 BASE = "/opt/ml"
 AUTHORITIES = "/etc/ssl/dlc-authorities.pem"
@@ -119,3 +121,33 @@ def _each(option: str, values: tuple[str, ...] | list[str]) -> tuple[str, ...]:
 
 def _stated(option: str, value: str) -> tuple[str, ...]:
     return (option, value) if value else ()
+
+
+def explain_as_dict(job: Job) -> dict[str, object]:
+    """For JSON."""
+    return {
+        "job": job.id,
+        "folder": str(job.folder),
+        "network": job.name,
+        "containers": [
+            {
+                "host": container.host,
+                "group": container.group.name,
+                "name": container.name,
+                "command": as_typed(*container.words()),
+                "config": config_files(job, container.host),
+            }
+            for container in containers(job)
+        ],
+    }
+
+
+def explain_as_text(job: Job) -> str:
+    """For people."""
+    create = as_typed("network", "create", *(word for label in labels(job) for word in ("--label", label)), job.name)
+    lines = [f"job {job.id}: {len(job.hosts)} hosts, results in {job.folder}", create]
+    for container in containers(job):
+        lines += ["", f"{container.host} ({container.group.name})", f"  {as_typed(*container.words())}"]
+        for name, content in config_files(job, container.host).items():
+            lines.append(f"  input/config/{name}: {json.dumps(content)}")
+    return "\n".join(lines)

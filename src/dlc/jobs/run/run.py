@@ -1,27 +1,32 @@
-"""Runs a job from its first container to its collected results."""
+"""Runs a job from its first container to its collected results, and removes what a killed dlc left.
+
+Each job that a dlc looks after has a locked file. The kernel unlocks a file when its process ends, however it ends: a
+file that can be locked is of a job that nobody looks after any more.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from dlc.core.errors import DlcError, ImageError, Interrupted
+from dlc.core.atomic_files import exclusive, try_lock, writing
+from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
-from dlc.jobs.run import claims
-from dlc.jobs.run.collect import PARTS, collect
+from dlc.engine.remedies import GPU_REMEDY
+from dlc.jobs.run import lifecycle
 from dlc.jobs.run.containers import BASE, mount
-from dlc.jobs.run.hosts import Hosts, State, remove, removed
-from dlc.jobs.run.job import Job
-from dlc.jobs.run.layout import lay_out, remove_folders
-from dlc.jobs.run.limits import require_limits
-from dlc.jobs.run.log import Log
-from dlc.jobs.run.session import Session, first_failure
+from dlc.jobs.run.job import Group, Job
+from dlc.jobs.run.job_folder import PARTS, collect, remove_folders, write_folders
+from dlc.jobs.run.lifecycle import Hosts, Log, Session, State, first_failure, removal_error, remove_containers
+from dlc.jobs.run.limits import count_bytes
 
 FAILURE = "output/failure"  # in a host's /opt/ml: why it failed
 REASON_LENGTH = 1024  # characters
+CLAIM_SECONDS = 10.0  # for another dlc that looks at the folder
 
 
 def run(job: Job, engine: Engine, claims_folder: Path) -> int:
@@ -31,15 +36,15 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
     """
     require_limits(job, engine)
     log = Log(len(job.hosts), sys.stdout)
-    if left := claims.remove_leftovers(claims_folder, engine):
+    if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     require_image(job, engine)
-    lay_out(job)
+    write_folders(job)
     states: dict[str, State] = {}
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            block.enter_context(claims.claimed(claims_folder, job.id, engine))
+            block.enter_context(claimed(claims_folder, job.id, engine))
         except BaseException:  # a cache that cannot be written, a Ctrl-C
             remove_folders(job)
             raise
@@ -47,7 +52,7 @@ def run(job: Job, engine: Engine, claims_folder: Path) -> int:
         try:
             stopped = _follow(job, engine, log, states)
         finally:
-            remove(engine, job.id)
+            remove_containers(engine, job.id)
     if stopped and not any(state.started for state in states.values()):
         remove_folders(job)
         raise Interrupted("stopped") if isinstance(stopped, KeyboardInterrupt) else stopped
@@ -77,7 +82,41 @@ def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> Bas
         session.stop()
     states.update(hosts.states())
     gone = [host for host in job.hosts if host not in states]
-    return stopped or (removed(gone) if gone else None)
+    return stopped or (removal_error(gone) if gone else None)
+
+
+def require_limits(job: Job, engine: Engine) -> None:
+    """Raise UsageError for the first limit that is more than the engine's host has.
+
+    An engine tells of a limit that it cannot give only when the network and the folders of a job are there. An engine
+    that says nothing of a kind is not judged by it.
+    """
+    for group in job.groups:
+        if engine.cpus and float(group.cpus or 0) > engine.cpus:
+            raise _limit_error(job, group, "--cpus", group.cpus, f"{engine.cpus} at most", str(engine.cpus))
+        most = f"{engine.memory >> 20}m"
+        if engine.memory and count_bytes(group.memory or "0") > engine.memory:
+            raise _limit_error(job, group, "--memory", group.memory, f"{most} at most", most)
+        if group.gpus and not engine.offers_gpus:
+            raise UsageError(
+                f"{_typed(job, group, '--gpus', group.gpus)}: expected an engine that gives GPUs to containers, found "
+                f"neither NVIDIA's runtime nor a CDI device of a GPU at {engine.address or 'the Docker engine'}",
+                GPU_REMEDY,
+            )
+
+
+def _limit_error(job: Job, group: Group, option: str, value: str, expected: str, most: str) -> UsageError:
+    where = _typed(job, group, option, value)
+    prefix = f"{group.name}=" if len(job.groups) > 1 else ""
+    return UsageError(
+        f"{where}: expected {expected}, which is all that the engine's host has",
+        f"{option} {prefix}{most}, or less, or leave it out",
+    )
+
+
+def _typed(job: Job, group: Group, option: str, value: str) -> str:
+    """Return an option as it could be typed; of a job with several groups with the group's name."""
+    return f"{option} {group.name}={value}" if len(job.groups) > 1 else f"{option} {value}"
 
 
 def require_image(job: Job, engine: Engine) -> None:
@@ -135,3 +174,63 @@ def on_this_machine(text: str, job: Job, host: str) -> str:
 def _shown(path: Path) -> str:
     """What a platform would show of a failure file: its beginning, whose last line is the failed process's last."""
     return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""
+
+
+@contextmanager
+def claimed(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
+    """Look after a job in the block. The file goes when the block ends well, or with an error that left nothing."""
+    path = folder / job_id
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder), exclusive(folder, CLAIM_SECONDS):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try_lock(descriptor)
+    try:
+        os.write(descriptor, (engine.address or "").encode())
+        yield
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
+    """Remove what killed dlcs left on this engine; the names of what there was."""
+    removed: list[str] = []
+    for path, descriptor in take_abandoned(folder):
+        try:
+            if path.read_text() == (engine.address or ""):
+                removed += lifecycle.remove_containers(engine, path.name)
+                path.unlink()
+        finally:
+            os.close(descriptor)
+    return removed
+
+
+def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
+    """Remove one job by its id, whoever started it. Raises DlcError where a dlc still looks after it."""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(folder / job_id, os.O_RDWR)
+        try:
+            if not try_lock(descriptor):
+                raise DlcError(f"{job_id}: a dlc still runs this job", "end that dlc: Ctrl-C")
+            removed = lifecycle.remove_containers(engine, job_id)
+            (folder / job_id).unlink()
+            return removed
+        finally:
+            os.close(descriptor)
+    return lifecycle.remove_containers(engine, job_id)
+
+
+def take_abandoned(folder: Path) -> list[tuple[Path, int]]:
+    """The files that nobody holds, with descriptors that hold them now."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return []
+    found = []
+    with exclusive(folder, CLAIM_SECONDS):
+        for path in sorted(folder.iterdir()):
+            descriptor = os.open(path, os.O_RDWR)
+            if try_lock(descriptor):
+                found.append((path, descriptor))
+            else:
+                os.close(descriptor)
+    return found

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlc.jobs.tune.request import Request
+from dlc.jobs.tune.trial_result import TIGHT, Trial
 from dlc.jobs.tune.tune import Found, gigabytes
-from dlc.jobs.tune.verdict import TIGHT, Trial
 from dlc_runtime.scaling import RULES, scale_learning_rate
 
 LIMITS = {

@@ -1,23 +1,27 @@
-"""Looks for the largest batch of a job, in each mode, by trials."""
+"""Looks for the largest batch of a job, in each mode, by trials with a bound in time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Timer
 
-from dlc.core.errors import TuneError
+from dlc.core.errors import DlcError, TuneError
 from dlc.engine.connection import Engine
-from dlc.jobs.run import claims
-from dlc.jobs.run.limits import require_limits
-from dlc.jobs.run.run import require_image
-from dlc.jobs.tune.request import Mode, Request, trial_job
-from dlc.jobs.tune.trial import LOG, run_trial
-from dlc.jobs.tune.verdict import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Trial, judge
+from dlc.jobs.run.job import Job
+from dlc.jobs.run.job_folder import write_folders
+from dlc.jobs.run.lifecycle import Hosts, Log, Session, State, remove_containers
+from dlc.jobs.run.run import FAILURE, claimed, remove_leftovers, require_image, require_limits, take_back
+from dlc.jobs.tune.request import REPORTS, Mode, Request, trial_job
+from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge
 from dlc_runtime.scaling.largest import largest_that_fits
 
 Start = Callable[[Mode, int], Ended]
 Say = Callable[[str], None]
+LOG = "log"  # in a trial's folder: what its hosts printed
+LAST = 4000  # characters of it, which may say why it ended
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Found:
 def tune(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
     """The largest batch of each mode. Raises TuneError where not one sample fits, or nothing can be measured."""
     require_limits(request.job, engine)
-    claims.remove_leftovers(claims_folder, engine)
+    remove_leftovers(claims_folder, engine)
     require_image(request.job, engine)
 
     def start(mode: Mode, batch: int) -> Ended:
@@ -100,3 +104,49 @@ def line(trial: Trial) -> str:
 def gigabytes(size: int) -> str:
     """With two decimals: 1.25 GB."""
     return f"{size / 1e9:.2f} GB"
+
+
+def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> Ended:
+    """Run it to its end, or kill it after `seconds`. Raises what keeps any job from starting."""
+    write_folders(job)
+    log = job.folder / LOG
+    with log.open("w") as out, claimed(claims_folder, job.id, engine):
+        try:
+            states, expired = _follow(job, Hosts(engine, job), Log(len(job.hosts), out, out), seconds)
+        finally:
+            remove_containers(engine, job.id)
+    take_back(job, engine)
+    failures = "".join(_read_text(job.opt_ml(host) / FAILURE) for host in job.hosts)
+    reports = {host: _read_reports(job.opt_ml(host) / REPORTS) for host in job.hosts}
+    return Ended(states, reports, f"{failures}\n{_read_text(log)[-LAST:]}", expired)
+
+
+def _follow(job: Job, hosts: Hosts, log: Log, seconds: float) -> tuple[Mapping[str, State], bool]:
+    """The hosts' states, and whether they were killed because the time was over."""
+    session, expired = Session(job, hosts, log), Event()
+
+    def expire() -> None:
+        expired.set()
+        hosts.signal("KILL", job.hosts)
+
+    timer = Timer(seconds, expire)
+    timer.daemon = True
+    try:
+        hosts.create_network()
+        session.start()
+        timer.start()
+        session.wait()
+    except (KeyboardInterrupt, OSError, DlcError):
+        session.stop()
+        raise
+    finally:
+        timer.cancel()
+    return hosts.states(), expired.is_set()
+
+
+def _read_reports(folder: Path) -> list[Report]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("rank-*.json"))]
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""

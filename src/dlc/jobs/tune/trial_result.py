@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlc.jobs.run.hosts import State
+from dlc.jobs.run.lifecycle import State
 from dlc_runtime.scaling.largest import says_memory
 
 FITS, TIGHT, MEMORY, TIME, DATA, FAILED = "fits", "tight", "memory", "time", "data", "failed"

@@ -1,9 +1,11 @@
-"""Writes each host's folder, which is /opt/ml in its container: config files, the code, a place for each channel."""
+"""Each host's /opt/ml: its config files and code are written before a job, the results gathered after it."""
 
 from __future__ import annotations
 
 import errno
+import filecmp
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -11,15 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from dlc.core.errors import DiskError, DlcError
-from dlc.jobs.run.config import config_files
 from dlc.jobs.run.job import Job
 
+RESULTS = "dlc-jobs"  # in the current folder: where results are without --output
 LEFT_OUT = {".git", ".venv"}  # at the top of a folder of code: large, and no part of it
 COMPILED = "__pycache__"  # anywhere
 FULL = re.compile(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]")
+INTERFACE = "eth0"  # what Docker calls a container's first network interface
+CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+PARTS = {"model": "model", "output": "output/data"}  # in the results -> in a host's /opt/ml
 
 
-def lay_out(job: Job) -> None:
+def write_folders(job: Job) -> None:
     """Make every host's folder, or none. Raises DlcError where the job's folder holds something already."""
     try:
         (job.folder / "hosts").mkdir(parents=True)
@@ -31,7 +36,7 @@ def lay_out(job: Job) -> None:
         if job.checkpoints:
             job.checkpoints.mkdir(parents=True, exist_ok=True)
         for host in job.hosts:
-            lay_out_host(job, host)
+            write_host_folder(job, host)
     except BaseException:  # a Ctrl-C too
         remove_folders(job)
         raise
@@ -46,7 +51,7 @@ def remove_folders(job: Job) -> None:
             job.folder.parent.rmdir()
 
 
-def lay_out_host(job: Job, host: str) -> Path:
+def write_host_folder(job: Job, host: str) -> Path:
     """Make one host's folder and return it."""
     root = job.opt_ml(host)
     config = root / "input" / "config"
@@ -67,7 +72,7 @@ def lay_out_host(job: Job, host: str) -> Path:
 def _copy_code(job: Job, target: Path) -> None:
     """Raises DlcError for the first file that cannot be copied, DiskError where the disk is full."""
     try:
-        _copy(job, target)
+        _copy_files(job, target)
     except shutil.Error as error:  # of a folder: a list of what failed, with each error as text
         source, _, why = error.args[0][0]
         if FULL.match(why):
@@ -77,7 +82,7 @@ def _copy_code(job: Job, target: Path) -> None:
         ) from None
 
 
-def _copy(job: Job, target: Path) -> None:
+def _copy_files(job: Job, target: Path) -> None:
     for source in job.code:
         if source.is_dir():
             shutil.copytree(source, target, symlinks=True, ignore=_ignored(source, job.folder), dirs_exist_ok=True)
@@ -103,4 +108,64 @@ def _ignored(source: Path, results: Path) -> Callable[[str, list[str]], set[str]
     return ignored
 
 
-RESULTS = "dlc-jobs"  # in the current folder: where results are without --output
+def config_files(job: Job, host: str) -> dict[str, dict[str, object]]:
+    """File name -> JSON object."""
+    program = {"sagemaker_program": json.dumps(job.program)} if job.program else {}
+    return {
+        "resourceconfig.json": resource_config(job, host),
+        "hyperparameters.json": {**program, **job.hyperparameters},
+        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
+    }
+
+
+def resource_config(job: Job, host: str) -> dict[str, object]:
+    """Who this host is, and who the others are."""
+    group = job.group_of(host)
+    return {
+        "current_host": host,
+        "current_instance_type": group.instance_type,
+        "current_group_name": group.name,
+        "hosts": list(job.hosts),
+        "instance_groups": [
+            {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": list(each.hosts)}
+            for each in job.groups
+        ],
+        "network_interface_name": INTERFACE,
+    }
+
+
+def collect(job: Job) -> list[str]:
+    """Move every host's files. Of several with one name the first host's counts; the others stay, one line for each."""
+    kept = []
+    for part, place in PARTS.items():
+        target = job.folder / part
+        target.mkdir(exist_ok=True)
+        for host in job.hosts:
+            kept += _move_all(job.opt_ml(host) / place, target)
+    return [f"{path.relative_to(job.folder)} stays there: another host wrote a file of that name" for path in kept]
+
+
+def _move_all(source: Path, target: Path) -> list[Path]:
+    """Move the files of a folder; those that have to stay, because there is another one at their place."""
+    kept = []
+    for folder, names, files in os.walk(source):
+        place = target / Path(folder).relative_to(source)
+        links = [name for name in names if Path(folder, name).is_symlink()]
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            kept.append(Path(folder))
+            names.clear()
+            continue
+        place.mkdir(exist_ok=True)
+        kept += [
+            Path(folder, name) for name in sorted([*files, *links]) if not _move_file(Path(folder, name), place / name)
+        ]
+    return kept
+
+
+def _move_file(path: Path, target: Path) -> bool:
+    """Whether the target has these bytes now."""
+    if not os.path.lexists(target):
+        path.rename(target)
+        return True
+    plain = path.is_file() and target.is_file() and not path.is_symlink() and not target.is_symlink()
+    return plain and filecmp.cmp(path, target, shallow=False)

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import DiskError, DlcError
-from dlc.jobs.run import layout
-from dlc.jobs.run.collect import collect
-from dlc.jobs.run.hosts import State, moment
+from dlc.jobs.run import job_folder
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.layout import lay_out, lay_out_host, remove_folders
+from dlc.jobs.run.job_folder import collect, remove_folders, write_folders, write_host_folder
+from dlc.jobs.run.lifecycle import State, first_failure, moment
 from dlc.jobs.run.run import _summary as summary
 from dlc.jobs.run.run import on_this_machine
-from dlc.jobs.run.session import first_failure
 
 
 def test_paths_in_a_hosts_message_are_those_of_this_machine(tmp_path: Path) -> None:
@@ -37,7 +35,7 @@ def test_of_a_job_that_never_started_no_folder_stays_but_one_that_holds_somethin
         if stays:
             folder.mkdir()
             (folder / "notes").touch()
-        lay_out(job)
+        write_folders(job)
         remove_folders(job)
         assert folder.exists() == stays
         assert not (folder / "hosts").exists()
@@ -65,7 +63,7 @@ def test_every_host_has_its_own_copy_of_the_code(tmp_path: Path) -> None:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(name)
     job = two_hosts(tmp_path, source)
-    lay_out(job)
+    write_folders(job)
     for host in job.hosts:
         assert contents(job.opt_ml(host) / "code") == {
             name: name for name in ("train.py", "package/model.py", "native/.git/config")
@@ -79,7 +77,7 @@ def test_pipes_and_sockets_among_the_code_are_left_out(tmp_path: Path) -> None:
     os.mkfifo(source / "debugger.pipe")
     os.mknod(source / "editor.sock", stat.S_IFSOCK | 0o600)
     job = two_hosts(tmp_path, source)
-    lay_out(job)
+    write_folders(job)
     assert sorted(path.name for path in (job.opt_ml("algo-1") / "code").iterdir()) == ["train.py"]
 
 
@@ -91,7 +89,7 @@ def test_code_that_cannot_be_copied_is_one_error_with_the_file_and_the_reason(tm
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
         with pytest.raises(DlcError) as caught:
-            lay_out(two_hosts(tmp_path, source))
+            write_folders(two_hosts(tmp_path, source))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.message.startswith(f"{source / 'weights.bin'}: not copied to {tmp_path}")
@@ -107,7 +105,7 @@ def test_code_that_the_disk_cannot_hold_is_said_to_fill_the_disk(tmp_path: Path)
     code.mkdir(parents=True)
     (code / "weights.bin").symlink_to("/dev/full")
     with pytest.raises(DiskError, match="No space left on device") as caught:
-        lay_out_host(job, "algo-1")
+        write_host_folder(job, "algo-1")
     assert "--output" in caught.value.remedy
 
 
@@ -115,20 +113,20 @@ def test_results_that_lie_among_the_code_are_not_copied_with_it(tmp_path: Path) 
     (tmp_path / "train.py").touch()
     for number in ("1", "2"):
         job = replace(two_hosts(tmp_path, tmp_path), folder=tmp_path / "dlc-jobs" / number)
-        lay_out(job)
+        write_folders(job)
         assert contents(job.opt_ml("algo-1") / "code") == {"train.py": ""}
 
 
 def test_the_results_of_another_job_are_not_mixed_with_this_ones(tmp_path: Path) -> None:
-    lay_out(two_hosts(tmp_path))
+    write_folders(two_hosts(tmp_path))
     with pytest.raises(DlcError, match="without the results of another job"):
-        lay_out(two_hosts(tmp_path))
+        write_folders(two_hosts(tmp_path))
 
 
 def test_a_folder_for_checkpoints_is_made_and_keeps_what_an_earlier_job_wrote(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     for number in ("1", "2"):
-        lay_out(replace(two_hosts(tmp_path), folder=tmp_path / number, checkpoints=kept))
+        write_folders(replace(two_hosts(tmp_path), folder=tmp_path / number, checkpoints=kept))
         (kept / number).touch()
     assert contents(kept) == {"1": "", "2": ""}
 
@@ -206,14 +204,14 @@ def test_a_failed_job_ends_with_the_cause_the_error_and_the_path_of_the_whole_re
 def test_a_job_whose_folders_cannot_all_be_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").touch()
     job = replace(two_hosts(tmp_path, tmp_path / "train.py"), folder=tmp_path / "dlc-jobs" / "j")
-    make = layout.lay_out_host
+    make = job_folder.write_host_folder
 
     def fill_the_disk(of: Job, host: str) -> Path:
         if host == "algo-2":
             raise DiskError("full")
         return make(of, host)
 
-    monkeypatch.setattr(layout, "lay_out_host", fill_the_disk)
+    monkeypatch.setattr(job_folder, "write_host_folder", fill_the_disk)
     with pytest.raises(DiskError):
-        lay_out(job)
+        write_folders(job)
     assert not job.folder.parent.exists()

@@ -1,13 +1,17 @@
-"""The containers and the network of one job on an engine: the only module here that talks to one."""
+"""Starts, follows and stops the containers of one job: the only module here that talks to an engine about them."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from queue import Empty, Queue
+from threading import Lock, Thread
+from typing import Any, TextIO
 
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
@@ -27,6 +31,8 @@ REFUSALS = {  # what an engine says -> what helps
     r"(?i)nvidia-container-cli: device error": "ask for GPUs that are there: nvidia-smi -L lists them",
     r"(?i)could not select device driver|no known gpu vendor|nvidia-container-cli|cdi.*nvidia": GPU_REMEDY,
 }
+KILL_SECONDS = 20.0  # from SIGKILL to the end of a container
+ASK_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Hosts:
         self._engine.docker_lines(*container.words(), on_line=take, on_error=take, env=self._job.secrets)
         state = self.states().get(host)
         if state is None and not said:
-            raise removed([host])
+            raise removal_error([host])
         if state is None or not state.started:
             raise EngineError(
                 f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",
@@ -113,14 +119,14 @@ class Hosts:
             self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
 
 
-def remove(engine: Engine, job_id: str) -> list[str]:
+def remove_containers(engine: Engine, job_id: str) -> list[str]:
     """Remove everything of a job; the names of what there was. Raises ProcessError for what cannot be removed."""
     mine = ("--filter", f"label={JOB}={job_id}", "--format")
-    found = _remove(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"))
-    return found + _remove(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"))
+    found = _remove_all(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"))
+    return found + _remove_all(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"))
 
 
-def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) -> list[str]:
+def _remove_all(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) -> list[str]:
     """Remove all that an engine lists; the names. It refuses what somebody else just removes: that is waited for."""
     found = left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
     deadline = time.monotonic() + GONE_SECONDS
@@ -137,7 +143,7 @@ def _remove(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) 
     return found
 
 
-def removed(hosts: Iterable[str]) -> EngineError:
+def removal_error(hosts: Iterable[str]) -> EngineError:
     """The error for hosts whose containers are gone before the job's end: nobody knows how they ended."""
     return EngineError(f"somebody removed the container of {', '.join(hosts)} while the job ran", "start the job again")
 
@@ -157,3 +163,126 @@ def moment(text: str) -> str:
     """A time of the engine, which drops zeros at the end of the fraction, as text that sorts by time."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     return f"{whole}.{fraction:<09}"
+
+
+class Session:
+    """Each host has a thread that runs it; the main thread waits, so that Ctrl-C reaches it."""
+
+    def __init__(self, job: Job, hosts: Hosts, log: Log) -> None:
+        self._job = job
+        self._hosts = hosts
+        self._log = log
+        self._left: set[str] = set()  # hosts that have been started and have not ended
+        self._ended: Queue[tuple[str, BaseException | None]] = Queue()  # "" and an error: the output is broken
+
+    def start(self) -> None:
+        """Start all hosts at once."""
+        for host in self._job.hosts:
+            self._left.add(host)
+            Thread(target=self._follow, args=(host,), daemon=True).start()
+
+    def wait(self) -> None:
+        """Return when all hosts have ended. Raises what kept one from starting, and OSError for a broken output."""
+        while self._left:
+            host = self._next(None)
+            if self._left and host:
+                self._tell_of_failure(host)
+
+    def stop(self) -> None:
+        """SIGTERM to every host, and SIGKILL to those that still run after the job's time."""
+        if not self._left:
+            return
+        seconds = self._job.stop_seconds
+        try:
+            self._log.say(f"stopping {self._still()}: {seconds} s to save; Ctrl-C again kills")
+            self._send("TERM", seconds)
+        except KeyboardInterrupt:
+            self._log.say(f"killing {self._still()}")
+        self._send("KILL", KILL_SECONDS)
+
+    def _send(self, name: str, seconds: float) -> None:
+        """Send a signal once to each host, as soon as it runs; return when all have ended, or after `seconds`."""
+        deadline = time.monotonic() + seconds
+        told: set[str] = set()
+        while self._left and time.monotonic() < deadline:
+            running = {host for host, state in self._hosts.states().items() if state.running}
+            self._hosts.signal(name, sorted(running - told))
+            told |= running
+            self._next(ASK_AGAIN_SECONDS)
+
+    def _next(self, seconds: float | None) -> str:
+        """The host that has ended, "" for none within `seconds`. Raises its error while nobody has stopped the job."""
+        try:
+            host, error = self._ended.get(timeout=seconds)
+        except Empty:
+            return ""
+        self._left.discard(host)
+        if error and seconds is None:
+            raise error
+        return host
+
+    def _follow(self, host: str) -> None:
+        error: BaseException | None = None
+        try:
+            self._hosts.run(host, self._taker(host))
+        except Exception as caught:
+            error = caught
+        self._ended.put((host, error))
+
+    def _taker(self, host: str) -> Callable[[str], None]:
+        take = self._log.taker(host)
+        broken = False
+
+        def safely(line: str) -> None:
+            """A host's output is read to its end also when nobody reads ours, or the host would stand still."""
+            nonlocal broken
+            if broken:
+                return
+            try:
+                take(line)
+            except OSError as error:
+                broken = True
+                self._ended.put(("", error))
+
+        return safely
+
+    def _tell_of_failure(self, host: str) -> None:
+        state = self._hosts.states().get(host)
+        if state and state.exit_code:
+            self._log.say(f"{host} has failed with exit code {state.exit_code}; still running: {self._still()}")
+
+    def _still(self) -> str:
+        return ", ".join(host for host in self._job.hosts if host in self._left)
+
+
+def first_failure(states: dict[str, State]) -> str:
+    """The host that was the first to end with another code than 0; "" where none has."""
+    failed = [host for host, state in states.items() if state.exit_code]
+    return min(failed, key=lambda host: states[host].ended, default="")
+
+
+class Log:
+    """Prints what hosts say to `out`, and what dlc says of them to `said`, which is stderr where none is named."""
+
+    def __init__(self, hosts: int, out: TextIO, said: TextIO | None = None) -> None:
+        self._named = hosts > 1
+        self._out = out
+        self._said = said
+        self._lock = Lock()
+
+    def taker(self, host: str) -> Callable[[str], None]:
+        """What prints one host's lines. The launcher names host and rank itself where a host has several ranks."""
+        own = f"[{host}:"
+        prefix = f"[{host}] " if self._named else ""
+
+        def take(line: str) -> None:
+            with self._lock:
+                self._out.write(f"{line}\n" if line.startswith(own) else f"{prefix}{line}\n")
+                self._out.flush()
+
+        return take
+
+    def say(self, text: str) -> None:
+        """A line of dlc's own. It waits for nobody who does not read the hosts' lines."""
+        with suppress(OSError):  # a closed terminal: the job is stopped all the same
+            print(f"dlc: {text}", file=self._said or sys.stderr, flush=True)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import UsageError
-from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.options import STRATEGIES, Options, job_of
+from dlc.jobs.run.job import STRATEGIES, Group, Job, Options, job_of
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,337 @@
+"""Advice as text, as JSON, and as one SVG file that needs nothing else and fits a telephone. Pure.
+
+Each chart of the SVG file has one unit, which its title names, and axes from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from html import escape
+from math import floor, log10
+
+from dlc.core.text import table
+from dlc.jobs.advice.cost_model import COMPUTING, Cluster, Estimate, Machine, cheaper, faster, pays_below, pays_from
+from dlc.jobs.advice.decide import ON_GPU, SAME, Advice, Choice
+from dlc.jobs.advice.profile_report import Profile, sureness
+
+Json = dict[str, object]
+UNKNOWN = "unknown"
+BAR = 40  # characters
+BESIDE_BAR = 14  # spaces and the figure
+HEADS = ("choice", "cluster", "vCPU:GPU", "step ms", "steps/s", "GPU use", "bound by", "USD/h", "USD/1000 steps",
+         "faster", "cheaper", "pays below ms", "pays from CPU s")  # fmt: skip
+WITHOUT_GPU = {"vCPU:GPU": "vCPU:host", "GPU use": "trains"}
+MEASURED_HEADS = (
+    "cluster",
+    "vCPU:GPU",
+    "step ms",
+    "steps/s",
+    "USD/h",
+    "USD/1000 steps",
+    "faster",
+    "cheaper",
+    "pays below ms",
+)
+WIDTH = 480  # units; a browser scales it, and its letters stay readable on 360 pixels
+ROW, HEAD, EDGE = 40, 34, 12
+LEFT, PLOT, BELOW = 56, 140, 44  # of a chart: its axis, its height, the room under it
+MOST_LABELS, TICKS = 8, 4
+BLUE, ORANGE = "#3572b0", "#d98a29"
+STYLE = (
+    "text{font:14px sans-serif;fill:#222}.t{font-weight:bold}.l{fill:none;stroke-width:2}.e{text-anchor:end}"
+    ".m{text-anchor:middle}.g{stroke:#ddd}"
+    f".a{{fill:{BLUE}}}.b{{fill:{ORANGE}}}"
+)
+Point = tuple[int, float]  # data hosts, and what they give
+
+
+def advice_json(profile: Profile | None, advice: Advice | None, measured: Sequence[Estimate]) -> Json:
+    """null for what is unknown; seconds and US dollars, not rounded."""
+    value: Json = {"measured": [_against_json(measured[0], row) for row in measured]}
+    if profile:
+        value["profile"] = profile_json(profile)
+    if advice:
+        job = {**asdict(advice.job), "vcpus_per_gpu": advice.job.vcpus_per_gpu}
+        value["job"] = job
+        value["choices"] = [_choice_json(advice, choice) for choice in advice.choices]
+        value["chosen"] = advice.choices.index(advice.chosen)
+        value["why"] = advice.why
+        value["gpu_preprocessing_pays_below_seconds"] = advice.gpu_limit
+        value["gpu_preprocessing_faster_below_seconds"] = advice.gpu_faster_limit
+        value["data_hosts"] = [_row_json(row) for row in advice.curve]
+    return value
+
+
+def profile_json(profile: Profile) -> Json:
+    """What was measured, and which it is."""
+    return {
+        "kind": profile.kind, "framework": profile.framework, "step_seconds": profile.step, "waiting": profile.waiting,
+        "cpu_seconds": profile.cpu, "batch_bytes": profile.batch_bytes, "busy": profile.busy,
+        "worker_use": profile.worker_use, "workers_needed": profile.workers_needed, "gpu_use": profile.gpu_use,
+        "queued": profile.queued, "others": profile.taken, "sureness": sureness(profile),
+        "ranks": [asdict(rank) for rank in profile.ranks],
+    }  # fmt: skip
+
+
+def _choice_json(advice: Advice, choice: Choice) -> Json:
+    same = choice.kind == SAME
+    pays = None if same or choice.result.extra else pays_from(advice.now.cluster, choice.result.cluster, advice.job)
+    return {"kind": choice.kind, **_against_json(advice.now, choice.result), "pays_from_cpu_seconds": pays}
+
+
+def _against_json(first: Estimate, row: Estimate) -> Json:
+    """`first` itself is 1 time as fast and 0 cheaper."""
+    compared = {
+        "faster": faster(first, row),
+        "cheaper": cheaper(first, row),
+        "pays_below_seconds": pays_below(first, row),
+    }
+    return {**_row_json(row), **compared}
+
+
+def _row_json(row: Estimate) -> Json:
+    return {
+        "cluster": _cluster_json(row.cluster), "step_seconds": row.seconds, "steps_per_second": row.steps_per_second,
+        "bound": row.bound, "gpu_use": row.use, "usd_per_hour": row.cluster.price, "usd_per_1000_steps": row.cost,
+    }  # fmt: skip
+
+
+def _cluster_json(cluster: Cluster) -> Json:
+    data = cluster.data.name if cluster.data else None
+    return {"training": cluster.training.name, "hosts": cluster.hosts, "data": data, "data_hosts": cluster.data_hosts,
+            "gpus": cluster.gpus, "vcpus_per_gpu": cluster.vcpus_per_gpu}  # fmt: skip
+
+
+def price_origins(rows: Sequence[Estimate]) -> str:
+    """A line for each machine: its price and who says so."""
+    machines: dict[str, Machine] = {}
+    for row in rows:
+        machines.update({m.name: m for m in (row.cluster.training, row.cluster.data) if m})
+    width = max(len(name) for name in machines)
+    lines = ["prices for an hour in USD"]
+    for name, machine in machines.items():
+        known = (
+            f"{machine.price:.3f} ({machine.price_from})"
+            if machine.price is not None
+            else "unknown: give it with --price"
+        )
+        lines.append(f"  {name:<{width}}  {known}")
+    return "\n".join(lines)
+
+
+def verdict(advice: Advice) -> str:
+    """What it is and what to do, in two or three lines."""
+    job, now, chosen = advice.job, advice.now, advice.chosen
+    each, works = ("accelerator", "its accelerators work") if now.cluster.training.gpus else ("host", "it trains")
+    need = f"preprocessing needs {_short(job.vcpus_per_gpu)} vCPUs for each {each}, {now.cluster} has"
+    has = f"{_short(now.cluster.vcpus_per_gpu)}"
+    state = "not CPU-bound" if now.bound == COMPUTING else "CPU-bound"
+    lines = [f"{state}: {need} {has}; {works} {share(now.use)} of the time"]
+    what = chosen.kind if chosen.kind in (SAME, ON_GPU) else f"{chosen.kind}: {chosen.result.cluster}"
+    lines.append(f"advice: {what} ({advice.why})")
+    if chosen.kind != SAME:
+        lines.append(f"  {_gain(now, chosen.result)}")
+    if not any(choice.kind == ON_GPU for choice in advice.choices):
+        lines += _on_gpu(advice)
+    return "\n".join(lines)
+
+
+def _on_gpu(advice: Advice) -> list[str]:
+    """When preprocessing on the GPU would pay, where nobody has measured it."""
+    by_cost = advice.gpu_limit is not None
+    limit = advice.gpu_limit if by_cost else advice.gpu_faster_limit
+    if limit is None:
+        return []
+    wins = "costs least" if by_cost else "is faster than each of these, on the machines that you have,"
+    return [
+        f"preprocessing on the GPU (DALI) {wins} if it adds less than {ms(limit)} ms to a step;"
+        " measure that, and give it as --gpu-preprocess-ms"
+    ]
+
+
+def assumptions(advice: Advice) -> str:
+    """What the figures take for granted, and how to give what was measured instead."""
+    job, clusters = advice.job, [choice.result.cluster for choice in advice.choices]
+    lines = ["the figures assume", "  preprocessing runs on all vCPUs at once: twice the vCPUs take half the time"]
+    if not advice.now.cluster.training.gpus:
+        lines.append("  training leaves the vCPUs to preprocessing, which it does not where it computes on them too")
+    elif len({cluster.training.name for cluster in clusters}) > 1:
+        lines.append("  a step with the data ready takes the same time on a bigger machine of the family")
+    data = sorted({cluster.data.name for cluster in clusters if cluster.data})
+    if data and job.cpu_elsewhere == job.cpu:
+        lines.append(f"  a vCPU of {', '.join(data)} is as fast as the training host's (--data-cpu-seconds: measured)")
+    if data and not job.batch_bytes:
+        lines.append("  sending batches takes no time (--batch-mb: the size of a batch)")
+    return "\n".join(lines)
+
+
+def _gain(before: Estimate, after: Estimate) -> str:
+    saved = cheaper(before, after)
+    if saved is None:
+        return f"{faster(before, after):.1f}x faster; cost unknown"
+    return (
+        f"{faster(before, after):.1f}x faster, {abs(saved):.0%} {'cheaper' if saved >= 0 else 'dearer'} for each step"
+    )
+
+
+def choices_table(advice: Advice, columns: int | None = None) -> str:
+    """A row for each choice, in lines of so many characters."""
+    heads = HEADS if advice.now.cluster.training.gpus else tuple(WITHOUT_GPU.get(head, head) for head in HEADS)
+    return table(heads, [_row(advice, choice) for choice in advice.choices], columns)
+
+
+def _row(advice: Advice, choice: Choice) -> tuple[str, ...]:
+    now, found = advice.now, choice.result
+    first = choice.kind == SAME
+    mark = "> " if choice is advice.chosen else "  "
+    return (
+        mark + choice.kind, str(found.cluster), _short(found.cluster.vcpus_per_gpu) + ":1", ms(found.seconds),
+        f"{found.steps_per_second:.2f}", share(found.use), found.bound, dollars(found.cluster.price), cost(found),
+        *(("", "", "", "") if first else (*_against(now, found), _pays_from(advice, choice))),
+    )  # fmt: skip
+
+
+def _pays_from(advice: Advice, choice: Choice) -> str:
+    before, after = advice.now.cluster, choice.result.cluster
+    if choice.kind == ON_GPU:
+        return ""
+    if before.price is None or after.price is None:
+        return UNKNOWN
+    seconds = pays_from(before, after, advice.job)
+    return "never" if seconds is None else f"{seconds:.2f}"
+
+
+def measured_table(rows: Sequence[Estimate], columns: int | None = None) -> str:
+    """Measured clusters against the first of them, in lines of so many characters."""
+    return table(MEASURED_HEADS, [_measured(rows[0], row) for row in rows], columns)
+
+
+def _measured(first: Estimate, row: Estimate) -> tuple[str, ...]:
+    against = ("", "", "") if row is first else _against(first, row)
+    vcpus = _short(row.cluster.vcpus_per_gpu) + ":1"
+    return (
+        str(row.cluster),
+        vcpus,
+        ms(row.seconds),
+        f"{row.steps_per_second:.2f}",
+        dollars(row.cluster.price),
+        cost(row),
+        *against,
+    )
+
+
+def _against(before: Estimate, after: Estimate) -> tuple[str, str, str]:
+    saved, limit = cheaper(before, after), pays_below(before, after)
+    return (
+        f"{faster(before, after):.1f}x",
+        UNKNOWN if saved is None else f"{saved:.0%}",
+        UNKNOWN if limit is None else ms(limit),
+    )
+
+
+def chart(rows: Sequence[Estimate], columns: int | None = None) -> str:
+    """Bars of what 1000 steps cost, or of the step's time where a price is unknown; shorter ones in narrow lines."""
+    priced = all(row.cost is not None for row in rows)
+    values = [row.cost if priced and row.cost is not None else row.seconds * 1000 for row in rows]
+    names = [row_name(row) for row in rows]
+    width = max(len(title) for title in names)
+    longest = BAR if columns is None else max(min(BAR, columns - width - BESIDE_BAR), 1)
+    lines = ["USD for 1000 steps" if priced else "milliseconds for a step (not all prices are known)"]
+    for title, value, row in zip(names, values, rows, strict=True):
+        bar = "#" * max(round(longest * value / max(values)), 1)
+        lines.append(f"  {title:<{width}}  {bar:<{longest}}  {cost(row) if priced else ms(row.seconds)}")
+    return "\n".join(lines)
+
+
+def row_name(row: Estimate) -> str:
+    """The cluster, and what else is different."""
+    return f"{row.cluster}{' (on the GPU)' if row.extra else ''}"
+
+
+def ms(seconds: float) -> str:
+    """Milliseconds, whole ones where they are many."""
+    value = seconds * 1000
+    return f"{value:.0f}" if value >= 20 else f"{value:.2f}"
+
+
+def share(value: float | None) -> str:
+    """Per cent."""
+    return UNKNOWN if value is None else f"{value:.0%}"
+
+
+def dollars(price: float | None) -> str:
+    """For an hour."""
+    return UNKNOWN if price is None else f"{price:.3f}"
+
+
+def cost(row: Estimate) -> str:
+    """For 1000 steps."""
+    return UNKNOWN if row.cost is None else f"{row.cost:.3f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def svg(rows: Sequence[Estimate], curve: Sequence[Estimate]) -> str:
+    """Bars of seconds and dollars for each row; with a curve, what each number of data hosts gives."""
+    seconds = [(row_name(r), r.seconds * 1000, f"{ms(r.seconds)} ms each") for r in rows]
+    parts, top = _bars("Seconds for 1000 steps", seconds, "a", 0)
+    costs = [(row_name(r), r.cost or 0.0, cost(r) if r.cost is None else f"{cost(r)} USD") for r in rows]
+    more, top = _bars("USD for 1000 steps", costs, "b", top)
+    parts += more
+    if len(curve) > 1 and (data := curve[-1].cluster.data):
+        times = [(each.cluster.data_hosts, each.seconds * 1000) for each in curve]
+        more, top = _chart("Milliseconds of a step", data.name, times, BLUE, top)
+        parts += more
+        prices = [(each.cluster.data_hosts, each.cost) for each in curve if each.cost is not None]
+        if len(prices) == len(curve):
+            more, top = _chart("USD for 1000 steps", data.name, prices, ORANGE, top)
+            parts += more
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" style="max-width:{2 * WIDTH}px">'
+    ground = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([head, f"<style>{STYLE}</style>", ground, *parts, "</svg>", ""])
+
+
+def _bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, top: int) -> tuple[list[str], int]:
+    """Each bar below its name and its figure. Returns the parts, and where they end."""
+    most = max((value for _, value, _ in rows), default=0.0) or 1.0
+    parts = [_text(EDGE, top + 24, title, "t")]
+    for index, (whose, value, label) in enumerate(rows):
+        y = top + HEAD + index * ROW
+        length = (WIDTH - 2 * EDGE) * value / most
+        parts += [_text(EDGE, y + 14, whose), _text(WIDTH - EDGE, y + 14, label, "e")]
+        parts.append(f'<rect class="{kind}" x="{EDGE}" y="{y + 20}" width="{length:.1f}" height="12"/>')
+    return parts, top + HEAD + len(rows) * ROW + 10
+
+
+def _chart(title: str, machine: str, points: Sequence[Point], color: str, top: int) -> tuple[list[str], int]:
+    """One line over the number of data hosts, with both axes. Returns the parts, and where they end."""
+    base, right = top + HEAD + PLOT, WIDTH - 2 * EDGE
+    ticks = axis(max(value for _, value in points))
+    xs = [LEFT + (right - LEFT) * index / (len(points) - 1) for index in range(len(points))]
+    ys = [base - PLOT * value / ticks[-1] for _, value in points]
+    parts = [_text(EDGE, top + 24, title, "t")]
+    for tick in ticks:
+        y = base - PLOT * tick / ticks[-1]
+        parts += [f'<path class="g" d="M{LEFT} {y:.1f}H{right}"/>', _text(LEFT - 6, y + 5, f"{tick:g}", "e")]
+    every = (len(points) - 1) // MOST_LABELS + 1
+    parts += [_text(x, base + 18, str(count), "m") for x, (count, _) in list(zip(xs, points, strict=True))[::every]]
+    parts.append(_text((LEFT + right) / 2, base + 36, f"data hosts ({machine})", "m"))
+    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True))
+    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in zip(xs, ys, strict=True)]
+    return [*parts, f'<path class="l" stroke="{color}" d="M{line}"/>', *dots], base + BELOW
+
+
+def axis(most: float) -> list[float]:
+    """Round figures from 0 to `most` or a little more, at the same distance."""
+    rough = most / TICKS
+    power = 10.0 ** floor(log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    count = next(count for count in range(1, 2 * TICKS) if step * count >= most * (1 - 1e-9))
+    return [step * index for index in range(count + 1)]
+
+
+def _text(x: float, y: float, text: str, kind: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>{escape(text)}</text>'

@@ -1,4 +1,4 @@
-"""`dlc lint`: what a compiler will stumble over in a training script."""
+"""`dlc lint`: what a compiler will stumble over in a training script; also as a note before a job's own lines."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlc.core.errors import HostError, ScriptError
+from dlc.jobs.run.job import Job
 from dlc_lint import command
 
 HELP = "find in training scripts what keeps a compiler from making them faster"
 EXAMPLE = "dlc lint train.py"
 NOT_OURS = {"__pycache__", "node_modules", "site-packages"}  # folders of what others wrote; hidden ones are too
+COMPILER_VARIABLE, COMPILER_HYPERPARAMETER = "DLC_COMPILER", "sagemaker_training_compiler_enabled"
+COMPILERS = ("inductor", "xla")
+ON = ("1", "true", "yes", "on")  # as the launcher reads a hyperparameter
+MOST_LINES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,3 +50,42 @@ def _scripts(word: str) -> Iterator[str]:
 
 def _is_left_out(path: Path) -> bool:
     return any(part in NOT_OURS or part.startswith(".") for part in path.parts)
+
+
+def lint_note(job: Job) -> list[str]:
+    """Nothing for a script that is no Python: that is for the job to say."""
+    compiler = requested_compiler(job)
+    if compiler is None or importlib.util.find_spec("libcst") is None:
+        return []
+    from dlc_lint import lint
+    from dlc_lint.base.errors import BadScriptError
+    from dlc_lint.output.text import line
+    from dlc_lint.script.reading import read
+
+    found = []
+    for file in entry_points(job):
+        try:
+            found += [line(one) for one in lint(read(str(file)), file.name, compiler=compiler)]
+        except BadScriptError:
+            continue
+    if not found:
+        return []
+    more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
+    return ["dlc lint, because the job asks for a compiler:", *found[:MOST_LINES], *more]
+
+
+def requested_compiler(job: Job) -> str | None:
+    """The compiler's name, "" where the image's default is meant, None where none is asked for."""
+    stated = {**job.secrets, **job.environment}.get(COMPILER_VARIABLE, "").strip().lower()
+    if stated:
+        return stated if stated in COMPILERS else None
+    return "" if job.hyperparameters.get(COMPILER_HYPERPARAMETER, "").strip(' "').lower() in ON else None
+
+
+def entry_points(job: Job) -> list[Path]:
+    """The Python files that the job's groups start."""
+    folders = [path for path in job.code if path.is_dir()]
+    named = {job.program, *job.programs.values()}
+    files = [folder / name for folder in folders for name in sorted(named) if name]
+    files += [path for path in job.code if path.is_file()]
+    return [file for file in files if file.suffix == ".py"]

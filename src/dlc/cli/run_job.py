@@ -14,7 +14,7 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, count, print_json
-from dlc.cli.lint_note import lint_note
+from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError

@@ -21,7 +21,7 @@ from pathlib import Path
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.engine.connection import Engine, connect
 from dlc.jobs.run.job import Options, job_of
 from dlc.jobs.run.job_folder import write_folders
@@ -86,7 +86,7 @@ def dlc(engine: Engine, ref: str, script: Path, *words: str) -> float:
     """The same with `dlc run`; with `--explain`, which runs nobody's code, the seconds until its end."""
     command = [sys.executable, "-m", "dlc", "run", ref, str(script), "--hosts", str(HOSTS), *words]
     started = time.monotonic()
-    done = run(command, cwd=find_root(), env=engine.environment, timeout=BOUND_SECONDS)
+    done = run_program(command, cwd=find_root(), env=engine.environment, timeout=BOUND_SECONDS)
     return time.monotonic() - started if "--explain" in words else last_stamp(done.stdout) - started
 
 

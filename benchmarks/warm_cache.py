@@ -28,7 +28,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import INDEX_VARIABLES, cache_folder
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.debian.suites import find_suite
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
@@ -84,7 +84,7 @@ def floor(variant: Variant, inputs: HostInputs, folder: Path) -> tuple[float, fl
     installed, copied, cache = folder / "installed", folder / "copied", folder / "uv"
     argv = install_command(variant, inputs, installed)
     environment = {**index(), "UV_CACHE_DIR": str(cache), "UV_LINK_MODE": "copy", "UV_NO_CONFIG": "1"}
-    run(argv, env=environment, timeout=INSTALL_SECONDS)
+    run_program(argv, env=environment, timeout=INSTALL_SECONDS)
     shutil.rmtree(installed)
     empty_page_cache()
     install = written(argv, environment)
@@ -150,7 +150,7 @@ def rebuild(
             if not FETCHED.search(log.read_text()) and not any(map(was_cold, steps)):
                 break
     finally:
-        run(["docker", "image", "rm", "--force", *refs], env=engine.environment, check=False)
+        run_program(["docker", "image", "rm", "--force", *refs], env=engine.environment, check=False)
     return seconds, (*shown(steps, log.read_text()), (start + seconds - built, "sync"))
 
 
@@ -179,7 +179,7 @@ def name(step: Step) -> str:
 def written(argv: list[str], environment: dict[str, str]) -> float:
     """Seconds of a command until what it wrote is on disk."""
     start = time.perf_counter()
-    run(argv, env=environment, timeout=INSTALL_SECONDS)
+    run_program(argv, env=environment, timeout=INSTALL_SECONDS)
     os.sync()
     return time.perf_counter() - start
 

@@ -17,7 +17,7 @@ from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, Usa
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
-    interrupts.arm()
+    interrupts.install_handlers()
     try:
         from dlc.cli import run  # here, so that Ctrl-C while it loads is caught too
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 import pytest
 
 from dlc.core.errors import ProcessTimeoutError
-from dlc.core.process import run, tail
+from dlc.core.process import last_lines, run_program
 from dlc.jobs.run import lifecycle
 from dlc.jobs.run.containers import OF_A_CONTAINER
 from dlc.jobs.run.job_folder import write_host_folder
@@ -119,7 +119,9 @@ class Job:
 
     def report(self) -> str:
         """The end of each host's log, and its failure file."""
-        parts = [f"--- {host} ---\n{tail(self.log(host), 120)}\nfailure: {self.failure(host)!r}" for host in self.hosts]
+        parts = [
+            f"--- {host} ---\n{last_lines(self.log(host), 120)}\nfailure: {self.failure(host)!r}" for host in self.hosts
+        ]
         return "\n".join(parts)
 
     def address(self, host: str) -> str:
@@ -178,7 +180,7 @@ class Job:
 
     def firewall(self, host: str, *arguments: str) -> None:
         """iptables inside the host's own network: `firewall("algo-2", "-A", "OUTPUT", "-j", "DROP")`."""
-        run(["nsenter", self._network(host), "iptables", "--wait", *arguments])
+        run_program(["nsenter", self._network(host), "iptables", "--wait", *arguments])
 
     @contextlib.contextmanager
     def cut(self, host: str) -> Iterator[None]:
@@ -187,7 +189,7 @@ class Job:
 
         def drop(action: str) -> None:
             for chain in ("INPUT", "OUTPUT"):
-                run(["nsenter", network, "iptables", "--wait", action, chain, "-j", "DROP"])
+                run_program(["nsenter", network, "iptables", "--wait", action, chain, "-j", "DROP"])
 
         drop("-A")
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.environment import cache_folder
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.debian.apt import can_install, install
 from harness.authority import Authority
 
@@ -74,7 +74,7 @@ class Registry:
 
     def set_password(self, password: str) -> None:
         """From now on this one is right; the registry reads the file again when it changes."""
-        line = run(["htpasswd", "-niB", USER], stdin=password).stdout
+        line = run_program(["htpasswd", "-niB", USER], stdin=password).stdout
         (self.folder / "htpasswd").write_text(line)
 
     def repository(self, name: str) -> Path:

@@ -14,7 +14,7 @@ import pytest
 from uv import find_uv_bin
 
 from dlc.core.checkout import find_root
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.locks import resolve
 from harness.engine import run_once
 from harness.images import Image
@@ -88,7 +88,9 @@ def tools(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(pytest.__file__).parents[1]
     folder = tmp_path_factory.mktemp("tools")
     argv = [find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python-version", python]
-    run([*argv, "--target", str(folder), "-r", str(find_root() / "requirements.lock")], env=resolve.uv_environment())
+    run_program(
+        [*argv, "--target", str(folder), "-r", str(find_root() / "requirements.lock")], env=resolve.uv_environment()
+    )
     return folder
 
 

@@ -18,9 +18,9 @@ from typing import TextIO
 from dlc.build import bake_file
 from dlc.build.bake_file import HostInputs
 from dlc.build.buildkit_log import BUSY, Progress, Running, Step, error_of
-from dlc.core.atomic_files import draft_folder, writing
+from dlc.core.atomic_files import draft_folder, report_disk_errors
 from dlc.core.errors import BuildError, UsageError
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.plan.plan import Plan
@@ -130,7 +130,7 @@ def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], 
     with open_log(log) as handle, draft_folder(log.parent) as folder:
 
         def line(text: str) -> None:
-            with writing(log.parent):
+            with report_disk_errors(log.parent):
                 handle.write(text + "\n")
             # Each stage with Debian packages prints it again.
             if (note := NOTE.match(text)) and note[1] not in noted:
@@ -174,7 +174,7 @@ def revision_and_epoch(root: Path) -> tuple[str, int]:
     commit, seconds = _last_commit(root)
     if not commit:
         return "unknown", int(given or 0)
-    dirty = run(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()
+    dirty = run_program(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()
     return commit + ("-dirty" if dirty else ""), int(given or seconds)
 
 
@@ -185,7 +185,7 @@ def _last_commit(root: Path) -> tuple[str, str]:
     """
     found, said = "", "there is no git on PATH"
     if shutil.which("git"):
-        done = run(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
+        done = run_program(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
         found, said = done.stdout.strip(), " ".join(done.stderr.split())
     if not found and any((folder / ".git").exists() for folder in (root, *root.parents)):
         print(f"dlc: warning: {root}: the revision in the image is `unknown`: {said}", file=sys.stderr)
@@ -196,7 +196,7 @@ def _last_commit(root: Path) -> tuple[str, str]:
 def new_log(cache: Path, kind: str) -> Path:
     """An empty log file in the cache under a name that no other run has. Raises as `drafts.writing` does."""
     folder = cache / "logs"
-    with writing(folder):
+    with report_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(os.getpid()):
             path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{kind}.log"
@@ -209,11 +209,11 @@ def new_log(cache: Path, kind: str) -> Path:
 @contextmanager
 def open_log(log: Path) -> Iterator[TextIO]:
     """The log, open to append; each line is written at once. Raises as `drafts.writing` does."""
-    with writing(log.parent):
+    with report_disk_errors(log.parent):
         log.parent.mkdir(parents=True, exist_ok=True)
         handle = log.open("a", buffering=1, errors="replace")
     try:
         yield handle
     finally:
-        with writing(log.parent):
+        with report_disk_errors(log.parent):
             handle.close()

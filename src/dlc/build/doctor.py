@@ -13,11 +13,11 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import (
     PLATFORM,
-    ca_bundle,
     engine_folder,
+    find_ca_bundle,
     local_wheel_folders,
-    other_find_links,
     starts_no_engine,
+    warn_of_find_links,
 )
 from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
@@ -172,12 +172,12 @@ def _memory(missing: Plan | None) -> Finding:
 
 def _certificates() -> Finding:
     try:
-        return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
+        return Finding("CA bundle", "ok", str(find_ca_bundle(os.environ) or "the image's own"))
     except UsageError as error:
         return Finding("CA bundle", "bad", error.message, error.remedy)
 
 
 def _wheels() -> Finding:
     found = ", ".join(map(str, local_wheel_folders())) or "no folder named; packages come from the index"
-    lost = other_find_links()
+    lost = warn_of_find_links()
     return Finding("local wheels", "note" if lost else "ok", "; ".join([found, *lost]))

@@ -9,8 +9,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from dlc.core.atomic_files import exclusive, writing
-from dlc.core.digests import FOLDER_MODE, MODE, say_damaged, sha256
+from dlc.core.atomic_files import hold_lock, report_disk_errors
+from dlc.core.digests import FOLDER_MODE, MODE, hash_file, say_damaged
 from dlc.core.environment import CA_VARIABLES
 from dlc.core.errors import LockError, UsageError
 from dlc.plan.contexts import Pinned
@@ -33,8 +33,8 @@ def fetch(context: Pinned, cache: Path, ca: Path | None) -> Path:
     """
     target = cache / "pinned" / context.sha256
     target.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive(target.parent, OTHER_SECONDS):  # one process at a time
-        if not ((target / FILE).is_file() and sha256(target / FILE) == context.sha256):
+    with hold_lock(target.parent, OTHER_SECONDS):  # one process at a time
+        if not ((target / FILE).is_file() and hash_file(target / FILE) == context.sha256):
             say_damaged(target / FILE)
             part = target.with_suffix(".part")
             _download(context.address, part, ca)
@@ -47,7 +47,7 @@ def fetch(context: Pinned, cache: Path, ca: Path | None) -> Path:
 
 
 def _require_hash(expected: str, url: str, part: Path) -> None:
-    if (found := sha256(part)) != expected:
+    if (found := hash_file(part)) != expected:
         part.unlink()
         raise LockError(
             f"{url}: expected sha256 {expected}, found {found}; it was not unpacked",
@@ -99,14 +99,14 @@ def _trusted(ca: Path | None) -> ssl.SSLContext:
 
 def _receive(answer: Any, part: Path, mode: str) -> None:
     """Append an answer's bytes. Raises IncompleteRead when fewer came than were promised."""
-    with writing(part.parent):
+    with report_disk_errors(part.parent):
         file = part.open(mode)
     try:
         while chunk := answer.read(CHUNK):
-            with writing(part.parent):
+            with report_disk_errors(part.parent):
                 file.write(chunk)
     finally:
-        with writing(part.parent):
+        with report_disk_errors(part.parent):
             file.close()
     if getattr(answer, "length", 0):
         raise http.client.IncompleteRead(b"", answer.length)

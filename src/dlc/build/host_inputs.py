@@ -14,10 +14,10 @@ from uv import find_uv_bin
 from dlc.build import download, wheels
 from dlc.build.bake_file import HostInputs
 from dlc.buildspec.lockfile import without_headers
-from dlc.core.atomic_files import draft_folder, exclusive
-from dlc.core.checkout import SourceFile, Tree, below, text
+from dlc.core.atomic_files import draft_folder, hold_lock
+from dlc.core.checkout import SourceFile, Tree, files_below, read_text
 from dlc.core.digests import say_damaged
-from dlc.core.environment import ca_bundle, proxies, secrets
+from dlc.core.environment import find_ca_bundle, find_secrets, read_proxies
 from dlc.debian import rootfs
 from dlc.debian import suites as debian
 from dlc.debian.suites import SUITES
@@ -39,15 +39,15 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
     contexts: dict[Context, Path] = {}
     for context in sorted(wanted, key=str):
         if isinstance(context, Repo):
-            contexts[context] = snapshot(without_headers(below(tree, context.folder)), cache)
+            contexts[context] = snapshot(without_headers(files_below(tree, context.folder)), cache)
         elif isinstance(context, Pinned):
-            contexts[context] = download.fetch(context, cache, ca_bundle(os.environ))
+            contexts[context] = download.fetch(context, cache, find_ca_bundle(os.environ))
         elif isinstance(context, Host):
             contexts[context] = _host_folder(context.name, plan, tree, cache)
-    known = secrets(os.environ)
-    dockerfiles = {target.dockerfile: _dockerfile(text(tree, target.dockerfile), known, cache)
+    known = find_secrets(os.environ)
+    dockerfiles = {target.dockerfile: _dockerfile(read_text(tree, target.dockerfile), known, cache)
                for target in plan.targets if not target.inline}  # fmt: skip
-    return HostInputs(contexts, dockerfiles, proxies(os.environ), known)
+    return HostInputs(contexts, dockerfiles, read_proxies(os.environ), known)
 
 
 def install_programs(plan: Plan, cache: Path) -> None:
@@ -82,7 +82,7 @@ def _dockerfile(dockerfile: str, known: Collection[str], cache: Path) -> Path:
 
 def _authorities(cache: Path) -> Path:
     """A folder with the certificate authorities that this host trusts as ca.pem, or with nothing."""
-    bundle = ca_bundle(os.environ)
+    bundle = find_ca_bundle(os.environ)
     return snapshot({"ca.pem": SourceFile(bundle.read_bytes())} if bundle else {}, cache)
 
 
@@ -108,7 +108,7 @@ def snapshot(files: Tree, cache: Path) -> Path:
     wanted = _wanted_files(files)
     if _found_files(folder) != wanted:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder.parent, WRITING_SECONDS), draft_folder(cache) as drafts:
+        with hold_lock(folder.parent, WRITING_SECONDS), draft_folder(cache) as drafts:
             if (found := _found_files(folder)) != wanted:  # else another build was faster
                 if found:
                     say_damaged(folder)

@@ -22,21 +22,21 @@ from packaging.tags import compatible_tags, cpython_tags
 from dlc.buildspec.lockfile import entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.atomic_files import draft_folder
-from dlc.core.checkout import Tree, below
-from dlc.core.digests import FOLDER_MODE, MODE, say_damaged, sha256
+from dlc.core.checkout import Tree, files_below
+from dlc.core.digests import FOLDER_MODE, MODE, hash_file, say_damaged
 from dlc.core.environment import (
     LOGIN_REMEDY,
-    ca_bundle,
+    find_ca_bundle,
+    hide_password,
     local_wheel_folders,
     mirror_variable,
-    mirrored,
-    other_find_links,
-    own_indexes,
-    shown,
+    read_own_indexes,
+    resolve_index,
+    warn_of_find_links,
     wheel_folder,
 )
 from dlc.core.errors import DlcError, LockError, PackageIndexError
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.plan.contexts import Repo
 from dlc.plan.plan import Plan
 
@@ -65,7 +65,7 @@ def wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     wheels.chmod(FOLDER_MODE)
     known = frozenset(HASH.findall(text))
     remove_other(wheels, known)
-    for warning in other_find_links():
+    for warning in warn_of_find_links():
         print(f"dlc: warning: {warning}", file=sys.stderr)
     _add_own(text, known, wheels, cache)
     for image in plan.targets:
@@ -86,7 +86,7 @@ def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> N
             have.setdefault(pin, []).append(wheel)
     for pin in entries(locks):
         found = have.get(pin, [])
-        locked = [wheel for wheel in found if (wheels / wheel.name).exists() or sha256(wheel) in known]
+        locked = [wheel for wheel in found if (wheels / wheel.name).exists() or hash_file(wheel) in known]
         if found and not locked:
             raise LockError(f"{found[0]}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB")
         for wheel in locked:
@@ -96,7 +96,7 @@ def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> N
 
 def _lock_text(tree: Tree, name: str) -> str:
     """All files of a lock, one after the other."""
-    return "".join(file.data.decode() for _, file in sorted(below(tree, name).items()))
+    return "".join(file.data.decode() for _, file in sorted(files_below(tree, name).items()))
 
 
 def add_from_indexes(lock: str, indexed: Iterable[IndexedPackages], folder: Path, cache: Path) -> None:
@@ -114,7 +114,7 @@ def add_from_indexes(lock: str, indexed: Iterable[IndexedPackages], folder: Path
 
 def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) -> None:
     """Raise LockError for a local version that is not in `folder` and for which no index is named."""
-    if own_indexes(os.environ).all:
+    if read_own_indexes(os.environ).all:
         return
     have = {pin for _, pin in wheels_in(folder)}
     named = {name for index in indexed for name in index.packages}
@@ -138,7 +138,9 @@ def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict
         for requirement in (*variant.framework_requirements, *variant.training_requirements):
             index = places.get(normal_name(requirement))
             if "+" in requirement:
-                found[requirement] = shown(mirrored(index.index, index.address, environment)) if index else ""
+                found[requirement] = (
+                    hide_password(resolve_index(index.index, index.address, environment)) if index else ""
+                )
     return found
 
 
@@ -180,7 +182,7 @@ def remove_other(folder: Path, hashes: Collection[str]) -> None:
     """Remove the files of a folder of the cache that have none of these hashes: damaged ones are made anew."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         with suppress(FileNotFoundError):  # another build was faster
-            if path.is_file() and sha256(path) not in hashes:
+            if path.is_file() and hash_file(path) not in hashes:
                 say_damaged(path)
                 path.unlink()
 
@@ -204,14 +206,14 @@ def _fetch_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, draft
     lock, log = draft / "lock.txt", draft / "pip.log"
     lock.write_text(entry + "\n")
     found = ""
-    own = own_indexes(os.environ).all
-    for address in (*own, mirrored(index.index, index.address, os.environ)):
+    own = read_own_indexes(os.environ).all
+    for address in (*own, resolve_index(index.index, index.address, os.environ)):
         log.unlink(missing_ok=True)
         environment = {**_pip_environment(address), "PIP_LOG": str(log)}
-        done = run(_pip_command(index, lock, draft), env=environment, check=False, timeout=FETCH_SECONDS)
+        done = run_program(_pip_command(index, lock, draft), env=environment, check=False, timeout=FETCH_SECONDS)
         if not done.returncode:
             return next(draft.glob("*.whl"))
-        found += f"\n  {shown(address)}: {_pip_reason(done.stderr, log, address)}"
+        found += f"\n  {hide_password(address)}: {_pip_reason(done.stderr, log, address)}"
     raise _refusal(pin, index, found)
 
 
@@ -229,7 +231,7 @@ def _pip_command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
 def _pip_environment(address: str) -> Mapping[str, str]:
     """pip uses this one index. Its address may hold credentials, so it is no argument."""
     folder = wheel_folder(address)
-    ca = ca_bundle(os.environ)
+    ca = find_ca_bundle(os.environ)
     return {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -246,10 +248,10 @@ def _pip_environment(address: str) -> Mapping[str, str]:
 def _pip_reason(stderr: str, log: Path, address: str) -> str:
     """What pip says last, and that it got no answer where it did not."""
     unread = UNREAD.findall(log.read_text(errors="replace")) if log.is_file() else []
-    lines = stderr.replace(address, shown(address)).strip().splitlines()
+    lines = stderr.replace(address, hide_password(address)).strip().splitlines()
     errors = [line for line in lines if line.startswith("ERROR:") and line != EXCEPTION] or lines[-1:]
     said = "".join(errors[:1]).removeprefix("ERROR: ")[:300]
-    why = "".join(unread[-1:]).replace(address, shown(address))[:300]
+    why = "".join(unread[-1:]).replace(address, hide_password(address))[:300]
     said = f"{said}; {why}" if why else said
     if REFUSED.search(why):
         return f"refuses ({said})"

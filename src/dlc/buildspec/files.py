@@ -13,8 +13,8 @@ from dlc.buildspec.models import MEANINGS, Compat, Header, Pins, Settings
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.versions import number
 from dlc.buildspec.yaml_layers import Node, parse
-from dlc.core.checkout import Tree, text
-from dlc.core.environment import shown, without_passwords
+from dlc.core.checkout import Tree, read_text
+from dlc.core.environment import hide_password, hide_passwords
 from dlc.core.errors import SpecError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _by_version(path: str) -> tuple[str, Version, str]:
 
 def _node(tree: Tree, path: str, problems: list[Problem]) -> Node | None:
     try:
-        node, found = parse(text(tree, path), path)
+        node, found = parse(read_text(tree, path), path)
     except SpecError as error:
         node, found = None, [Problem(Mark(path, 1, 1), "", "a YAML file", error.message.partition("found ")[2])]
     if node and isinstance(node.value, str | tuple):
@@ -182,7 +182,7 @@ def describe(node: Node, *, is_address: bool = False) -> str:
         return f"a list of {len(node.value)}"
     if not isinstance(node.value, str):
         return "a mapping"
-    text = shown(node.value) if is_address else without_passwords(node.value)
+    text = hide_password(node.value) if is_address else hide_passwords(node.value)
     return repr(text[:80]) if node.value else "nothing"
 
 

@@ -10,7 +10,7 @@ from dlc.buildspec.files import validate
 from dlc.buildspec.models import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, UNKNOWN, WHOLE, YES_NO, Day, Model, Name
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report
 from dlc.buildspec.yaml_layers import Node, parse
-from dlc.core.checkout import Tree, text
+from dlc.core.checkout import Tree, read_text
 from dlc.core.errors import SpecError
 
 INSTANCES = "buildspec/instances.yml"
@@ -67,7 +67,7 @@ class Instances(Model):
 
 def read_instances(tree: Tree) -> Instances:
     """The file of machines. Raises SpecError with file:line:col of every mistake."""
-    node, problems = parse(text(tree, INSTANCES), INSTANCES)
+    node, problems = parse(read_text(tree, INSTANCES), INSTANCES)
     raise_report(problems)
     if node is None:
         raise SpecError(f"{INSTANCES}: expected YAML")

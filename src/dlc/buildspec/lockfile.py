@@ -12,7 +12,7 @@ from dataclasses import replace
 from dlc.buildspec import cuda_efa
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import satisfies
-from dlc.core.checkout import Tree, below
+from dlc.core.checkout import Tree, files_below
 from dlc.core.environment import PLATFORM
 from dlc.core.errors import LockError
 
@@ -109,7 +109,7 @@ def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] 
 def staleness(tree: Tree, variant: Variant) -> str:
     """The reason why the lock may not be used, or an empty text."""
     folder = variant.lock_folder
-    present = below(tree, folder)
+    present = files_below(tree, folder)
     if not present:
         return f"{folder}: no lock"
     texts: dict[str, str] = {}

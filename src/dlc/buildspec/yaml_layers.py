@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from dlc.buildspec.problems import Mark, Problem
-from dlc.core.environment import without_passwords
+from dlc.core.environment import hide_passwords
 from dlc.core.errors import UsageError
 
 Plain = str | list[Any] | dict[str, Any]
@@ -156,7 +156,7 @@ def override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
 def mark_of(argument: str) -> Mark:
     """The place of what one --set says; an address in it without its password."""
     path, _, value = argument.partition("=")
-    return Mark(f"--set {path}={without_passwords(value)}")
+    return Mark(f"--set {path}={hide_passwords(value)}")
 
 
 def split(path: str, legal: Node) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from dlc.buildspec.problems import did_you_mean
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
-from dlc.core.errors import UsageError, exit_codes
+from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
 # stand between its arguments, of which some may be left out.
@@ -99,7 +99,7 @@ def _help(topics: Sequence[str]) -> int:
     if not topics:
         print(overview())
     elif topics[0] == "exit-codes":
-        print("\n".join(f"{code:>4}  {meaning}" for code, meaning in exit_codes().items()))
+        print("\n".join(f"{code:>4}  {meaning}" for code, meaning in list_exit_codes().items()))
     else:
         _parser(topics[0])[0].print_help()
     return 0

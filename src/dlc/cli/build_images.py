@@ -20,10 +20,10 @@ from dlc.build.progress_display import Display, open_display
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.arguments import print_json, warn_of_end
-from dlc.core.atomic_files import exclusive, writing
+from dlc.core.atomic_files import hold_lock, report_disk_errors
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import cache_folder
-from dlc.core.process import beside
+from dlc.core.process import run_beside
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install
 from dlc.plan.plan import Plan, plan_of
@@ -82,14 +82,14 @@ def _build(
 def _collected_ahead(plan: Plan, tree: Tree) -> Iterator[Future[HostInputs]]:
     """On a host that has no engine yet every image is missing: what they take of it is made while one is installed."""
     cache = cache_folder()
-    with writing(cache):
+    with report_disk_errors(cache):
         host_inputs.install_programs(plan, cache)
-    with beside(lambda: _collect(plan, tree, cache)) as inputs:
+    with run_beside(lambda: _collect(plan, tree, cache)) as inputs:
         yield inputs
 
 
 def _collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
-    with writing(cache):
+    with report_disk_errors(cache):
         return host_inputs.collect(plan, tree, cache)
 
 
@@ -107,12 +107,12 @@ def _turn(plan: Plan, engine: Engine) -> Iterator[None]:
     """
     folder = cache_folder() / "turns"
     with ExitStack() as held:
-        with writing(cache_folder()):
+        with report_disk_errors(cache_folder()):
             folder.mkdir(parents=True, exist_ok=True)
             for ref in sorted(plan.refs):  # the same order everywhere, so that no two wait for each other
                 name = hashlib.sha256(f"{engine.address} {ref}".encode()).hexdigest()[:12]
                 path = folder / f"{ref.rpartition('/')[2].replace(':', '-')}-{name}"
-                held.enter_context(exclusive(path, TURN_SECONDS))
+                held.enter_context(hold_lock(path, TURN_SECONDS))
         yield
 
 

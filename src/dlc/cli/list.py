@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlc.cli.arguments import add_globs, add_json, add_set, columns, print_json
-from dlc.core.text import table
+from dlc.core.text import format_table
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -139,4 +139,4 @@ def unsupported(variants: Sequence[Variant]) -> list[str]:
 def as_text(rows: list[dict[str, str]]) -> str:
     """Rows under their names."""
     names = list(rows[0])
-    return table([name.upper() for name in names], [[row[name] for name in names] for row in rows], columns())
+    return format_table([name.upper() for name in names], [[row[name] for name in names] for row in rows], columns())

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
     frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
-    ca = environment.ca_bundle(os.environ)
+    ca = environment.find_ca_bundle(os.environ)
     destination = open_destination(args.to, ca, frameworks)  # a wrong --to starts no engine either
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)

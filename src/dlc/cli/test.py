@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ImageTestError, UsageError
-from dlc.core.process import stream
+from dlc.core.process import stream_program
 from dlc.engine.connection import connect
 
 HELP = "run tests/container on the built images"
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     # More at once than cores: jobs wait for each other more than they compute.
     beside_each_other = ["-n", str(3 * (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
     argv = [sys.executable, "-m", "pytest", *beside_each_other, *folders, "-m", "image", "--image", args.glob]
-    code = stream(argv, lambda line: print(line, flush=True), env=engine.environment, cwd=root)
+    code = stream_program(argv, lambda line: print(line, flush=True), env=engine.environment, cwd=root)
     if code:
         raise ImageTestError(f"{args.glob}: the tests did not pass (pytest's exit code {code})")
     return 0

@@ -31,9 +31,9 @@ def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
     """
     home = place / name
     home.mkdir(parents=True, exist_ok=True)
-    with exclusive(home, SWEEP_SECONDS):
-        _sweep(home.iterdir())
-    with _own_folder(home, "") as mine:
+    with hold_lock(home, SWEEP_SECONDS):
+        _remove_abandoned(home.iterdir())
+    with _make_own_folder(home, "") as mine:
         yield mine
 
 
@@ -41,13 +41,13 @@ def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
 def scratch_folder(prefix: str) -> Iterator[Path]:
     """A new folder in TMPDIR, whose name begins so: removed after the block; of a killed dlc by the next call."""
     home = Path(tempfile.gettempdir())
-    _sweep(home.glob(f"{prefix}*"))
-    with _own_folder(home, prefix) as mine:
+    _remove_abandoned(home.glob(f"{prefix}*"))
+    with _make_own_folder(home, prefix) as mine:
         yield mine
 
 
 @contextmanager
-def _own_folder(home: Path, prefix: str) -> Iterator[Path]:
+def _make_own_folder(home: Path, prefix: str) -> Iterator[Path]:
     """A new folder with a lock, which shows other processes that its owner is alive."""
     mine: Path | None = None
     descriptor = -1
@@ -55,7 +55,7 @@ def _own_folder(home: Path, prefix: str) -> Iterator[Path]:
         with held:
             while descriptor < 0:
                 mine = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
-                descriptor = _locked(mine)
+                descriptor = _lock_folder(mine)
         yield cast("Path", mine)
     finally:
         with held:
@@ -96,7 +96,7 @@ def replace_text(path: Path, content: str) -> None:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def report_disk_errors(folder: Path) -> Iterator[None]:
     """Report an error of the file system in the block as one error that names the folder.
 
     Raises DiskError for a full disk and UsageError for a folder that cannot be written.
@@ -117,15 +117,15 @@ def writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _sweep(folders: Iterable[Path]) -> None:
+def _remove_abandoned(folders: Iterable[Path]) -> None:
     """Remove those of processes that were killed."""
     for left in folders:
-        if (descriptor := _locked(left)) >= 0:
+        if (descriptor := _lock_folder(left)) >= 0:
             shutil.rmtree(left, ignore_errors=True)
             os.close(descriptor)
 
 
-def _locked(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """The folder's descriptor, with its lock; -1 where another process has it, has removed it, or lets nobody in."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -138,7 +138,7 @@ def _locked(folder: Path) -> int:
 
 
 @contextmanager
-def exclusive(path: Path, seconds: float) -> Iterator[None]:
+def hold_lock(path: Path, seconds: float) -> Iterator[None]:
     """Hold the lock of `path` in the block: a folder, or a file, which is created if it is missing. Others wait.
 
     Raises ProcessError when another process still holds it after `seconds`.
@@ -147,7 +147,7 @@ def exclusive(path: Path, seconds: float) -> Iterator[None]:
     try:
         if not try_lock(descriptor):
             print(f"waiting for another dlc: {path}", file=sys.stderr, flush=True)
-            _wait(descriptor, path, seconds)
+            _wait_for_lock(descriptor, path, seconds)
         yield
     finally:
         os.close(descriptor)
@@ -162,7 +162,7 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
-def _wait(descriptor: int, path: Path, seconds: float) -> None:
+def _wait_for_lock(descriptor: int, path: Path, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not try_lock(descriptor):
         if time.monotonic() > deadline:

@@ -35,7 +35,7 @@ def find_root(start: Path | None = None) -> Path:
 
     Raises UsageError where there is none.
     """
-    here = (start or _here()).absolute()
+    here = (start or _find_above()).absolute()
     for folder in (here, *here.parents):
         if (folder / SIGN).is_file():
             return folder
@@ -58,7 +58,7 @@ def find_root_or_own() -> Path:
         return OWN
 
 
-def _here() -> Path:
+def _find_above() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -72,21 +72,21 @@ def read_tree(root: Path) -> Tree:
     """
     files: dict[str, SourceFile] = {}
     for top in FOLDERS:
-        for folder, names, file_names in os.walk(root / top, onerror=_refuse):
+        for folder, names, file_names in os.walk(root / top, onerror=_refuse_folder):
             names[:] = sorted(name for name in names if not _is_left_over(name))
             for name in sorted(name for name in file_names if not _is_left_over(name)):
                 path = Path(folder, name)
                 if path.is_file():
-                    files[path.relative_to(root).as_posix()] = _source(path)
+                    files[path.relative_to(root).as_posix()] = _read_source(path)
     return files
 
 
-def _source(path: Path) -> SourceFile:
+def _read_source(path: Path) -> SourceFile:
     """Whether its owner may execute it, as git has it: whoever reads it, from whatever file system."""
     return SourceFile(path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
 
 
-def _refuse(error: OSError) -> None:
+def _refuse_folder(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):  # of a checkout without sources
         raise error
 
@@ -95,7 +95,7 @@ def _is_left_over(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in LEFTOVERS)
 
 
-def text(tree: Tree, path: str) -> str:
+def read_text(tree: Tree, path: str) -> str:
     """A file as text. Raises SpecError when it is not there or not UTF-8."""
     if path not in tree:
         raise SpecError(f"{path}: expected this file, found none")
@@ -105,7 +105,7 @@ def text(tree: Tree, path: str) -> str:
         raise SpecError(f"{path}: expected UTF-8 text, found byte 0x{error.object[error.start]:02x}") from None
 
 
-def below(tree: Tree, folder: str) -> Tree:
+def files_below(tree: Tree, folder: str) -> Tree:
     """The files under `folder`, by their path from it."""
     prefix = f"{folder}/"
     return {path.removeprefix(prefix): file for path, file in tree.items() if path.startswith(prefix)}

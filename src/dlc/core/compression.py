@@ -69,26 +69,26 @@ class Source(Protocol):
         """The next ones, at most `size`; none at the end."""
 
 
-def compress(content: Source, sink: Sink) -> None:
+def compress_gzip(content: Source, sink: Sink) -> None:
     """Read all of `content` and write it as gzip."""
-    _aside(_gzip, content, sink)
+    _run_aside(_write_gzip, content, sink)
 
 
 def compress_zstd(content: Source, sink: Sink) -> None:
     """Read all of `content` and write it as zstd."""
-    _aside(_zstd, content, sink)
+    _run_aside(_write_zstd, content, sink)
 
 
-def _gzip(content: Source, sink: Sink) -> None:
+def _write_gzip(content: Source, sink: Sink) -> None:
     with igzip_threaded.open(  # type: ignore[no-untyped-call]
-        sink, "wb", LEVEL, threads=_cores(), block_size=BLOCK
+        sink, "wb", LEVEL, threads=_count_cores(), block_size=BLOCK
     ) as compressor:
         while block := content.read(BLOCK):
             compressor.write(block)
 
 
-def _zstd(content: Source, sink: Sink) -> None:
-    packing = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_cores())  # one thread too cuts it into jobs
+def _write_zstd(content: Source, sink: Sink) -> None:
+    packing = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_count_cores())  # one thread too cuts it into jobs
     packing.copy_stream(cast("IO[bytes]", content), cast("IO[bytes]", sink), read_size=BLOCK)
 
 
@@ -104,7 +104,7 @@ class _Endable:
         return self._content.read(size) if self.is_wanted else b""
 
 
-def _aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) -> None:
+def _run_aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) -> None:
     """Compress in a thread of its own: a signal raises its exception in the main thread and nowhere else.
 
     isal's threads wait without end for the block of a write that an exception has cut off. Here an exception ends the
@@ -130,10 +130,10 @@ def _aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) ->
             thread.join()
 
 
-COMPRESSIONS: Mapping[str, Callable[[Source, Sink], None]] = {"gzip": compress, "zstd": compress_zstd}
+COMPRESSIONS: Mapping[str, Callable[[Source, Sink], None]] = {"gzip": compress_gzip, "zstd": compress_zstd}
 
 
-def plain(content: IO[bytes]) -> IO[bytes]:
+def open_plain(content: IO[bytes]) -> IO[bytes]:
     """The same file, uncompressed while it is read where it is compressed."""
     start = content.read(4)
     content.seek(0)
@@ -144,5 +144,5 @@ def plain(content: IO[bytes]) -> IO[bytes]:
     return content
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0))

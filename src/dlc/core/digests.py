@@ -10,7 +10,7 @@ from pathlib import Path
 MODE, FOLDER_MODE = 0o644, 0o755  # of what a build takes, whatever the umask is: BuildKit compares modes too
 
 
-def sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Of a file, in hexadecimal. Always read: a disk that loses bits changes neither time nor size of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -20,15 +20,15 @@ def seal(path: Path) -> None:
     """Write down the digest of a file that nothing else names, beside its folder, and give both their modes."""
     path.chmod(MODE)
     path.parent.chmod(FOLDER_MODE)
-    draft = _record(path).with_suffix(f".{os.getpid()}")
-    draft.write_text(f"{sha256(path)}\n")
-    draft.replace(_record(path))
+    draft = _record_path(path).with_suffix(f".{os.getpid()}")
+    draft.write_text(f"{hash_file(path)}\n")
+    draft.replace(_record_path(path))
 
 
 def is_sealed(path: Path) -> bool:
     """Whether the file is there as `seal` found it."""
     try:
-        return sha256(path) == _record(path).read_text().strip()
+        return hash_file(path) == _record_path(path).read_text().strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return False
 
@@ -39,5 +39,5 @@ def say_damaged(path: Path) -> None:
         print(f"dlc: warning: {path}: not as it was written; made anew", file=sys.stderr, flush=True)
 
 
-def _record(path: Path) -> Path:
+def _record_path(path: Path) -> Path:
     return path.parent.with_name(f"{path.parent.name}.sha256")

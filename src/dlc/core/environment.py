@@ -37,7 +37,7 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("DLC_CACHE_DIR"):
         return user_path(chosen).absolute()
     chosen = os.environ.get("XDG_CACHE_HOME")
-    return (user_path(chosen) if chosen else home() / ".cache").absolute() / "dlc"
+    return (user_path(chosen) if chosen else home_folder() / ".cache").absolute() / "dlc"
 
 
 def engine_folder() -> Path:
@@ -56,17 +56,19 @@ def starts_no_engine(environment: Mapping[str, str]) -> bool:
 
 def local_wheel_folders() -> list[Path]:
     """The folders that are there, absolute, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
-    folders = (_folder(word).absolute() for _, word in _find_links() if _folder(word).is_dir())
+    folders = (_path_of_link(word).absolute() for _, word in _read_find_links() if _path_of_link(word).is_dir())
     return list(dict.fromkeys(folders))
 
 
-def other_find_links() -> list[str]:
+def warn_of_find_links() -> list[str]:
     """A warning for each place that those variables name and that is no folder here: dlc does not look there."""
-    lost = dict.fromkeys(pair for pair in _find_links() if not _folder(pair[1]).is_dir())
-    return [f"{variable}: expected folders, found {shown(word)}, which is passed over" for variable, word in lost]
+    lost = dict.fromkeys(pair for pair in _read_find_links() if not _path_of_link(pair[1]).is_dir())
+    return [
+        f"{variable}: expected folders, found {hide_password(word)}, which is passed over" for variable, word in lost
+    ]
 
 
-def _find_links() -> list[tuple[str, str]]:
+def _read_find_links() -> list[tuple[str, str]]:
     """Variable and word of each place."""
     words = {
         "UV_FIND_LINKS": os.environ.get("UV_FIND_LINKS", "").split(","),
@@ -75,7 +77,7 @@ def _find_links() -> list[tuple[str, str]]:
     return [(variable, word.strip()) for variable, found in words.items() for word in found if word.strip()]
 
 
-def _folder(word: str) -> Path:
+def _path_of_link(word: str) -> Path:
     """What a path or a file:// address names; of another address a path that is not there."""
     return Path(unquote(urlsplit(word).path)) if word.startswith("file://") else user_path(word)
 
@@ -87,25 +89,25 @@ def user_path(word: str) -> Path:
     return Path(word)
 
 
-def shown(address: str) -> str:
+def hide_password(address: str) -> str:
     """An address as messages show it: without the user name and password that it may have, right or wrong."""
     scheme = re.match(r"[A-Za-z+]+://|", address)
     start = scheme.end() if scheme else 0
     return address[:start] + re.sub(r"^(?:[^/@]*:.*|[^/]*)@", "", address[start:])
 
 
-def without_passwords(text: str) -> str:
+def hide_passwords(text: str) -> str:
     """Any text, cut where an address with a password may stand in it; a digest behind an @ is none."""
-    return shown(text) if re.search(r":.*@(?!sha256:)", text) else text
+    return hide_password(text) if re.search(r":.*@(?!sha256:)", text) else text
 
 
-def proxies(environment: Mapping[str, str]) -> dict[str, str]:
+def read_proxies(environment: Mapping[str, str]) -> dict[str, str]:
     """BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
     names = (*PROXY_NAMES, *(name.lower() for name in PROXY_NAMES))
     return {name: environment[name] for name in names if environment.get(name)}
 
 
-def secrets(environment: Mapping[str, str]) -> dict[str, str]:
+def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """Build secrets: id -> where BuildKit reads it, as bake writes it. Never a value."""
     found: dict[str, str] = {}
     for identifier, names in INDEX_VARIABLES.items():
@@ -113,13 +115,13 @@ def secrets(environment: Mapping[str, str]) -> dict[str, str]:
             if environment.get(name):
                 found[identifier] = f"env={name}"
                 break
-    netrc = Path(environment.get("NETRC") or home() / ".netrc")
+    netrc = Path(environment.get("NETRC") or home_folder() / ".netrc")
     if netrc.is_file():
         found["netrc"] = f"src={netrc.absolute()}"
     return found
 
 
-def ca_bundle(environment: Mapping[str, str]) -> Path | None:
+def find_ca_bundle(environment: Mapping[str, str]) -> Path | None:
     """The file of certificate authorities that this host trusts: a variable's, else the system's own, else none.
 
     Raises UsageError where DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
@@ -133,17 +135,17 @@ def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     return next((path for path in [*named, SYSTEM_BUNDLE] if path.is_file()), None)
 
 
-def platform(machine: str) -> str:
+def docker_platform(machine: str) -> str:
     """A Linux machine's name as Docker writes its platform: x86_64 is linux/amd64."""
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
 
 
 def host_platform() -> str:
     """The platform of this host."""
-    return platform(os.uname().machine)
+    return docker_platform(os.uname().machine)
 
 
-def home() -> Path:
+def home_folder() -> Path:
     """The user's home folder. Raises UsageError where neither HOME nor the user database has one."""
     if home := os.environ.get("HOME"):
         return Path(home)
@@ -169,16 +171,17 @@ class OwnIndexes:
         return (*self.extra, *((self.default,) if self.default else ()))
 
 
-def own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
+def read_own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
     """What the variables of uv and pip name, the same for a lock and for a build. Raises UsageError for no address."""
     default, extra = (
         next((environment[name] for name in names if environment.get(name)), "") for names in INDEX_VARIABLES.values()
     )
-    found = OwnIndexes(_address(default), tuple(_address(word) for word in extra.split()))
+    found = OwnIndexes(_strip_name(default), tuple(_strip_name(word) for word in extra.split()))
     for address in found.all:
         if not (_is_place(address) if "://" in address else Path(address).is_dir()):
             raise UsageError(
-                f"{shown(address)}: expected the address of a package index (http, https, file), found another word",
+                f"{hide_password(address)}: expected the address of a package index (http, https, file), "
+                "found another word",
                 f"correct it in {', '.join(name for names in INDEX_VARIABLES.values() for name in names)}",
             )
     return found
@@ -189,7 +192,7 @@ def mirror_variable(index: str) -> str:
     return MIRROR + index.upper().replace("-", "_")
 
 
-def mirrored(index: str, address: str, environment: Mapping[str, str]) -> str:
+def resolve_index(index: str, address: str, environment: Mapping[str, str]) -> str:
     """Where an index of the buildspec is asked: the user's mirror of it, else its own address. Folders become file://.
 
     Raises UsageError for a mirror that is neither an address nor a folder.
@@ -200,8 +203,8 @@ def mirrored(index: str, address: str, environment: Mapping[str, str]) -> str:
     place = chosen if "://" in chosen else user_path(chosen).absolute().as_uri()
     if not _is_place(place):
         raise UsageError(
-            f"{mirror_variable(index)}={shown(chosen)}: expected an address (http, https, file) or a folder that is "
-            "there, found neither",
+            f"{mirror_variable(index)}={hide_password(chosen)}: expected an address (http, https, file) or a folder "
+            "that is there, found neither",
             f"correct it, or unset it: then {index} is asked at its own address",
         )
     return place
@@ -228,7 +231,7 @@ def wheel_folder(address: str) -> Path | None:
     return folder if any(folder.glob("*.whl")) else None
 
 
-def _address(word: str) -> str:
+def _strip_name(word: str) -> str:
     """uv lets an index have a name: `NAME=ADDRESS`."""
     name, equals, address = word.partition("=")
     return address if equals and "://" not in name else word

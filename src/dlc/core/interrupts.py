@@ -20,11 +20,11 @@ _waiting = False  # a signal came meanwhile
 _waker: threading.Thread | None = None
 
 
-def arm() -> None:
+def install_handlers() -> None:
     """Let Ctrl-C, SIGTERM and SIGHUP end dlc in one way, unless the caller ignores them, as nohup does."""
     for number in (signal.SIGINT, *ONCE):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _stop)
+            signal.signal(number, _on_signal)
 
 
 def keep_awake() -> None:
@@ -41,11 +41,11 @@ def keep_awake() -> None:
     os.set_blocking(writing, False)
     signal.signal(WAKE, lambda *_: None)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    _waker = threading.Thread(target=_wake, args=(reading, threading.get_ident()), daemon=True)
+    _waker = threading.Thread(target=_wake_main, args=(reading, threading.get_ident()), daemon=True)
     _waker.start()
 
 
-def _wake(reading: int, main: int) -> None:
+def _wake_main(reading: int, main: int) -> None:
     while number := os.read(reading, 1):
         if number[0] == WAKE:
             continue
@@ -77,7 +77,7 @@ def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _on_signal(number: int, frame: FrameType | None) -> None:
     global _waiting
     if number in ONCE:
         for same in ONCE:

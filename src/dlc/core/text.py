@@ -7,7 +7,7 @@ from collections.abc import Sequence
 CONTROLS = "\n\t"  # that a message may hold
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:
+def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:
     """Aligned columns under their heads; with `columns` characters to a line, no line is wrapped where it can be."""
     lines = [tuple(heads), *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
@@ -20,6 +20,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | No
     )
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text without control characters, which a terminal obeys: programs and registries have written parts of it."""
     return "".join(each if each.isprintable() or each in CONTROLS else repr(each)[1:-1] for each in text)

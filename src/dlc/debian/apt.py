@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.core.atomic_files import exclusive
+from dlc.core.atomic_files import hold_lock
 from dlc.core.errors import HostError, PackageIndexError
-from dlc.core.process import run
+from dlc.core.process import run_program
 
 POLICY = Path("/usr/sbin/policy-rc.d")  # Debian runs it to know whether a package may start a service
 UNFINISHED = Path("/var/lib/dpkg/updates")
@@ -74,7 +74,7 @@ def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> Non
         raise HostError(f"cannot install {', '.join(names)}: {reason}", f"as root: apt-get install {' '.join(names)}")
     print(f"installing {', '.join(names)} (Debian packages)", file=sys.stderr, flush=True)
     work.mkdir(parents=True, exist_ok=True)
-    with exclusive(work / "lock", LOCK_SECONDS):
+    with hold_lock(work / "lock", LOCK_SECONDS):
         remove_guard()
         options = _donor_options(work, donor) if donor and _needs(donor, names) else []
         _apt([*options, "update"], UPDATE_SECONDS)
@@ -91,7 +91,7 @@ def brought(work: Path) -> list[str]:
     if not recorded or shutil.which("dpkg-query") is None:
         return []
     form = "${Package} ${db:Status-Status}\\n"
-    lines = run(["dpkg-query", "--show", "--showformat", form, *recorded], env=ENVIRONMENT, check=False).stdout
+    lines = run_program(["dpkg-query", "--show", "--showformat", form, *recorded], env=ENVIRONMENT, check=False).stdout
     present = {line.split()[0] for line in lines.splitlines() if line.split()[1:] not in ([], ["not-installed"])}
     return sorted(present & set(recorded))
 
@@ -103,7 +103,7 @@ def needed_by_others(names: Sequence[str]) -> list[str]:
 
 def remove(names: Sequence[str], work: Path) -> None:
     """Remove packages with their configuration. Raises PackageIndexError with apt's message."""
-    with exclusive(work / "lock", LOCK_SECONDS):
+    with hold_lock(work / "lock", LOCK_SECONDS):
         remove_guard()
         _guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
         _record(work).unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def _apt(words: Sequence[str], seconds: float) -> str:
 
 
 def _checked(argv: Sequence[str], seconds: float) -> str:
-    done = run(argv, env=ENVIRONMENT, check=False, timeout=seconds, grace=GRACE_SECONDS)
+    done = run_program(argv, env=ENVIRONMENT, check=False, timeout=seconds, grace=GRACE_SECONDS)
     if done.returncode:
         lines = (done.stderr or done.stdout).splitlines()
         words = "; ".join([line for line in lines if line.startswith("E:")] or lines[-5:])
@@ -171,7 +171,9 @@ def _donor_options(work: Path, donor: Donor) -> list[str]:
 
     The files are in `work`: the host's apt set-up is not changed.
     """
-    known = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]).stdout
+    known = run_program(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]
+    ).stdout
     sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.release]}
     if not sites:
         raise HostError(f"apt has no source for Debian {donor.release}", "add one to /etc/apt/sources.list")

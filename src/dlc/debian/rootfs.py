@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dlc.core.atomic_files import draft_folder, exclusive, scratch_folder
+from dlc.core.atomic_files import draft_folder, hold_lock, scratch_folder
 from dlc.core.digests import FOLDER_MODE, is_sealed, say_damaged, seal
 from dlc.core.errors import BaseImageError, DiskError
-from dlc.core.process import run, stream, tail
+from dlc.core.process import last_lines, run_program, stream_program
 from dlc.debian import apt
 from dlc.debian.suites import EPOCH, arguments, holding, preferences, recipe
 
@@ -50,7 +50,7 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     _require_room(cache)
     require_program(cache)
-    with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
+    with hold_lock(target, BUILD_SECONDS), draft_folder(cache) as draft:
         if not is_sealed(target / "rootfs.tar"):  # another build may have made it meanwhile
             say_damaged(target / "rootfs.tar")
             _say(suite, "made from Debian packages")
@@ -75,7 +75,7 @@ def kept(made: Path, suite: str, cache: Path) -> Path:
     target = cache / "rootfs" / f"tools-{suite}-{digest}"
     if not is_sealed(target / "rootfs.tar"):
         target.mkdir(parents=True, exist_ok=True)
-        with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
+        with hold_lock(target, BUILD_SECONDS), draft_folder(cache) as draft:
             if not is_sealed(target / "rootfs.tar"):
                 say_damaged(target / "rootfs.tar")
                 os.link(made / "rootfs.tar", draft / "rootfs.tar")
@@ -101,7 +101,7 @@ def _can_be_alone() -> bool:
     """
     if os.geteuid() or not all(map(shutil.which, ("setpriv", "unshare"))):
         return False
-    return not run([*ALONE, "true"], check=False).returncode
+    return not run_program([*ALONE, "true"], check=False).returncode
 
 
 def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
@@ -126,9 +126,9 @@ def _run(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> Non
         if step := STEP.fullmatch(text):
             _say(suite, step[1])
 
-    if stream(argv, line, env={**environment, "SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
+    if stream_program(argv, line, env={**environment, "SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
         said = "\n".join(lines)
-        words = "; ".join([line for line in lines if line.startswith("E:")] or tail(said, 5).splitlines())
+        words = "; ".join([line for line in lines if line.startswith("E:")] or last_lines(said, 5).splitlines())
         if "No space left on device" in said:
             raise DiskError(f"mmdebstrap {suite}: {words}", "free space in the cache folder and in TMPDIR")
         raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from dlc.core.checkout import Tree, text
+from dlc.core.checkout import Tree, read_text
 from dlc.core.errors import LockError
 
 HEADING = """\
@@ -84,7 +84,7 @@ def recorded(tree: Tree, suite: str) -> dict[str, str]:
         raise LockError(
             f"{path(suite)}: expected the Debian versions of this suite, found no file", "dlc update debian --write"
         )
-    listing = text(tree, path(suite))
+    listing = read_text(tree, path(suite))
     for number, line in enumerate(listing.splitlines(), 1):
         if not LINE.fullmatch(line):
             raise LockError(

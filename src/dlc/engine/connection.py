@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from dlc.core.environment import PLATFORM, engine_folder, host_platform, platform, starts_no_engine
+from dlc.core.environment import PLATFORM, docker_platform, engine_folder, host_platform, starts_no_engine
 from dlc.core.errors import EngineError
 from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
@@ -84,7 +84,7 @@ class Engine:
         """
         merged = {**self.environment, **(env or {})}
         plugin = self.buildx if words[0] == "buildx" else ""
-        return docker_client.stream(
+        return docker_client.stream_program(
             *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
         )
 
@@ -194,7 +194,7 @@ def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
 def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine:
     """Raises ValueError, TypeError or AttributeError for an answer of another form."""
     store = str(dict(info.get("DriverStatus") or []).get("driver-type", ""))
-    found = platform(str(info.get("Architecture") or os.uname().machine))
+    found = docker_platform(str(info.get("Architecture") or os.uname().machine))
     plugins = (info.get("ClientInfo") or {}).get("Plugins") or []
     return Engine(
         address,

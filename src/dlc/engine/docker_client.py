@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dlc.core.errors import EngineError, ProcessTimeoutError
-from dlc.core.process import GRACE_SECONDS, Completed, run
-from dlc.core.process import stream as stream_program
+from dlc.core.process import GRACE_SECONDS, Completed, run_program, stream_program
 from dlc.engine.remedies import advise_on_silence
 
 PROGRAM = "docker"
@@ -53,7 +52,7 @@ def docker(
         raise missing()
     end = min(grace, timeout / 6)
     try:
-        return run([PROGRAM, *words], env=env, check=check, timeout=timeout, grace=end, show=show, stdin=stdin)
+        return run_program([PROGRAM, *words], env=env, check=check, timeout=timeout, grace=end, show=show, stdin=stdin)
     except ProcessTimeoutError:
         where = env.get("DOCKER_HOST") or "the Docker engine of the current context"
         raise EngineError(

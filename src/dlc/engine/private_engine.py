@@ -17,7 +17,7 @@ from typing import IO
 from dlc.core.atomic_files import try_lock
 from dlc.core.environment import cache_folder
 from dlc.core.errors import EngineError
-from dlc.core.process import start_daemon, tail
+from dlc.core.process import last_lines, start_daemon
 from dlc.debian import apt
 from dlc.engine import docker_client, usage
 from dlc.engine.remedies import advise_without_engine
@@ -204,7 +204,7 @@ class PrivateEngine:
             return
         log = self.log.read_text(errors="replace") if self.log.exists() else ""
         raise EngineError(
-            f"dockerd does not answer; the end of {self.log}:\n{tail(log, 8)}",
+            f"dockerd does not answer; the end of {self.log}:\n{last_lines(log, 8)}",
             "dlc engine stop --force; dlc engine start",
         )
 

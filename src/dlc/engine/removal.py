@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dlc.core.environment import cache_folder, engine_folder
 from dlc.core.errors import EngineError
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.debian import apt
 from dlc.engine.private_engine import PrivateEngine
 
@@ -92,7 +92,7 @@ def _unmount(paths: tuple[Path, ...]) -> None:
         if not _is_dockerds(mount, paths):
             where = mount.point
             raise EngineError(f"{where}: a mount, which dlc did not make", f"umount {where}, then dlc engine remove")
-        run(["umount", mount.point])
+        run_program(["umount", mount.point])
 
 
 class Mount(NamedTuple):

@@ -22,15 +22,15 @@ from dlc.core.environment import (
     INDEX_VARIABLES,
     LOGIN_REMEDY,
     OwnIndexes,
+    hide_password,
     local_wheel_folders,
     mirror_variable,
-    mirrored,
-    own_indexes,
-    shown,
+    read_own_indexes,
+    resolve_index,
     wheel_folder,
 )
 from dlc.core.errors import LockError, PackageIndexError
-from dlc.core.process import Completed, run
+from dlc.core.process import Completed, run_program
 from dlc.debian.suites import find_suite
 
 RESOLVE_SECONDS = 900.0
@@ -195,7 +195,7 @@ def _compile(
         lock.write_text(request.preferred)
         project.write_text(project_text(asked, [*requirements, *stand_ins], os.environ))
         limits.write_text("\n".join(constraints))
-        done = run(
+        done = run_program(
             [*argv, str(project), "--output-file", str(lock), *(["--constraint", str(limits)] if constraints else [])],
             env=uv_environment() | {"TMPDIR": str(folder)}, check=False, timeout=RESOLVE_SECONDS,
         )  # fmt: skip
@@ -213,7 +213,7 @@ def needed_indexes(
     found = []
     for index in indexed:
         asked = [requirement for requirement in requirements if normal_name(requirement) in index.packages]
-        missing = [each for each in asked if _lacking(each, tuple(argv), own_indexes(os.environ)) is not None]
+        missing = [each for each in asked if _lacking(each, tuple(argv), read_own_indexes(os.environ)) is not None]
         if missing:
             names = tuple(normal_name(requirement) for requirement in missing)
             found.append(IndexedPackages(index.index, index.address, names, index.python, index.glibc))
@@ -230,7 +230,7 @@ def project_text(
     """
     lines = ["[project]", 'name = "buildspec"', 'version = "0"', f"dependencies = {json.dumps(list(requirements))}"]
     for index in indexes:
-        address = mirrored(index.index, index.address, environment)
+        address = resolve_index(index.index, index.address, environment)
         lines += ["[[tool.uv.index]]", f"name = {json.dumps(index.index)}", f"url = {json.dumps(address)}"]
         lines += ["explicit = true", *(['format = "flat"'] if wheel_folder(address) else [])]
     lines += ["[tool.uv.sources]"]
@@ -240,17 +240,17 @@ def project_text(
 
 def uv_environment() -> dict[str, str]:
     """Variables that point uv at the user's indexes, whichever client's variables name them."""
-    own = own_indexes(os.environ)
+    own = read_own_indexes(os.environ)
     return {**ALONE, "UV_DEFAULT_INDEX": own.default, "UV_INDEX": " ".join(own.extra)}
 
 
 def places_asked(indexes: Sequence[IndexedPackages]) -> str:
     """Where packages of these indexes were looked for, one line for each index, without credentials."""
     own = [str(folder) for folder in local_wheel_folders()]
-    own += [shown(address) for address in own_indexes(os.environ).all]
+    own += [hide_password(address) for address in read_own_indexes(os.environ).all]
     lines = []
     for index in indexes:
-        address = shown(mirrored(index.index, index.address, os.environ))
+        address = hide_password(resolve_index(index.index, index.address, os.environ))
         lines.append(f"{', '.join(index.packages)}: looked in {', '.join([*own, f'{index.index} ({address})'])}")
     return "\n".join(lines)
 
@@ -258,7 +258,7 @@ def places_asked(indexes: Sequence[IndexedPackages]) -> str:
 def own_answers(indexes: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]) -> list[str]:
     """What the user's own folders and indexes answered about what these indexes were needed for, a line for each."""
     names = {name for index in indexes for name in index.packages}
-    own = own_indexes(os.environ)
+    own = read_own_indexes(os.environ)
     answers = {each: _lacking(each, tuple(argv), own) for each in requirements if normal_name(each) in names}
     return [
         f"{requirement}: your own folders and indexes: {answer}" for requirement, answer in answers.items() if answer
@@ -274,8 +274,8 @@ def refused_status(said: str) -> str:
 def without_credentials(indexes: Sequence[IndexedPackages], text: str) -> str:
     """The text without the credentials of these indexes' mirrors."""
     for index in indexes:
-        address = mirrored(index.index, index.address, os.environ)
-        text = text.replace(address, shown(address))
+        address = resolve_index(index.index, index.address, os.environ)
+        text = text.replace(address, hide_password(address))
     return text
 
 
@@ -298,7 +298,7 @@ def _lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> str | 
     where = {"UV_DEFAULT_INDEX": indexes[0], "UV_INDEX": " ".join(indexes[1:])} if indexes else {}
     alone = [] if indexes else ["--no-index"]  # uv reads no variable for it
     with scratch_folder("dlc-lock-") as folder:
-        done = run(
+        done = run_program(
             [*argv, "-", "--no-deps", *alone], stdin=requirement, env={**ALONE, **where, "TMPDIR": str(folder)},
             check=False, timeout=PROBE_SECONDS,
         )  # fmt: skip
@@ -306,7 +306,7 @@ def _lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> str | 
         return None
     said = " ".join(done.stderr.split())
     for address in indexes:
-        said = said.replace(address, shown(address))
+        said = said.replace(address, hide_password(address))
     if done.returncode != NO_SOLUTION or NO_ANSWER.search(said) or NO_PAGE in said:
         raise PackageIndexError(
             f"your own package index failed when it was asked for {requirement}: {said[-SAID_CHARACTERS:]}",

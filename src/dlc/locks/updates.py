@@ -23,9 +23,9 @@ from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import is_range, newer
 from dlc.buildspec.yaml_layers import parse
-from dlc.core.checkout import SourceFile, Tree, text
+from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.errors import LockError, SpecError, UsageError
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.debian import apt
 from dlc.debian.suites import arguments
 from dlc.locks import resolve
@@ -90,7 +90,7 @@ def _require_known(only: Iterable[str], known: Collection[str]) -> None:
 
 def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
     """The versions of an image that may change: its framework's own, and those that come from pins.yml."""
-    root, _ = parse(text(tree, PINS), PINS)
+    root, _ = parse(read_text(tree, PINS), PINS)
     packages = root and root.at(("packages",))
     shared = {normal_name(name): child for name, child in packages.children().items()} if packages else {}
     own = variant.node.at(("packages", "framework", 0))
@@ -143,7 +143,7 @@ def applied(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
     texts: dict[str, list[str]] = {}
     for proposal in chosen:
         mark, old = proposal.pin.mark, proposal.pin.version
-        lines = texts.setdefault(mark.file, text(tree, mark.file).splitlines(keepends=True))
+        lines = texts.setdefault(mark.file, read_text(tree, mark.file).splitlines(keepends=True))
         before, after = lines[mark.line - 1][: mark.column - 1], lines[mark.line - 1][mark.column - 1 :]
         if old not in after:
             raise SpecError(f"{mark}: expected {old} on this line, found {after.strip()!r}", "change it by hand")
@@ -179,7 +179,7 @@ def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, st
     if shutil.which("mmdebstrap") is None:
         apt.install(["mmdebstrap"], work)
     program, *rest = arguments(suite, names)
-    done = run([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SIMULATE_SECONDS)
+    done = run_program([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SIMULATE_SECONDS)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr[-500:]]
         raise LockError(f"{suite}: {'; '.join(errors)}", "name packages of this suite, and check that apt has a mirror")

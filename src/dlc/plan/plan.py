@@ -11,7 +11,7 @@ from dlc.buildspec.lockfile import require_fresh, require_sound
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core import labels
-from dlc.core.checkout import Tree, below, text
+from dlc.core.checkout import Tree, files_below, read_text
 from dlc.core.errors import SelectorError
 from dlc.plan.contexts import Image, Repo, TargetRef, identity
 from dlc.plan.targets import Target, chain
@@ -122,7 +122,7 @@ def plan_of(
 
 def _keyed(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
     """The target with its content key, also as a label where it is an image."""
-    dockerfile = target.dockerfile if target.inline else text(tree, target.dockerfile)
+    dockerfile = target.dockerfile if target.inline else read_text(tree, target.dockerfile)
     key = content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
     return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})
 
@@ -137,7 +137,7 @@ def content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: 
     contexts = {".": target.context, **target.contexts}
     files = {
         name: {path: (hashlib.sha256(file.data).hexdigest(), file.executable)
-               for path, file in below(tree, context.folder).items()}
+               for path, file in files_below(tree, context.folder).items()}
         for name, context in contexts.items() if isinstance(context, Repo)
     }  # fmt: skip
     material = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.atomic_files import draft_folder, exclusive
+from dlc.core.atomic_files import draft_folder, hold_lock
 from dlc.core.errors import ProcessError
 
 HOLD = """
@@ -57,10 +57,10 @@ def test_a_second_process_waits_within_its_bound_and_is_let_in_when_the_first_is
     lock = tmp_path / "lock"
     first = holder(lock, "file_lock", "exclusive", ", 1.0")
     try:
-        with pytest.raises(ProcessError, match=f"{lock}: another dlc has held this lock"), exclusive(lock, 0.3):
+        with pytest.raises(ProcessError, match=f"{lock}: another dlc has held this lock"), hold_lock(lock, 0.3):
             pytest.fail("two are inside")
         assert f"waiting for another dlc: {lock}" in capfd.readouterr().err
     finally:
         kill(first)
-    with exclusive(lock, 0.3):
+    with hold_lock(lock, 0.3):
         assert lock.exists()

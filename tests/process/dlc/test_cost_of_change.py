@@ -75,14 +75,14 @@ def test_a_new_framework_version_is_one_yaml_and_its_lock(tmp_path: Path) -> Non
 def test_a_new_framework_version_changes_no_test(tmp_path: Path) -> None:
     root = tmp_path / "checkout"
     every = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]  # as it will be committed
-    for path in process.run(every, cwd=ROOT).stdout.split("\0"):
+    for path in process.run_program(every, cwd=ROOT).stdout.split("\0"):
         if (ROOT / path).is_file():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, root / path)
     (root / "buildspec/pytorch/99.1-training.yml").write_text(NEW_VERSION)
     write_lock(root, "pytorch-99.1-*")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ABOUT_IMAGES]
-    done = process.run(command, cwd=root, env={"PYTHONPATH": f"{root}/src:{root}/tests"}, check=False)
+    done = process.run_program(command, cwd=root, env={"PYTHONPATH": f"{root}/src:{root}/tests"}, check=False)
     assert done.returncode == 0, done.stdout
 
 

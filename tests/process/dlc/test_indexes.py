@@ -16,7 +16,7 @@ from scripted_server import Reply, serving
 from dlc.build import wheels
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import IndexedPackages
-from dlc.core.environment import mirror_variable, mirrored, own_indexes, shown
+from dlc.core.environment import hide_password, mirror_variable, read_own_indexes, resolve_index
 from dlc.core.errors import LockError, PackageIndexError, SpecError, UsageError
 from dlc.locks import resolve
 from harness.package_index import PackageIndex
@@ -318,11 +318,11 @@ def test_a_wrong_index_is_an_error_with_its_place(index: str, words: str) -> Non
 
 
 def test_the_users_indexes_are_those_of_either_client_with_uvs_before_pips() -> None:
-    found = own_indexes(
+    found = read_own_indexes(
         {"PIP_INDEX_URL": "https://pip.example", "UV_INDEX": "name=https://one.example https://two.example"}
     )
     assert (found.default, found.extra) == ("https://pip.example", ("https://one.example", "https://two.example"))
-    assert own_indexes({"PIP_INDEX_URL": "https://pip.example", "UV_INDEX_URL": "https://uv.example"}).all == (
+    assert read_own_indexes({"PIP_INDEX_URL": "https://pip.example", "UV_INDEX_URL": "https://uv.example"}).all == (
         "https://uv.example",
     )
 
@@ -330,9 +330,9 @@ def test_the_users_indexes_are_those_of_either_client_with_uvs_before_pips() -> 
 def test_a_mirror_is_named_as_its_index_and_is_shown_without_its_password() -> None:
     assert mirror_variable("pytorch-cpu") == "DLC_INDEX_PYTORCH_CPU"
     environment = {"DLC_INDEX_PYTORCH_CPU": "https://me:secret@mirror.example:8443/cpu?a=b"}
-    address = mirrored("pytorch-cpu", "https://index.example", environment)
-    assert shown(address) == "https://mirror.example:8443/cpu?a=b"
-    assert mirrored("pytorch-cpu", "https://index.example", {}) == "https://index.example"
+    address = resolve_index("pytorch-cpu", "https://index.example", environment)
+    assert hide_password(address) == "https://mirror.example:8443/cpu?a=b"
+    assert resolve_index("pytorch-cpu", "https://index.example", {}) == "https://index.example"
 
 
 @pytest.mark.parametrize(
@@ -341,13 +341,13 @@ def test_a_mirror_is_named_as_its_index_and_is_shown_without_its_password() -> N
 )
 def test_a_mirror_that_is_no_place_is_an_error_that_names_its_variable(place: str) -> None:
     with pytest.raises(UsageError, match=r"^DLC_INDEX_SPECIAL=") as caught:
-        mirrored("special", "https://index.example", {"DLC_INDEX_SPECIAL": place})
+        resolve_index("special", "https://index.example", {"DLC_INDEX_SPECIAL": place})
     assert place in caught.value.message
 
 
 def test_an_own_index_that_is_no_address_is_an_error_without_its_password() -> None:
     with pytest.raises(UsageError, match="expected the address of a package index") as caught:
-        own_indexes({"UV_INDEX": "name=http://me:hunter2@[a"})
+        read_own_indexes({"UV_INDEX": "name=http://me:hunter2@[a"})
     assert "hunter2" not in str(caught.value)
     assert "UV_INDEX" in caught.value.remedy
 

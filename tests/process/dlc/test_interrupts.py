@@ -226,7 +226,7 @@ def test_a_signal_in_a_held_block_is_raised_at_its_end() -> None:
             reached.append("end of the block")
 
     try:
-        interrupts.arm()
+        interrupts.install_handlers()
         with pytest.raises(KeyboardInterrupt):
             interrupted()
     finally:

@@ -47,11 +47,11 @@ def test_what_a_killed_lock_left_goes_with_the_next_one_and_git_ignores_it(tmp_p
     assert list((tmp_path / ".drafts").iterdir()) == []
     path = "docker/pytorch/locks/.drafts/tmp1/an-image/framework.txt"
     root = find_root(Path(__file__).parent)
-    assert process.run(["git", "check-ignore", path], cwd=root, check=False).stdout.strip() == path
+    assert process.run_program(["git", "check-ignore", path], cwd=root, check=False).stdout.strip() == path
 
 
 def test_git_ignores_the_locks_of_set_builds() -> None:
     root = find_root(Path(__file__).parent)
     (variant,) = load_variants(specimen(), [TORCH_ID], ["packages.training=[numpy]"])
     path = f"{variant.lock_folder}/framework.txt"
-    assert process.run(["git", "check-ignore", path], cwd=root).stdout.strip() == path
+    assert process.run_program(["git", "check-ignore", path], cwd=root).stdout.strip() == path

@@ -18,7 +18,7 @@ import pytest
 import zstandard
 from scripted_server import Asked, Reply, serving
 
-from dlc.core.compression import BLOCK, COMPRESSIONS, plain
+from dlc.core.compression import BLOCK, COMPRESSIONS, open_plain
 from dlc.core.errors import DiskError, ImageError, RegistryError
 from dlc.images.inspection.archive import Members
 from dlc.images.push.layers import DRAFT, Saved, Uploads, compress_layer
@@ -51,7 +51,7 @@ def test_layer_is_compressed_to_the_same_bytes_with_any_number_of_threads(
     for threads in (1, 2, 7):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, count=threads: set(range(count)))
         made = compress_layer(io.BytesIO(data), tmp_path, kind)
-        assert plain(io.BytesIO(made.read_bytes())).read() == data
+        assert open_plain(io.BytesIO(made.read_bytes())).read() == data
         assert made.name == hashlib.sha256(made.read_bytes()).hexdigest()
         names.add(made.name)
     assert len(names) == 1
@@ -102,7 +102,7 @@ def test_manifest_names_the_compressed_layers_in_their_order_whatever_the_engine
     layers = manifest.content["layers"]
     assert [found["mediaType"] for found in layers] == [f"application/vnd.oci.image.layer.v1.tar+{kind}"] * 3
     bodies = [put[found["digest"].removeprefix("sha256:")] for found in layers]
-    assert [plain(io.BytesIO(body)).read() for body in bodies] == LAYERS
+    assert [open_plain(io.BytesIO(body)).read() for body in bodies] == LAYERS
     assert [found["size"] for found in layers] == [len(body) for body in bodies]
     assert sent == sum(map(len, put.values()))
 

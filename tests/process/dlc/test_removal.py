@@ -109,7 +109,7 @@ def test_only_mounts_that_dockerd_made_are_undone(
     data, calls = str(home / "dlc/engine/data"), list[list[str]]()
     found = removal.Mount(root.format(data=data), data + below, kind, options.format(data=data))
     monkeypatch.setattr(removal, "_mounts", lambda paths: [found])
-    monkeypatch.setattr(removal, "run", calls.append)
+    monkeypatch.setattr(removal, "run_program", calls.append)
     if ours:
         removal._unmount((Path(data),))
     else:

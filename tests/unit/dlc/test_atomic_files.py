@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.atomic_files import draft_folder, replace_folder, writing
+from dlc.core.atomic_files import draft_folder, replace_folder, report_disk_errors
 from dlc.core.errors import DiskError, UsageError
 
 
@@ -18,10 +18,10 @@ def test_a_draft_is_gone_after_its_block_whatever_ended_it(tmp_path: Path) -> No
 
 
 def test_a_full_disk_and_a_file_in_the_way_are_errors_that_name_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(DiskError, match=f"{tmp_path}: the disk is full"), writing(tmp_path):
+    with pytest.raises(DiskError, match=f"{tmp_path}: the disk is full"), report_disk_errors(tmp_path):
         os.write(os.open("/dev/full", os.O_WRONLY), b"x")
     (tmp_path / "logs").write_text("a file")
-    with pytest.raises(UsageError, match="expected a folder that dlc can write"), writing(tmp_path / "logs"):
+    with pytest.raises(UsageError, match="expected a folder that dlc can write"), report_disk_errors(tmp_path / "logs"):
         (tmp_path / "logs" / "build.log").touch()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dlc.build import host_inputs
 from dlc.build.host_inputs import SNAPSHOT_TIME, snapshot, time_of
-from dlc.core.checkout import SourceFile, below
+from dlc.core.checkout import SourceFile, files_below
 from dlc.debian import rootfs
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import ENTRYPOINT
@@ -103,5 +103,5 @@ def test_a_build_takes_the_files_of_its_plan(tmp_path: Path, monkeypatch: pytest
     tree = changed(specimen(), "src/entrypoint/launcher.py", "print('planned')\n")
     inputs = host_inputs.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
     assert (inputs.contexts[ENTRYPOINT] / "launcher.py").read_text() == "print('planned')\n"
-    assert inputs.contexts[ENTRYPOINT] == snapshot(below(tree, "src/entrypoint"), tmp_path)
+    assert inputs.contexts[ENTRYPOINT] == snapshot(files_below(tree, "src/entrypoint"), tmp_path)
     assert all(path.is_relative_to(tmp_path) for path in (*inputs.contexts.values(), *inputs.dockerfiles.values()))

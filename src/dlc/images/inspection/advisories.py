@@ -29,10 +29,10 @@ from dlc.buildspec.problems import raise_report
 from dlc.buildspec.variant import normal_name
 from dlc.buildspec.yaml_layers import parse
 from dlc.core.atomic_files import scratch_folder
-from dlc.core.checkout import Tree, text
+from dlc.core.checkout import Tree, read_text
 from dlc.core.environment import user_path
 from dlc.core.errors import LockError, SpecError, UsageError
-from dlc.core.process import Completed, run, tail
+from dlc.core.process import Completed, last_lines, run_program
 from dlc.engine import images
 from dlc.engine.connection import Engine
 from dlc.images.inspection.facts import Facts, Package
@@ -110,7 +110,7 @@ def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
     """The exceptions file; none where there is no file. Raises SpecError with file:line:col of every mistake."""
     if EXCEPTIONS not in tree:
         return ()
-    node, problems = parse(text(tree, EXCEPTIONS), EXCEPTIONS)
+    node, problems = parse(read_text(tree, EXCEPTIONS), EXCEPTIONS)
     raise_report(problems)
     if node is None:
         raise SpecError(f"{EXCEPTIONS}: expected YAML")
@@ -131,7 +131,7 @@ def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
                 "--format", "json", "--desc", "off", "--progress-spinner", "off"]  # fmt: skip
         # pip-audit uses requests, which reads only this variable.
         environment = {"REQUESTS_CA_BUNDLE": str(ca)} if ca else None
-        done = run(argv, env=environment, check=False, timeout=PIP_AUDIT_SECONDS)
+        done = run_program(argv, env=environment, check=False, timeout=PIP_AUDIT_SECONDS)
     return python_answer(done, len(packages))
 
 
@@ -141,7 +141,7 @@ def python_answer(done: Completed, asked: int) -> Answer:
     try:
         rows = list(json.loads(done.stdout)["dependencies"])
     except (ValueError, KeyError, TypeError):
-        return Answer(source, (), asked, (), tail(done.stderr, 1) or "pip-audit printed nothing")
+        return Answer(source, (), asked, (), last_lines(done.stderr, 1) or "pip-audit printed nothing")
     unknown = tuple(sorted(row["name"] for row in rows if "skip_reason" in row))
     findings = tuple(
         Finding(normal_name(row["name"]), row["version"], found["id"], tuple(found.get("aliases", ())),
@@ -170,7 +170,9 @@ def debian_answer(done: Completed, asked: int) -> Answer:
     """What apt would upgrade from a security archive. Pure."""
     source = "Debian security updates (apt)"
     if done.returncode:
-        return Answer(source, (), asked, (), tail(done.stderr, 1) or f"apt-get ended with exit code {done.returncode}")
+        return Answer(
+            source, (), asked, (), last_lines(done.stderr, 1) or f"apt-get ended with exit code {done.returncode}"
+        )
     findings = tuple(
         Finding(name, version, f"{name}-update", (), newer)
         for name, version, newer, origin in PENDING.findall(done.stdout) if "security" in origin.lower()

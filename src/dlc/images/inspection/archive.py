@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from dlc.build.buildkit_log import ENGINE_FULL
 from dlc.core.atomic_files import scratch_folder
-from dlc.core.compression import Through, compress, plain
+from dlc.core.compression import Through, compress_gzip, open_plain
 from dlc.core.errors import DiskError, ImageError, ProcessError
 from dlc.engine.connection import Engine
 
@@ -143,7 +143,7 @@ def _parse_members(path: Path, tar: tarfile.TarFile) -> Members:
 
 def _compressed(tar: tarfile.TarFile, name: str) -> int:
     counter = Through()
-    compress(plain(member_file(tar, name)), counter)
+    compress_gzip(open_plain(member_file(tar, name)), counter)
     return counter.bytes
 
 
@@ -170,7 +170,7 @@ def _json(tar: tarfile.TarFile, name: str) -> Any:
 
 def _entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
     """Every entry of a layer, gzipped or plain."""
-    with tarfile.open(fileobj=plain(member_file(tar, name)), mode="r|") as layer:
+    with tarfile.open(fileobj=open_plain(member_file(tar, name)), mode="r|") as layer:
         for item in layer:
             yield item.name.removeprefix("./").strip("/"), _entry(layer, item)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlc.core.compression import COMPRESSIONS, Source, Through, plain
+from dlc.core.compression import COMPRESSIONS, Source, Through, open_plain
 from dlc.core.errors import DiskError, ImageError
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Members, member_file, open_archive, read_members, save_image
@@ -55,7 +55,7 @@ class Saved:
 
     def write_layer(self, member: str, diff_id: str, compression: str) -> Descriptor:
         """A layer as a compressed blob, described. Raises ImageError where it is not the one of the diff id."""
-        content = Through(plain(member_file(self.archive, member)))
+        content = Through(open_plain(member_file(self.archive, member)))
         made = compress_layer(content, self.folder, compression)
         if (found := f"sha256:{content.sha256.hexdigest()}") != diff_id:
             raise ImageError(

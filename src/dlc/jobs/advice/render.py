@@ -10,7 +10,7 @@ from dataclasses import asdict
 from html import escape
 from math import floor, log10
 
-from dlc.core.text import table
+from dlc.core.text import format_table
 from dlc.jobs.advice.cost_model import COMPUTING, Cluster, Estimate, Machine, cheaper, faster, pays_below, pays_from
 from dlc.jobs.advice.decide import ON_GPU, SAME, Advice, Choice
 from dlc.jobs.advice.profile_report import Profile, sureness
@@ -178,7 +178,7 @@ def _gain(before: Estimate, after: Estimate) -> str:
 def choices_table(advice: Advice, columns: int | None = None) -> str:
     """A row for each choice, in lines of so many characters."""
     heads = HEADS if advice.now.cluster.training.gpus else tuple(WITHOUT_GPU.get(head, head) for head in HEADS)
-    return table(heads, [_row(advice, choice) for choice in advice.choices], columns)
+    return format_table(heads, [_row(advice, choice) for choice in advice.choices], columns)
 
 
 def _row(advice: Advice, choice: Choice) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ def _pays_from(advice: Advice, choice: Choice) -> str:
 
 def measured_table(rows: Sequence[Estimate], columns: int | None = None) -> str:
     """Measured clusters against the first of them, in lines of so many characters."""
-    return table(MEASURED_HEADS, [_measured(rows[0], row) for row in rows], columns)
+    return format_table(MEASURED_HEADS, [_measured(rows[0], row) for row in rows], columns)
 
 
 def _measured(first: Estimate, row: Estimate) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlc.core.environment import ca_bundle, user_path
+from dlc.core.environment import find_ca_bundle, user_path
 from dlc.core.errors import UsageError
 from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_size
 
@@ -146,7 +146,7 @@ def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str,
         checkpoints=user_path(options.checkpoints).absolute() if options.checkpoints else None,
         environment={GRACE: str(options.stop_seconds), **environment},
         secrets=secrets,
-        authorities=ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
+        authorities=find_ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
         user=options.user,
         shared_memory=_read(options.shared_memory, "--shm-size", read_size),
         stop_seconds=options.stop_seconds,

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
-from dlc.core.process import tail
+from dlc.core.process import last_lines
 from dlc.engine.connection import Engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.containers import Container, containers, labels
@@ -62,7 +62,7 @@ class Hosts:
             self._engine.docker("network", "create", *words, self._job.name, timeout=ASK_SECONDS)
         except ProcessError as error:
             raise EngineError(
-                f"the job's network was not created: {tail(error.message, 1)}",
+                f"the job's network was not created: {last_lines(error.message, 1)}",
                 "`docker network prune` removes networks that nothing uses",
             ) from None
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from dlc.core.atomic_files import exclusive, try_lock, writing
+from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
 from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
 from dlc.engine.remedies import GPU_REMEDY
@@ -180,9 +180,9 @@ def _shown(path: Path) -> str:
 def claimed(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
     """Look after a job in the block. The file goes when the block ends well, or with an error that left nothing."""
     path = folder / job_id
-    with writing(folder):
+    with report_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder), exclusive(folder, CLAIM_SECONDS):
+    with report_disk_errors(folder), hold_lock(folder, CLAIM_SECONDS):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try_lock(descriptor)
     try:
@@ -226,7 +226,7 @@ def take_abandoned(folder: Path) -> list[tuple[Path, int]]:
     if not folder.is_dir() or not any(folder.iterdir()):
         return []
     found = []
-    with exclusive(folder, CLAIM_SECONDS):
+    with hold_lock(folder, CLAIM_SECONDS):
         for path in sorted(folder.iterdir()):
             descriptor = os.open(path, os.O_RDWR)
             if try_lock(descriptor):

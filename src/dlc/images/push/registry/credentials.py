@@ -14,7 +14,7 @@ from typing import Any
 
 from dlc.core import environment
 from dlc.core.errors import RegistryError, UsageError
-from dlc.core.process import run
+from dlc.core.process import run_program
 
 # Docker Hub is the one registry whose name, API and entry in the docker configuration differ.
 HUB = "docker.io"
@@ -87,7 +87,7 @@ def read_credentials(registry: str, config: Path | None = None) -> Credentials |
 
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
     """
-    path = config or Path(os.environ.get("DOCKER_CONFIG") or environment.home() / ".docker") / "config.json"
+    path = config or Path(os.environ.get("DOCKER_CONFIG") or environment.home_folder() / ".docker") / "config.json"
     content = _read(path)
     entry = HUB_ENTRY if registry == HUB else registry
     helper = _mapping(content, "credHelpers", path).get(entry) or content.get("credsStore")
@@ -121,7 +121,7 @@ def _mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, 
 
 def _ask(helper: str, entry: str) -> Credentials | None:
     """What a credential helper has: it reads the entry's name and prints JSON, or a message."""
-    done = run([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
+    done = run_program([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
     if done.returncode:
         if "not found" in done.stdout:
             return None

@@ -14,7 +14,7 @@ import pytest
 
 from dlc.core.environment import cache_folder
 from dlc.core.process import run_program
-from dlc.debian.apt import can_install, install
+from dlc.debian.apt import can_install, install_packages
 from harness.authority import Authority
 
 PROGRAMS = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils"}
@@ -103,7 +103,7 @@ def _require_programs() -> None:
     if missing and (reason := can_install()):
         pytest.skip(f"{', '.join(missing)}: not there, and cannot be installed: {reason}")
     if missing:
-        install(missing, cache_folder() / "apt")
+        install_packages(missing, cache_folder() / "apt")
 
 
 def _free_port(address: str) -> int:

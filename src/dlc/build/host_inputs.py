@@ -18,8 +18,7 @@ from dlc.core.atomic_files import draft_folder, hold_lock
 from dlc.core.checkout import SourceFile, Tree, files_below, read_text
 from dlc.core.digests import say_damaged
 from dlc.core.environment import find_ca_bundle, find_secrets, read_proxies
-from dlc.debian import rootfs
-from dlc.debian import suites as debian
+from dlc.debian import rootfs, suites
 from dlc.debian.suites import SUITES
 from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan
@@ -61,8 +60,8 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
     """The folder of a `Host` context."""
     kind, _, suite = name.rpartition("rootfs-")
     if suite and suite in SUITES:
-        made = rootfs.make(suite, debian.recorded(tree, suite), cache)
-        return rootfs.kept(made, suite, cache) if kind == "tools-" else made
+        made = rootfs.make_rootfs(suite, suites.read_recorded(tree, suite), cache)
+        return rootfs.keep_rootfs(made, suite, cache) if kind == "tools-" else made
     makers = {"uv": _uv, "ca": _authorities, "nothing": _nothing}
     return makers[name](cache) if name in makers else wheels.wheels_folder(plan, tree, cache)
 

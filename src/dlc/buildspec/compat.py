@@ -11,7 +11,7 @@ from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import debian_satisfies, is_range, satisfies
 from dlc.buildspec.yaml_layers import Node
 from dlc.core.checkout import Tree
-from dlc.debian import suites as debian
+from dlc.debian import suites
 
 HEADER_FACTS = ("framework", "version", "job", "eop", "unsupported")
 
@@ -103,8 +103,8 @@ def _recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
     facts: dict[str, str] = {}
     if not staleness(tree, variant):
         facts |= {f"locked.{name}": version for name, version in locked_versions(tree, variant).items()}
-    if not variant.settings.base.image and debian.path(variant.suite) in tree:
-        facts |= {f"debian.{name}": version for name, version in debian.recorded(tree, variant.suite).items()}
+    if not variant.settings.base.image and suites.versions_path(variant.suite) in tree:
+        facts |= {f"debian.{name}": version for name, version in suites.read_recorded(tree, variant.suite).items()}
     return facts
 
 

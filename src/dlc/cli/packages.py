@@ -18,5 +18,5 @@ def run(args: argparse.Namespace) -> int:
     from dlc.core.environment import cache_folder
     from dlc.debian import apt
 
-    apt.install(args.names, cache_folder() / "apt")
+    apt.install_packages(args.names, cache_folder() / "apt")
     return 0

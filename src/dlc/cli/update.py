@@ -12,7 +12,7 @@ from dlc.cli.arguments import progress
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
-from dlc.debian import suites as debian
+from dlc.debian import suites
 from dlc.locks import resolve, updates
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
@@ -64,13 +64,13 @@ def as_line(proposal: updates.Proposal) -> str:
 
 def _debian(root: Path, write: bool) -> int:
     for suite, names in updates.wanted_debian_packages(load_variants(read_tree(root))).items():
-        file = root / debian.path(suite)
+        file = root / suites.versions_path(suite)
         progress(f"{suite}: versions of {len(names)} packages and what they need")
         found = updates.resolve_debian(suite, names, cache_folder() / "apt")
-        print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
+        print(as_text(file.relative_to(root), suites.parse_versions(file.read_text()) if file.exists() else {}, found))
         if write:
             file.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(file, debian.as_text(suite, found))
+            replace_text(file, suites.format_versions(suite, found))
     return 0
 
 

@@ -47,7 +47,7 @@ class Donor:
     packages: tuple[str, ...]
 
 
-def os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
+def read_os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
     """The host's distribution as /etc/os-release states it; empty where there is no such file."""
     if not path.exists():
         return {}
@@ -64,7 +64,7 @@ def can_install() -> str:
     return ""
 
 
-def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> None:
+def install_packages(names: Sequence[str], work: Path, donor: Donor | None = None) -> None:
     """Install packages without recommended ones and without starting any service.
 
     `work` is a folder for apt's lists of the donor suite and for the list of new packages. One process at a time.
@@ -76,18 +76,18 @@ def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> Non
     work.mkdir(parents=True, exist_ok=True)
     with hold_lock(work / "lock", LOCK_SECONDS):
         remove_guard()
-        options = _donor_options(work, donor) if donor and _needs(donor, names) else []
-        _apt([*options, "update"], UPDATE_SECONDS)
+        options = _make_donor_options(work, donor) if donor and _needs_donor(donor, names) else []
+        _run_apt([*options, "update"], UPDATE_SECONDS)
         if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):  # an earlier installation was interrupted
-            _guarded(["dpkg", "--configure", "-a"])
+            _run_guarded(["dpkg", "--configure", "-a"])
         wanted = [*options, "-y", "--no-install-recommends", "install", *names]
-        _remember(work, new_packages(_apt(["--simulate", *wanted], UPDATE_SECONDS)))
-        _guarded(["apt-get", *OPTIONS, *wanted])
+        _record_packages(work, parse_new_packages(_run_apt(["--simulate", *wanted], UPDATE_SECONDS)))
+        _run_guarded(["apt-get", *OPTIONS, *wanted])
 
 
-def brought(work: Path) -> list[str]:
+def list_brought(work: Path) -> list[str]:
     """The packages that `install` added to this host and that are still installed."""
-    recorded = _record(work).read_text().split() if _record(work).exists() else []
+    recorded = _record_path(work).read_text().split() if _record_path(work).exists() else []
     if not recorded or shutil.which("dpkg-query") is None:
         return []
     form = "${Package} ${db:Status-Status}\\n"
@@ -96,25 +96,25 @@ def brought(work: Path) -> list[str]:
     return sorted(present & set(recorded))
 
 
-def needed_by_others(names: Sequence[str]) -> list[str]:
+def list_dependents(names: Sequence[str]) -> list[str]:
     """The packages besides `names` that apt would remove together with them."""
-    return sorted(set(removed_packages(_apt(["--simulate", "purge", *names], UPDATE_SECONDS))) - set(names))
+    return sorted(set(parse_removed_packages(_run_apt(["--simulate", "purge", *names], UPDATE_SECONDS))) - set(names))
 
 
-def remove(names: Sequence[str], work: Path) -> None:
+def remove_packages(names: Sequence[str], work: Path) -> None:
     """Remove packages with their configuration. Raises PackageIndexError with apt's message."""
     with hold_lock(work / "lock", LOCK_SECONDS):
         remove_guard()
-        _guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
-        _record(work).unlink(missing_ok=True)
+        _run_guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
+        _record_path(work).unlink(missing_ok=True)
 
 
-def new_packages(simulated: str) -> list[str]:
+def parse_new_packages(simulated: str) -> list[str]:
     """The packages that `apt-get --simulate install` would add, without those that it would upgrade."""
     return re.findall(r"^Inst (\S+) \(", simulated, re.MULTILINE)
 
 
-def removed_packages(simulated: str) -> list[str]:
+def parse_removed_packages(simulated: str) -> list[str]:
     """The packages that `apt-get --simulate purge` would remove."""
     return re.findall(r"^(?:Remv|Purg) ([^\s:]+)", simulated, re.MULTILINE)
 
@@ -128,19 +128,19 @@ def remove_guard() -> None:
         return
 
 
-def _guarded(argv: Sequence[str]) -> None:
+def _run_guarded(argv: Sequence[str]) -> None:
     """Run a command that installs or removes packages; no service starts."""
     try:
-        _checked(["sh", "-c", GUARDED, "dlc-guard", str(POLICY), *argv], INSTALL_SECONDS)
+        _run_checked(["sh", "-c", GUARDED, "dlc-guard", str(POLICY), *argv], INSTALL_SECONDS)
     finally:
         remove_guard()
 
 
-def _apt(words: Sequence[str], seconds: float) -> str:
-    return _checked(["apt-get", *OPTIONS, *words], seconds)
+def _run_apt(words: Sequence[str], seconds: float) -> str:
+    return _run_checked(["apt-get", *OPTIONS, *words], seconds)
 
 
-def _checked(argv: Sequence[str], seconds: float) -> str:
+def _run_checked(argv: Sequence[str], seconds: float) -> str:
     done = run_program(argv, env=ENVIRONMENT, check=False, timeout=seconds, grace=GRACE_SECONDS)
     if done.returncode:
         lines = (done.stderr or done.stdout).splitlines()
@@ -152,21 +152,21 @@ def _checked(argv: Sequence[str], seconds: float) -> str:
     return done.stdout
 
 
-def _record(work: Path) -> Path:
+def _record_path(work: Path) -> Path:
     return work / "installed"
 
 
-def _remember(work: Path, names: Sequence[str]) -> None:
+def _record_packages(work: Path, names: Sequence[str]) -> None:
     """Add to the list. It is written before the installation, so that a kill loses nothing."""
-    known = _record(work).read_text().split() if _record(work).exists() else []
-    _record(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
+    known = _record_path(work).read_text().split() if _record_path(work).exists() else []
+    _record_path(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
 
 
-def _needs(donor: Donor, names: Sequence[str]) -> bool:
-    return os_release().get("VERSION_CODENAME") == donor.release and any(name in donor.packages for name in names)
+def _needs_donor(donor: Donor, names: Sequence[str]) -> bool:
+    return read_os_release().get("VERSION_CODENAME") == donor.release and any(name in donor.packages for name in names)
 
 
-def _donor_options(work: Path, donor: Donor) -> list[str]:
+def _make_donor_options(work: Path, donor: Donor) -> list[str]:
     """apt options that add the donor suite, pinned so that only its own packages come from it.
 
     The files are in `work`: the host's apt set-up is not changed.

@@ -20,7 +20,7 @@ from dlc.core.digests import FOLDER_MODE, is_sealed, say_damaged, seal
 from dlc.core.errors import BaseImageError, DiskError
 from dlc.core.process import last_lines, run_program, stream_program
 from dlc.debian import apt
-from dlc.debian.suites import EPOCH, arguments, holding, preferences, recipe
+from dlc.debian.suites import EPOCH, base_recipe, make_preferences, mmdebstrap_command, pin_arguments
 
 BUILD_SECONDS = 900.0
 SCRATCH = "dlc-base-"
@@ -32,19 +32,19 @@ ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mou
 STEP = re.compile(r"I: ((?:download|extract|install|creat)ing .*?)(?: in the chroot| inside the chroot)?\.\.\.")
 
 
-def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
+def rootfs_folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     """Where the tar of this suite is, or will be: named after what it is made from."""
-    digest = hashlib.sha256(recipe(suite, recorded).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(base_recipe(suite, recorded).encode()).hexdigest()[:12]
     return cache / "rootfs" / f"{suite}-{digest}"
 
 
-def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
+def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     """The folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing, or not as it was made.
 
     `recorded`: package -> version that is preferred. Raises BaseImageError if the Debian packages are not
     available, DiskError if the disk is full.
     """
-    target = folder(suite, recorded, cache)
+    target = rootfs_folder(suite, recorded, cache)
     if is_sealed(target / "rootfs.tar"):
         return target
     target.mkdir(parents=True, exist_ok=True)
@@ -53,8 +53,8 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     with hold_lock(target, BUILD_SECONDS), draft_folder(cache) as draft:
         if not is_sealed(target / "rootfs.tar"):  # another build may have made it meanwhile
             say_damaged(target / "rootfs.tar")
-            _say(suite, "made from Debian packages")
-            _make(suite, recorded, draft)
+            _say_step(suite, "made from Debian packages")
+            _build_tar(suite, recorded, draft)
             (draft / "rootfs.tar").replace(target / "rootfs.tar")
             seal(target / "rootfs.tar")
     return target
@@ -63,15 +63,15 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 def require_program(cache: Path) -> None:
     """Install mmdebstrap if this host lacks it. Raises HostError, PackageIndexError."""
     if shutil.which("mmdebstrap") is None:
-        apt.install(["mmdebstrap"], cache / "apt")
+        apt.install_packages(["mmdebstrap"], cache / "apt")
 
 
-def kept(made: Path, suite: str, cache: Path) -> Path:
+def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:
     """The folder with a `rootfs.tar` of the suite that stays when a newer one is made: for tools that no image holds.
 
     `made` is a folder of `make`, whose tar is taken where there is none yet.
     """
-    digest = hashlib.sha256(" ".join(arguments(suite)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(" ".join(mmdebstrap_command(suite)).encode()).hexdigest()[:12]
     target = cache / "rootfs" / f"tools-{suite}-{digest}"
     if not is_sealed(target / "rootfs.tar"):
         target.mkdir(parents=True, exist_ok=True)
@@ -104,27 +104,27 @@ def _can_be_alone() -> bool:
     return not run_program([*ALONE, "true"], check=False).returncode
 
 
-def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
+def _build_tar(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
     held = draft / "recorded"
-    held.write_text(preferences(recorded))
-    program, *rest = arguments(suite)
-    argv = [program, *holding(held), *rest, str(draft / "rootfs.tar")]
+    held.write_text(make_preferences(recorded))
+    program, *rest = mmdebstrap_command(suite)
+    argv = [program, *pin_arguments(held), *rest, str(draft / "rootfs.tar")]
     if not _can_be_alone():
-        _run(suite, argv, {})
+        _run_mmdebstrap(suite, argv, {})
         return
     with scratch_folder(SCRATCH) as unpacked:
         unpacked.chmod(FOLDER_MODE)  # for apt, which downloads as a user of its own
-        _run(suite, [*ALONE, *argv], {"TMPDIR": str(unpacked)})
+        _run_mmdebstrap(suite, [*ALONE, *argv], {"TMPDIR": str(unpacked)})
 
 
-def _run(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+def _run_mmdebstrap(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
     """Raises BaseImageError with mmdebstrap's words, DiskError where the disk is full."""
     lines: list[str] = []
 
     def line(text: str) -> None:
         lines.append(text)
         if step := STEP.fullmatch(text):
-            _say(suite, step[1])
+            _say_step(suite, step[1])
 
     if stream_program(argv, line, env={**environment, "SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
         said = "\n".join(lines)
@@ -134,5 +134,5 @@ def _run(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> Non
         raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")
 
 
-def _say(suite: str, what: str) -> None:
+def _say_step(suite: str, what: str) -> None:
     print(f"{suite} base file system: {what}", file=sys.stderr, flush=True)

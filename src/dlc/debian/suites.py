@@ -68,50 +68,51 @@ def find_suite(name: str) -> Suite:
     return SUITES[name]
 
 
-def folder(suite: str) -> str:
+def versions_folder(suite: str) -> str:
     """Path of the folder with a suite's list; it is the named context `debian` of a build."""
     return f"docker/debian/{suite}"
 
 
-def path(suite: str) -> str:
+def versions_path(suite: str) -> str:
     """The list itself."""
-    return f"{folder(suite)}/versions.txt"
+    return f"{versions_folder(suite)}/versions.txt"
 
 
-def recorded(tree: Tree, suite: str) -> dict[str, str]:
+def read_recorded(tree: Tree, suite: str) -> dict[str, str]:
     """Package -> version. Raises LockError if the suite has no list, or one with a line of a merge conflict."""
-    if path(suite) not in tree:
+    if versions_path(suite) not in tree:
         raise LockError(
-            f"{path(suite)}: expected the Debian versions of this suite, found no file", "dlc update debian --write"
+            f"{versions_path(suite)}: expected the Debian versions of this suite, found no file",
+            "dlc update debian --write",
         )
-    listing = read_text(tree, path(suite))
+    listing = read_text(tree, versions_path(suite))
     for number, line in enumerate(listing.splitlines(), 1):
         if not LINE.fullmatch(line):
             raise LockError(
-                f"{path(suite)}:{number}: expected NAME=VERSION, found {line[:80]!r}",
+                f"{versions_path(suite)}:{number}: expected NAME=VERSION, found {line[:80]!r}",
                 "correct the line, or remove the file and run dlc update debian --write",
             )
-    return versions(listing)
+    return parse_versions(listing)
 
 
-def versions(listing: str) -> dict[str, str]:
+def parse_versions(listing: str) -> dict[str, str]:
     """Package -> version, from the text of a list."""
     lines = [line.partition("=") for line in listing.splitlines() if line and not line.startswith("#")]
     return {name: version for name, _, version in lines}
 
 
-def as_text(suite: str, found: Mapping[str, str]) -> str:
+def format_versions(suite: str, found: Mapping[str, str]) -> str:
     """The list as its file has it."""
     return HEADING.format(suite=suite) + "".join(f"{name}={found[name]}\n" for name in sorted(found))
 
 
-def preferences(found: Mapping[str, str]) -> str:
+def make_preferences(found: Mapping[str, str]) -> str:
     """The list as apt preferences. Above 1000: apt goes back to the version even where it is older than another."""
     stanzas = [f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n" for name, version in found.items()]
     return "\n".join(stanzas)
 
 
-def arguments(suite: str, packages: Sequence[str] = ()) -> list[str]:
+def mmdebstrap_command(suite: str, packages: Sequence[str] = ()) -> list[str]:
     """The mmdebstrap command without its target; `packages` are installed on top of the minimum.
 
     Raises LockError for a suite that dlc does not know.
@@ -125,7 +126,7 @@ def arguments(suite: str, packages: Sequence[str] = ()) -> list[str]:
     return ["mmdebstrap", "--variant=minbase", f"--include={','.join(include)}", *options, suite]
 
 
-def holding(file: Path) -> list[str]:
+def pin_arguments(file: Path) -> list[str]:
     """Further arguments: apt takes the versions that the preferences in `file` name. The file is not kept."""
     inside = f"/etc/apt/preferences.d/{file.name}"
     return [
@@ -134,7 +135,7 @@ def holding(file: Path) -> list[str]:
     ]
 
 
-def recipe(suite: str, recorded: Mapping[str, str]) -> str:
+def base_recipe(suite: str, recorded: Mapping[str, str]) -> str:
     """One line that names all that the tar is made from: the command and the recorded versions."""
-    digest = hashlib.sha256(preferences(recorded).encode()).hexdigest()[:12]
-    return f"{' '.join(arguments(suite))} # versions {digest}, epoch {EPOCH}"
+    digest = hashlib.sha256(make_preferences(recorded).encode()).hexdigest()[:12]
+    return f"{' '.join(mmdebstrap_command(suite))} # versions {digest}, epoch {EPOCH}"

@@ -263,9 +263,9 @@ def _wait(done: Callable[[], bool], seconds: float) -> bool:
 
 def names() -> tuple[str, ...]:
     """What these packages are called in this host's distribution."""
-    return UBUNTU_PACKAGES if apt.os_release().get("ID") == "ubuntu" else DOCKER_PACKAGES
+    return UBUNTU_PACKAGES if apt.read_os_release().get("ID") == "ubuntu" else DOCKER_PACKAGES
 
 
 def install() -> None:
     """Install them without starting a daemon. Raises HostError, PackageIndexError."""
-    apt.install(names(), cache_folder() / "apt", DONOR)
+    apt.install_packages(names(), cache_folder() / "apt", DONOR)

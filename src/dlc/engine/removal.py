@@ -36,7 +36,7 @@ def plan() -> Removal:
     engine, cache = engine_folder(), cache_folder()
     paths = [*_entries(engine, ENGINE_NAMES, "DLC_ENGINE_DIR"), *_entries(cache, CACHE_NAMES, "DLC_CACHE_DIR")]
     kept = [f"{path}: not made by dlc" for folder in {engine, cache} for path in _others(folder, [*paths, engine])]
-    brought = apt.brought(cache / "apt")
+    brought = apt.list_brought(cache / "apt")
     if brought and (reason := _packages_stay(brought)):
         return Removal(tuple(paths), (), (*sorted(kept), f"packages {', '.join(brought)}: {reason}"))
     return Removal(tuple(paths), tuple(brought), tuple(sorted(kept)))
@@ -52,7 +52,7 @@ def carry_out(removal: Removal, force: bool) -> None:
     with private.lock():  # nobody starts it while its folder is removed
         _unmount(removal.paths)
         if removal.packages:
-            apt.remove(removal.packages, cache_folder() / "apt")
+            apt.remove_packages(removal.packages, cache_folder() / "apt")
         for path in removal.paths:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -81,7 +81,7 @@ def _packages_stay(names: list[str]) -> str:
         return reason
     if SYSTEM_DATA.is_dir() and any(SYSTEM_DATA.iterdir()):
         return f"another Docker engine keeps its data in {SYSTEM_DATA}, which would be removed with them"
-    if others := apt.needed_by_others(names):
+    if others := apt.list_dependents(names):
         return f"needed by {', '.join(others)}"
     return ""
 

@@ -27,7 +27,7 @@ from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import run_program
 from dlc.debian import apt
-from dlc.debian.suites import arguments
+from dlc.debian.suites import mmdebstrap_command
 from dlc.locks import resolve
 
 ATTEMPTS = 20  # builds of one release that are not the image's own
@@ -177,8 +177,8 @@ def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, st
     `work` is a folder for the apt lists where mmdebstrap has to be installed first. Raises LockError with apt's words.
     """
     if shutil.which("mmdebstrap") is None:
-        apt.install(["mmdebstrap"], work)
-    program, *rest = arguments(suite, names)
+        apt.install_packages(["mmdebstrap"], work)
+    program, *rest = mmdebstrap_command(suite, names)
     done = run_program([program, "--simulate", "--verbose", *rest, "/dev/null"], check=False, timeout=SIMULATE_SECONDS)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr[-500:]]

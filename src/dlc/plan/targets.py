@@ -88,13 +88,13 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
 
 def _rootfs(suite: str, tree: Tree) -> Target:
     """Our own minimal Debian. A comment in the Dockerfile names what the tar is made from, so it is part of the key."""
-    dockerfile = f"# {suites.recipe(suite, suites.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    dockerfile = f"# {suites.base_recipe(suite, suites.read_recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"rootfs-{suite}", dockerfile, Host(f"rootfs-{suite}"), inline=True)
 
 
 def _tools_rootfs(suite: str) -> Target:
     """The same for what installs Python packages: whichever versions this host has, since none of it is in an image."""
-    dockerfile = f"# {' '.join(suites.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+    dockerfile = f"# {' '.join(suites.mmdebstrap_command(suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"tools-rootfs-{suite}", dockerfile, Host(f"tools-rootfs-{suite}"), inline=True)
 
 
@@ -167,7 +167,7 @@ def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Conte
     return {
         **below,
         "scripts": SCRIPTS,
-        "debian": Repo(suites.folder(variant.suite)),
+        "debian": Repo(suites.versions_folder(variant.suite)),
         "entrypoint": ENTRYPOINT,
         "runtime": RUNTIME,
         "ca": Host("ca"),

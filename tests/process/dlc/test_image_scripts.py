@@ -22,7 +22,7 @@ def test_code_for_gpus_is_joined_uncompressed_as_older_drivers_need_it() -> None
 
 def test_preferences_reach_the_base_by_a_path_of_any_name(tmp_path: Path) -> None:
     file = tmp_path / "a folder" / "recorded"
-    setup, clean = suites.holding(file)
+    setup, clean = suites.pin_arguments(file)
     words = subprocess.run(["sh", "-c", f"printf '%s\\n' {setup.partition('=')[2]}"], capture_output=True, text=True,
                            check=True).stdout.splitlines()  # fmt: skip
     assert words == ["copy-in", str(file), "/etc/apt/preferences.d"]

@@ -67,12 +67,12 @@ def test_an_engine_folder_elsewhere_leaves_the_one_in_the_cache(home: Path, monk
 
 def test_packages_stay_where_something_else_needs_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "SYSTEM_DATA", home / "nothing")
-    monkeypatch.setattr("dlc.debian.apt.brought", lambda work: ["docker.io"])
+    monkeypatch.setattr("dlc.debian.apt.list_brought", lambda work: ["docker.io"])
     monkeypatch.setattr("dlc.debian.apt.can_install", lambda: "")
-    monkeypatch.setattr("dlc.debian.apt.needed_by_others", lambda names: ["ci-runner"])
+    monkeypatch.setattr("dlc.debian.apt.list_dependents", lambda names: ["ci-runner"])
     assert removal.plan().packages == ()
     assert removal.plan().kept == ("packages docker.io: needed by ci-runner",)
-    monkeypatch.setattr("dlc.debian.apt.needed_by_others", lambda names: [])
+    monkeypatch.setattr("dlc.debian.apt.list_dependents", lambda names: [])
     assert removal.plan().packages == ("docker.io",)
     (home / "nothing").mkdir()
     (home / "nothing/overlay2").touch()

@@ -96,7 +96,7 @@ def test_many_builds_at_once_write_one_whole_folder(tmp_path: Path) -> None:
 def test_a_build_takes_the_files_of_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "made").mkdir()
     (tmp_path / "made/rootfs.tar").touch()
-    monkeypatch.setattr(rootfs, "make", lambda suite, recorded, cache: cache / "made")
+    monkeypatch.setattr(rootfs, "make_rootfs", lambda suite, recorded, cache: cache / "made")
     for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_INDEX", "https://index.invalid/cpu")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from dlc.buildspec.models import ScanException
-from dlc.core import environment as host
+from dlc.core.environment import cache_folder, find_ca_bundle, read_proxies
 from dlc.core.errors import ImageError, ProcessError
 from dlc.debian.suites import SUITES
 from dlc.engine.connection import Engine
@@ -29,12 +29,12 @@ def scan(
     engine: Engine, facts: Facts, exceptions: Sequence[ScanException], environment: Mapping[str, str], today: date
 ) -> Scan:
     """Ask the index, Debian and the calendar. A dump that the user names answers for a source that cannot be asked."""
-    ca = host.find_ca_bundle(environment)
-    cache = host.cache_folder()
+    ca = find_ca_bundle(environment)
+    cache = cache_folder()
     python = advisories.ask_pip_audit(facts, ca)
     if python.unanswered and (dump := advisories.dump_file(advisories.OSV, environment, cache, ca)):
         python = advisories.search_osv_dump(facts, dump)
-    debian = advisories.ask_apt(engine, facts, host.read_proxies(environment), ca)
+    debian = advisories.ask_apt(engine, facts, read_proxies(environment), ca)
     if debian.unanswered and (dump := advisories.dump_file(advisories.TRACKER, environment, cache, ca)):
         debian = advisories.search_tracker_dump(facts, dump)
     answers = (python, debian, ask_suite(facts, today))

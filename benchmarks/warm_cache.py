@@ -142,7 +142,7 @@ def rebuild(
             log = folder / f"build-{attempt}.log"
             empty_page_cache()
             start = time.perf_counter()
-            with images.replaced_removed(engine, refs):
+            with images.remove_replaced(engine, refs):
                 buildx.run_bake(json.dumps(file), engine, log, steps.append)
             built = time.perf_counter()
             os.sync()

@@ -12,7 +12,7 @@ import pytest
 
 from dlc.buildspec.variant import normal_name
 from dlc.core import labels
-from dlc.engine.images import find
+from dlc.engine.images import find_images
 from dlc.images.inspection import diff as image_diff
 from dlc.images.inspection import facts, sbom, size
 from dlc.images.inspection.archive import Archive, export_measured
@@ -66,7 +66,7 @@ def test_the_size_is_what_the_engine_says_and_within_the_budget(
     report = size.report(captured, *measured)
     sizes = f"{report.bytes / 1e9:.2f} GB, {report.compressed / 1e9:.2f} GB compressed"
     record_property("image size", f"{image.ref} {sizes}")
-    assert report.bytes == find(connect(), [image.ref])[image.ref].size
+    assert report.bytes == find_images(connect(), [image.ref])[image.ref].size
     size.require_within(image.variant.settings.budget, report.bytes, image.ref, report.packages, report.compressed)
 
 

@@ -85,7 +85,7 @@ def build(
     """
     text = json.dumps(bake_file.render(plan, inputs, output=output(engine), epoch=epoch, revision=revision), indent=1)
     start = time.monotonic()
-    with images.replaced_removed(engine, plan.refs):
+    with images.remove_replaced(engine, plan.refs):
         run_bake(text, engine, log, on_step, on_running)
     return time.monotonic() - start
 
@@ -147,7 +147,7 @@ def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list
     """What the engine has now of each selected image. Raises BuildError for one that it does not have."""
     targets = [plan.target(identifier) for identifier in plan.selected]
     refs = [target.tags[0] for target in targets]
-    found = images.find(engine, refs, built=refs)
+    found = images.find_images(engine, refs, built=refs)
     for target in targets:
         if target.tags[0] not in found:
             raise BuildError(f"{target.tags[0]}: the engine does not have it after the build")

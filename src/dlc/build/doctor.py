@@ -21,8 +21,8 @@ from dlc.core.environment import (
 )
 from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
-from dlc.engine.connection import QUICK_SECONDS, Engine, absence, find
-from dlc.engine.images import keys
+from dlc.engine.connection import QUICK_SECONDS, Engine, absence_error, find_engine
+from dlc.engine.images import find_keys
 from dlc.engine.remedies import advise_without_engine
 from dlc.plan.plan import Plan, make_plan
 
@@ -65,7 +65,7 @@ def examine() -> list[Finding]:
 
 def _engine() -> tuple[Engine | None, Finding]:
     try:
-        engine = find()
+        engine = find_engine()
     except EngineError as error:
         return None, Finding("engine", "bad", error.message, error.remedy)
     return engine, Finding("engine", "ok", f"{engine.version} ({engine.origin})") if engine else _startable()
@@ -82,7 +82,7 @@ def _checked(name: str, check: Callable[[], Finding]) -> Finding:
 
 
 def _existing(engine: Engine, plan: Plan) -> dict[str, str]:
-    return keys(engine, plan.refs, QUICK_SECONDS)
+    return find_keys(engine, plan.refs, QUICK_SECONDS)
 
 
 def _platform(engine: Engine | None) -> Finding:
@@ -105,10 +105,10 @@ def _all_images() -> tuple[Tree, Plan | None]:
 def _startable() -> Finding:
     remedy = advise_without_engine()
     if starts_no_engine(os.environ):
-        return Finding("engine", "bad", f"{absence()}, and DLC_ENGINE=off forbids to start one", remedy)
+        return Finding("engine", "bad", f"{absence_error()}, and DLC_ENGINE=off forbids to start one", remedy)
     if reason := apt.can_install():
-        return Finding("engine", "bad", f"{absence()}, and none can be started: {reason}", remedy)
-    return Finding("engine", "note", f"{absence()}; dlc build starts a private one")
+        return Finding("engine", "bad", f"{absence_error()}, and none can be started: {reason}", remedy)
+    return Finding("engine", "note", f"{absence_error()}; dlc build starts a private one")
 
 
 def _store(engine: Engine) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dlc.cli.arguments import add_globs, add_json, add_set
-from dlc.engine.connection import search
+from dlc.engine.connection import search_engine
 
 HELP = "build images that are missing or stale"
 EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
-    found = search()
+    found = search_engine()
     from dlc.cli.build_images import run_with  # not at the top: importing it takes as long as the engine's answer
 
     return run_with(args, found)

@@ -66,10 +66,10 @@ def _build(
     ahead: Future[HostInputs] | None,
 ) -> list[buildx.Result]:  # fmt: skip
     """Build the selected images that the engine lacks; returns what it then has of all of them."""
-    remaining, seconds = _missing(plan, images.keys(engine, plan.refs)), 0.0
+    remaining, seconds = _missing(plan, images.find_keys(engine, plan.refs)), 0.0
     if remaining.selected:
         with _turn(remaining, engine):
-            existing = images.keys(engine, plan.refs)  # again: another dlc may have built them meanwhile
+            existing = images.find_keys(engine, plan.refs)  # again: another dlc may have built them meanwhile
             remaining = _missing(remaining, existing)
             if remaining.selected:
                 if disk_check:

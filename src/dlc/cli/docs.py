@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
 def _sizes_now(plan: Plan) -> dict[str, int]:
     """Bytes, unpacked, of the selected images that are built and up to date, by id."""
     engine = connect()
-    existing = images.keys(engine, plan.refs)
+    existing = images.find_keys(engine, plan.refs)
     built = [d.id for d in plan.decisions(existing) if d.id in plan.selected and not d.build]
-    return {identifier: images.size(engine, plan.target(identifier).tags[0]) for identifier in built}
+    return {identifier: images.image_size(engine, plan.target(identifier).tags[0]) for identifier in built}
 
 
 def update_table(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:

@@ -10,7 +10,7 @@ from dlc.cli.arguments import add_json, print_json
 from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
-from dlc.engine.connection import Engine, absence, connect, find, start_remedy
+from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
 from dlc.engine.private_engine import PrivateEngine
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
@@ -43,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     """An engine that does not answer gives the exit code of engine errors, with --json too."""
     try:
-        engine, error = find(), None
+        engine, error = find_engine(), None
     except EngineError as failure:
         engine, error = None, failure
-    problem = error.message if error else None if engine else absence()
+    problem = error.message if error else None if engine else absence_error()
     if args.json:
         print_json(_as_json(engine, problem))
     elif error:
@@ -54,7 +54,7 @@ def _status(args: argparse.Namespace) -> int:
     elif engine:
         _show(engine)
     else:
-        print(f"{problem}; {start_remedy()}")
+        print(f"{problem}; {advise_start()}")
     return error.exit_code if error else 0
 
 
@@ -79,9 +79,9 @@ def _stop(args: argparse.Namespace) -> int:
 
 def _env(args: argparse.Namespace) -> int:
     """Nothing is printed where plain docker commands reach the engine already."""
-    engine = find()
+    engine = find_engine()
     if engine is None:
-        raise EngineError(absence(), start_remedy())
+        raise EngineError(absence_error(), advise_start())
     if args.json:
         print_json(engine.environment)
     else:
@@ -91,7 +91,7 @@ def _env(args: argparse.Namespace) -> int:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    found = removal.plan()
+    found = removal.plan_removal()
     if args.json and not args.yes:
         raise UsageError("dlc engine remove --json: expected --yes, because it cannot ask", "add --yes")
     lines = [*(f"folder or file: {path}" for path in found.paths), *(f"package: {name}" for name in found.packages)]
@@ -101,7 +101,7 @@ def _remove(args: argparse.Namespace) -> int:
             print(f"stays: {line}")
     if lines and not args.yes:
         _ask()
-    removal.carry_out(found, args.force)
+    removal.remove_all(found, args.force)
     if args.json:
         print_json({"paths": [str(path) for path in found.paths], "packages": found.packages, "kept": found.kept})
     elif lines:

@@ -66,7 +66,7 @@ def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
     if not cuda:
         raise SelectorError("expected an image for GPUs, found images for the CPU alone", "dlc list --gpu '*-cu*'")
     engine = connection.connect(start=False)
-    built = images.find(engine, [variant.ref for variant in cuda])
+    built = images.find_images(engine, [variant.ref for variant in cuda])
     return [gpu.row(v.id, gpu.code_of(engine, v.ref) if v.ref in built else None) for v in cuda]
 
 
@@ -108,8 +108,8 @@ def _built(refs: Sequence[str]) -> dict[str, Image] | None:
     from dlc.engine import connection, images
 
     try:
-        engine = connection.find()
-        return images.find(engine, refs, connection.QUICK_SECONDS) if engine else None
+        engine = connection.find_engine()
+        return images.find_images(engine, refs, connection.QUICK_SECONDS) if engine else None
     except (EngineError, ProcessError) as error:  # an image may go between two questions
         print(f"dlc: no sizes and digests: {error}", file=sys.stderr)
         return None

@@ -56,11 +56,11 @@ def _compared(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Deci
     """The plan with digests of base images, and what of it the engine has. Starts no engine."""
     from dlc.build.base_images import plan_with_digests
     from dlc.engine.connection import connect
-    from dlc.engine.images import keys
+    from dlc.engine.images import find_keys
 
     engine = connect(start=False)
     plan = plan_with_digests(variants, tree, engine)
-    return plan, plan.decisions(keys(engine, plan.refs))
+    return plan, plan.decisions(find_keys(engine, plan.refs))
 
 
 def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     destination = open_destination(args.to, ca, frameworks)  # a wrong --to starts no engine either
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
-    keys = images.keys(engine, plan.refs)
+    keys = images.find_keys(engine, plan.refs)
     orders = push.make_orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)
     rows = []

@@ -18,7 +18,7 @@ from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
-from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find
+from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find_engine
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
 from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, job_of
 from dlc.jobs.run.job_folder import RESULTS
@@ -127,7 +127,7 @@ def start(job: Job) -> int:
 
 def engine() -> Engine:
     """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
-    return find(PATIENT_SECONDS) or connect()
+    return find_engine(PATIENT_SECONDS) or connect()
 
 
 def options(args: argparse.Namespace) -> Options:

@@ -79,7 +79,7 @@ def _from_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproduci
     """Against the image that `dlc build` left in the engine, if it is of these sources."""
     [target] = [plan.target(identifier) for identifier in plan.selected]
     ref = target.tags[0]
-    if images.keys(engine, [ref]).get(ref) != target.key:
+    if images.find_keys(engine, [ref]).get(ref) != target.key:
         print(f"  {ref} is not built from these sources: only the two builds are compared", file=sys.stderr)
         return ()
     return reproducible.differences_from_built(archive, facts.inspect(engine, ref)["RootFS"]["Layers"])

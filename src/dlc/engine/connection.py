@@ -46,7 +46,7 @@ class Engine:
     @property
     def environment(self) -> dict[str, str]:
         """What a docker client needs in its environment to reach this engine."""
-        return docker_client.reach(self.address)
+        return docker_client.client_environment(self.address)
 
     def docker(
         self,
@@ -64,7 +64,7 @@ class Engine:
         when it fails and `check` is true.
         """
         merged = {**self.environment, **(env or {})}
-        return docker_client.docker(
+        return docker_client.run_docker(
             *words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin, grace=grace
         )
 
@@ -92,16 +92,16 @@ class Engine:
         """Raise EngineError where this engine, or the host that makes base files for it, is of another platform."""
         for place, found in ((self.address or "the Docker engine", self.platform), ("this host", host_platform())):
             if found != wanted:
-                raise _other_platform(place, wanted, found)
+                raise _platform_error(place, wanted, found)
 
 
-def search() -> Future[Engine | None]:
+def search_engine() -> Future[Engine | None]:
     """`find` in a thread of its own: for a caller that has other work before it needs the engine."""
     found: Future[Engine | None] = Future()
 
     def ask() -> None:
         try:
-            found.set_result(find(PATIENT_SECONDS))
+            found.set_result(find_engine(PATIENT_SECONDS))
         except Exception as error:  # raised where the result is asked for
             found.set_exception(error)
 
@@ -114,11 +114,11 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
 
     `found` is a search that was begun before.
     """
-    engine = found.result() if found else find(PATIENT_SECONDS)
+    engine = found.result() if found else find_engine(PATIENT_SECONDS)
     if engine is None:
         engine = _start_private() if start else None
     if engine is None:
-        raise EngineError(absence(), start_remedy())
+        raise EngineError(absence_error(), advise_start())
     _require_buildx(engine)
     return engine
 
@@ -127,10 +127,10 @@ def must_install(found: Future[Engine | None]) -> bool:
     """Whether `connect` will install an engine, since the search found none and this host lacks the programs."""
     if found.exception() or found.result():
         return False
-    return not (_forbidden() or is_installed())
+    return not (_why_forbidden() or is_installed())
 
 
-def find(seconds: float = QUICK_SECONDS) -> Engine | None:
+def find_engine(seconds: float = QUICK_SECONDS) -> Engine | None:
     """The engine that can be used without starting anything, or None. Takes `seconds` at most.
 
     Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
@@ -142,48 +142,48 @@ def find(seconds: float = QUICK_SECONDS) -> Engine | None:
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         if chosen := os.environ.get(variable):
             address = chosen if variable == "DOCKER_HOST" else None
-            return _require(probe(address, variable, deadline), f"{variable}={chosen}", variable, address)
-    if not docker_client.present():
+            return _require_answer(probe_engine(address, variable, deadline), f"{variable}={chosen}", variable, address)
+    if not docker_client.is_present():
         return None
-    name, place = docker_client.current(_left(deadline))
-    if name != docker_client.NAME:
-        own = probe(None, "context", deadline)
+    name, place = docker_client.read_context(_seconds_left(deadline))
+    if name != docker_client.CONTEXT:
+        own = probe_engine(None, "context", deadline)
         if isinstance(own, Engine):
             return own
         if remedies.DENIED.search(own):
             raise EngineError(f"the Docker engine of this host: {own}", remedies.advise_refused(place or None))
-    found = probe(private.address, "private", deadline) if private.pid() else None
+    found = probe_engine(private.address, "private", deadline) if private.pid() else None
     return found if isinstance(found, Engine) else None
 
 
-def absence() -> str:
+def absence_error() -> str:
     """The reason why `find` found none."""
-    return "no Docker engine answers" if docker_client.present() else docker_client.missing().message
+    return "no Docker engine answers" if docker_client.is_present() else docker_client.missing_error().message
 
 
-def start_remedy() -> str:
+def advise_start() -> str:
     """What gets this user an engine where none answers."""
-    error = _forbidden()
+    error = _why_forbidden()
     return error.remedy if error else "dlc engine start"
 
 
-def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
+def probe_engine(address: str | None, origin: str, deadline: float) -> Engine | str:
     """The engine at `address`, or the client's message if there is none.
 
     `deadline` is a time of the monotonic clock. Raises EngineError if there is no answer until then, or one that is
     not JSON.
     """
-    seconds = _left(deadline)
+    seconds = _seconds_left(deadline)
     words = ("info", "--format", "{{json .}}")
-    done = docker_client.docker(*words, env=docker_client.reach(address), check=False, timeout=seconds)
+    done = docker_client.run_docker(*words, env=docker_client.client_environment(address), check=False, timeout=seconds)
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):
-            return _said(done) or "; ".join(map(str, info.get("ServerErrors") or []))
-        return _engine(info, address, origin)
+            return _quote_client(done) or "; ".join(map(str, info.get("ServerErrors") or []))
+        return _parse_info(info, address, origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         if done.returncode:
-            return _said(done)
+            return _quote_client(done)
         raise EngineError(
             f"{address or 'the Docker engine of the current context'}: expected `docker info` to print JSON, found "
             f"{done.stdout[:60]!r}",
@@ -191,7 +191,7 @@ def probe(address: str | None, origin: str, deadline: float) -> Engine | str:
         ) from None
 
 
-def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine:
+def _parse_info(info: Mapping[str, Any], address: str | None, origin: str) -> Engine:
     """Raises ValueError, TypeError or AttributeError for an answer of another form."""
     store = str(dict(info.get("DriverStatus") or []).get("driver-type", ""))
     found = docker_platform(str(info.get("Architecture") or os.uname().machine))
@@ -219,41 +219,45 @@ def _offers_gpus(info: Mapping[str, Any]) -> bool:
     return known or any(map(shutil.which, TOOLKIT))
 
 
-def _said(done: Completed) -> str:
+def _quote_client(done: Completed) -> str:
     lines = done.stderr.strip().splitlines()
     return lines[-1] if lines else ""
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     return round(max(0.1, deadline - time.monotonic()), 1)
 
 
-def _require(found: Engine | str, place: str, variable: str, address: str | None) -> Engine:
+def _require_answer(found: Engine | str, place: str, variable: str, address: str | None) -> Engine:
     if isinstance(found, str):
         remedy = remedies.advise_unreached(found, address, variable)
         raise EngineError(f"{place}: no engine answers there ({found})", remedy)
     return found
 
 
-def _forbidden() -> EngineError | None:
+def _why_forbidden() -> EngineError | None:
     """Why no private engine can be started here."""
     if starts_no_engine(os.environ):
-        return EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", remedies.advise_without_engine())
+        return EngineError(
+            f"{absence_error()}, and DLC_ENGINE=off forbids to start one", remedies.advise_without_engine()
+        )
     if reason := apt.can_install():
-        return EngineError(f"{absence()}, and none can be started here: {reason}", remedies.advise_without_engine())
+        return EngineError(
+            f"{absence_error()}, and none can be started here: {reason}", remedies.advise_without_engine()
+        )
     if host_platform() != PLATFORM:
-        return _other_platform("this host", PLATFORM, host_platform())
+        return _platform_error("this host", PLATFORM, host_platform())
     return None
 
 
 def _start_private() -> Engine:
-    if error := _forbidden():
+    if error := _why_forbidden():
         raise error
     private = PrivateEngine(engine_folder())
     if private.start():
         print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)
-    found = probe(private.address, "private", time.monotonic() + PATIENT_SECONDS)
-    return _require(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
+    found = probe_engine(private.address, "private", time.monotonic() + PATIENT_SECONDS)
+    return _require_answer(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
 
 
 def _require_buildx(engine: Engine) -> None:
@@ -263,7 +267,7 @@ def _require_buildx(engine: Engine) -> None:
         )
 
 
-def _other_platform(place: str, wanted: str, found: str) -> EngineError:
+def _platform_error(place: str, wanted: str, found: str) -> EngineError:
     return EngineError(
         f"{place}: expected {wanted}, the platform of these images, found {found}", f"run dlc on a {wanted} host"
     )

@@ -12,16 +12,16 @@ from dlc.core.process import GRACE_SECONDS, Completed, run_program, stream_progr
 from dlc.engine.remedies import advise_on_silence
 
 PROGRAM = "docker"
-NAME = "dlc"
-SECONDS = 10.0
+CONTEXT = "dlc"
+CONTEXT_SECONDS = 10.0
 
 
-def present() -> bool:
+def is_present() -> bool:
     """Whether there is a client on PATH."""
     return shutil.which(PROGRAM) is not None
 
 
-def missing() -> EngineError:
+def missing_error() -> EngineError:
     """The error for a host without a client."""
     return EngineError(
         "no docker client: expected the program docker on PATH, found none",
@@ -29,12 +29,12 @@ def missing() -> EngineError:
     )
 
 
-def reach(address: str | None) -> dict[str, str]:
+def client_environment(address: str | None) -> dict[str, str]:
     """What the client needs in its environment to reach the engine at `address`; None is the client's own context."""
     return {"DOCKER_HOST": address} if address else {}
 
 
-def docker(
+def run_docker(
     *words: str,
     env: Mapping[str, str],
     check: bool = True,
@@ -48,8 +48,8 @@ def docker(
     Raises EngineError where there is no client or no answer within `timeout` seconds, ProcessError when it fails and
     `check` is true.
     """
-    if not present():
-        raise missing()
+    if not is_present():
+        raise missing_error()
     end = min(grace, timeout / 6)
     try:
         return run_program([PROGRAM, *words], env=env, check=check, timeout=timeout, grace=end, show=show, stdin=stdin)
@@ -61,7 +61,7 @@ def docker(
         ) from None
 
 
-def stream(
+def stream_docker(
     *words: str,
     on_line: Callable[[str], None],
     env: Mapping[str, str],
@@ -75,8 +75,8 @@ def stream(
     `plugin` is the file of the plug-in that the first word names: it is started without the client.
     Raises EngineError where there is no client.
     """
-    if not present():
-        raise missing()
+    if not is_present():
+        raise missing_error()
     return stream_program(
         [plugin, *words[1:]] if plugin else [PROGRAM, *words], on_line, env=env, stdin=stdin, cwd=cwd, on_error=on_error
     )
@@ -87,29 +87,29 @@ def as_typed(*words: str) -> str:
     return shlex.join([PROGRAM, *words])
 
 
-def current(seconds: float = SECONDS) -> tuple[str, str]:
+def read_context(seconds: float = CONTEXT_SECONDS) -> tuple[str, str]:
     """Name and address of the client's current context, whatever DOCKER_HOST is. Raises EngineError for no answer."""
-    done = _context("inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}", seconds=seconds)
+    done = _run_context("inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}", seconds=seconds)
     name, _, address = done.stdout.strip().partition(" ")
     return name, address
 
 
-def select(address: str) -> None:
+def select_context(address: str) -> None:
     """Let plain `docker` commands use the engine at `address`, unless the user has chosen another one."""
-    if current()[0] not in ("default", NAME):
+    if read_context()[0] not in ("default", CONTEXT):
         return
-    _context("rm", "--force", NAME)
-    _context("create", NAME, "--docker", f"host={address}")
-    _context("use", NAME)
+    _run_context("rm", "--force", CONTEXT)
+    _run_context("create", CONTEXT, "--docker", f"host={address}")
+    _run_context("use", CONTEXT)
 
 
-def deselect(address: str) -> None:
+def deselect_context(address: str) -> None:
     """Undo what `select` did for `address`."""
-    if current() == (NAME, address):
-        _context("use", "default")
-        _context("rm", "--force", NAME)
+    if read_context() == (CONTEXT, address):
+        _run_context("use", "default")
+        _run_context("rm", "--force", CONTEXT)
 
 
-def _context(*words: str, seconds: float = SECONDS) -> Completed:
+def _run_context(*words: str, seconds: float = CONTEXT_SECONDS) -> Completed:
     # A DOCKER_HOST would hide the context.
-    return docker("context", *words, env={"DOCKER_HOST": ""}, check=False, timeout=seconds)
+    return run_docker("context", *words, env={"DOCKER_HOST": ""}, check=False, timeout=seconds)

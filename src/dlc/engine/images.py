@@ -30,7 +30,7 @@ class Image:
     size: int  # bytes, sum of its layers unpacked
 
 
-def find(
+def find_images(
     engine: Engine, refs: Iterable[str], seconds: float = SECONDS, *, built: Iterable[str] = ()
 ) -> dict[str, Image]:
     """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
@@ -41,18 +41,18 @@ def find(
     if not wanted:
         return {}
     with ThreadPoolExecutor() as pool:
-        sizes = {ref: pool.submit(size, engine, ref, seconds) for ref in built}
+        sizes = {ref: pool.submit(image_size, engine, ref, seconds) for ref in built}
         done = engine.docker("image", "inspect", *wanted, check=False, timeout=seconds)
-    with understood(engine, "docker image inspect", done.stdout):
+    with expect_client_answer(engine, "docker image inspect", done.stdout):
         found = json.loads(done.stdout or "[]")
         named = [(tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted]
         return {
-            tag: _image(tag, entry, sizes[tag].result() if tag in sizes else size(engine, tag, seconds))
+            tag: _parse_image(tag, entry, sizes[tag].result() if tag in sizes else image_size(engine, tag, seconds))
             for tag, entry in named
         }
 
 
-def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
+def find_keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
     """Content key of each of `refs` that the engine has and dlc built. Raises EngineError as `find` does."""
     wanted = sorted(set(refs))
     form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
@@ -61,14 +61,14 @@ def keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
 
 
-def size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
+def image_size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
     """Bytes of all layers, unpacked."""
     done = engine.docker("history", "--human=false", "--format", "{{.Size}}", ref, timeout=seconds)
     return sum(int(line) for line in done.stdout.split())
 
 
 @contextmanager
-def understood(engine: Engine, command: str, answer: str) -> Iterator[None]:
+def expect_client_answer(engine: Engine, command: str, answer: str) -> Iterator[None]:
     """Within the block, an answer of another form than a Docker client's becomes an EngineError that shows it."""
     try:
         yield
@@ -81,13 +81,13 @@ def understood(engine: Engine, command: str, answer: str) -> Iterator[None]:
 
 
 @contextmanager
-def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
+def remove_replaced(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
     """After the block, remove the images that `refs` named before it and that have no name now.
 
     Other images without a name stay, because another build may need them, and so do those that a container uses. It is
     done in a thread, and before dlc ends.
     """
-    before = _tags(engine, refs)
+    before = _list_tags(engine, refs)
     try:
         yield
     finally:
@@ -96,11 +96,11 @@ def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
 
 def _remove_nameless(engine: Engine, identifiers: Iterable[str]) -> None:
     with suppress(DlcError):  # the build is done, and the next one tells of an engine that does not answer
-        if nameless := [identifier for identifier, tags in _tags(engine, identifiers).items() if not tags]:
+        if nameless := [identifier for identifier, tags in _list_tags(engine, identifiers).items() if not tags]:
             engine.docker("image", "rm", *nameless, check=False)
 
 
-def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
+def _list_tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
     """The id of each image that is there, with all its tags."""
     form = "{{.Id}} {{range .RepoTags}}{{.}} {{end}}"
     done = engine.docker("image", "inspect", "--format", form, *sorted(names), check=False)
@@ -108,7 +108,7 @@ def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
     return {identifier: tags for identifier, *tags in rows}
 
 
-def _image(ref: str, entry: dict[str, object], size: int) -> Image:
+def _parse_image(ref: str, entry: dict[str, object], size: int) -> Image:
     config = entry.get("Config")
     labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
     return Image(ref, str(entry["Id"]), labels.get(KEY, ""), str(entry["Created"]), size)

@@ -72,16 +72,16 @@ class PrivateEngine:
             number = int((self.folder / "docker.pid").read_text())
         except (OSError, ValueError):
             number = 0
-        ours = {other for other, command in _daemons() if str(self.folder / "data") in command}
+        ours = {other for other, command in _list_daemons() if str(self.folder / "data") in command}
         return number if number in ours else next(iter(ours), None)
 
     def answers(self) -> bool:
         """Whether a client gets an answer over the socket."""
-        if not self.socket.exists() or not docker_client.present():
+        if not self.socket.exists() or not docker_client.is_present():
             return False
         try:
-            done = docker_client.docker(
-                "version", env=docker_client.reach(self.address), check=False, timeout=ANSWER_SECONDS
+            done = docker_client.run_docker(
+                "version", env=docker_client.client_environment(self.address), check=False, timeout=ANSWER_SECONDS
             )
         except EngineError:
             return False
@@ -96,9 +96,9 @@ class PrivateEngine:
                 return False
             self._require_alone()
             if not is_installed():
-                install()
+                install_docker()
             self._spawn()
-            docker_client.select(self.address)
+            docker_client.select_context(self.address)
             return True
 
     def stop(self, force: bool = False) -> bool:
@@ -114,8 +114,8 @@ class PrivateEngine:
                 if not force:
                     self._require_idle()
                 self._end(pid)
-            if docker_client.present():
-                docker_client.deselect(self.address)
+            if docker_client.is_present():
+                docker_client.deselect_context(self.address)
             return pid is not None
 
     @contextmanager
@@ -135,7 +135,7 @@ class PrivateEngine:
                     raise EngineError(f"{path}: cannot be made: {error.strerror}", f"remove {path}") from None
                 continue
             with handle:
-                if not _wait(partial(try_lock, handle.fileno()), deadline - time.monotonic()):
+                if not _wait_until(partial(try_lock, handle.fileno()), deadline - time.monotonic()):
                     raise EngineError(
                         f"{path}: another dlc has been starting or stopping the engine for {LOCK_SECONDS:.0f} s",
                         "end that one, or set DLC_ENGINE_DIR to another folder",
@@ -166,7 +166,7 @@ class PrivateEngine:
     def _require_alone(self) -> None:
         """Two engines in one network would share a bridge and delete each other's firewall rules."""
         network = Path("/proc/self/ns/net").readlink()
-        for number, command in _daemons():
+        for number, command in _list_daemons():
             try:
                 same = Path(f"/proc/{number}/ns/net").readlink() == network
             except OSError:
@@ -178,7 +178,7 @@ class PrivateEngine:
                 )
 
     def _require_idle(self) -> None:
-        if busy := usage.describe(self.address, self.socket):
+        if busy := usage.describe_usage(self.address, self.socket):
             raise EngineError(
                 f"{self.address}: in use:\n" + "\n".join(f"    {line}" for line in busy),
                 "wait for these, or end them together with the engine: --force",
@@ -186,7 +186,7 @@ class PrivateEngine:
 
     def _spawn(self) -> None:
         config = self.folder / "daemon.json"
-        config.write_text(json.dumps(DAEMON_CONFIG | kept_store(config), indent=1))
+        config.write_text(json.dumps(DAEMON_CONFIG | read_kept_store(config), indent=1))
         (self.folder / "docker.pid").unlink(missing_ok=True)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
@@ -200,7 +200,7 @@ class PrivateEngine:
 
     def _await(self, ended: Callable[[], bool] = lambda: False) -> None:
         """Wait until it answers. Raises EngineError if it `ended`, or after START_SECONDS."""
-        if _wait(lambda: ended() or self.answers(), START_SECONDS) and not ended():
+        if _wait_until(lambda: ended() or self.answers(), START_SECONDS) and not ended():
             return
         log = self.log.read_text(errors="replace") if self.log.exists() else ""
         raise EngineError(
@@ -211,14 +211,14 @@ class PrivateEngine:
     def _end(self, pid: int) -> None:
         for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 10.0)):
             os.kill(pid, number)
-            if _wait(lambda: self.pid() is None, seconds):
+            if _wait_until(lambda: self.pid() is None, seconds):
                 break
         else:
             raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
         (self.folder / "docker.pid").unlink(missing_ok=True)
 
 
-def kept_store(config: Path) -> dict[str, object]:
+def read_kept_store(config: Path) -> dict[str, object]:
     """The store of an engine that was started before: in another one its images would be out of sight."""
     try:
         return {"features": json.loads(config.read_text())["features"]}
@@ -226,7 +226,7 @@ def kept_store(config: Path) -> dict[str, object]:
         return {}
 
 
-def _daemons() -> Iterator[tuple[int, list[str]]]:
+def _list_daemons() -> Iterator[tuple[int, list[str]]]:
     """Pid and command line of each dockerd on this host."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -241,7 +241,7 @@ def is_installed() -> bool:
     """Whether the programs of a private engine are on this host."""
     if not all(shutil.which(name) for name in (docker_client.PROGRAM, "dockerd", "iptables")):
         return False
-    return docker_client.docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
+    return docker_client.run_docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
 
 
 def _is_same(handle: IO[str], path: Path) -> bool:
@@ -252,7 +252,7 @@ def _is_same(handle: IO[str], path: Path) -> bool:
         return False
 
 
-def _wait(done: Callable[[], bool], seconds: float) -> bool:
+def _wait_until(done: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() >= deadline:
@@ -261,11 +261,11 @@ def _wait(done: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def names() -> tuple[str, ...]:
+def docker_packages() -> tuple[str, ...]:
     """What these packages are called in this host's distribution."""
     return UBUNTU_PACKAGES if apt.read_os_release().get("ID") == "ubuntu" else DOCKER_PACKAGES
 
 
-def install() -> None:
+def install_docker() -> None:
     """Install them without starting a daemon. Raises HostError, PackageIndexError."""
-    apt.install_packages(names(), cache_folder() / "apt", DONOR)
+    apt.install_packages(docker_packages(), cache_folder() / "apt", DONOR)

@@ -31,18 +31,18 @@ class Removal:
     kept: tuple[str, ...]
 
 
-def plan() -> Removal:
+def plan_removal() -> Removal:
     """Look at the host and change nothing. In a folder that a variable names, only dlc's own entries are removed."""
     engine, cache = engine_folder(), cache_folder()
-    paths = [*_entries(engine, ENGINE_NAMES, "DLC_ENGINE_DIR"), *_entries(cache, CACHE_NAMES, "DLC_CACHE_DIR")]
-    kept = [f"{path}: not made by dlc" for folder in {engine, cache} for path in _others(folder, [*paths, engine])]
+    paths = [*_list_own(engine, ENGINE_NAMES, "DLC_ENGINE_DIR"), *_list_own(cache, CACHE_NAMES, "DLC_CACHE_DIR")]
+    kept = [f"{path}: not made by dlc" for folder in {engine, cache} for path in _list_others(folder, [*paths, engine])]
     brought = apt.list_brought(cache / "apt")
-    if brought and (reason := _packages_stay(brought)):
+    if brought and (reason := _why_packages_stay(brought)):
         return Removal(tuple(paths), (), (*sorted(kept), f"packages {', '.join(brought)}: {reason}"))
     return Removal(tuple(paths), tuple(brought), tuple(sorted(kept)))
 
 
-def carry_out(removal: Removal, force: bool) -> None:
+def remove_all(removal: Removal, force: bool) -> None:
     """Stop the engine and remove what `plan` found. Raises EngineError if the engine is in use, or for a mount."""
     private = PrivateEngine(engine_folder())
     private.stop(force)
@@ -64,18 +64,18 @@ def carry_out(removal: Removal, force: bool) -> None:
             folder.rmdir()
 
 
-def _entries(folder: Path, names: tuple[str, ...], variable: str) -> list[Path]:
+def _list_own(folder: Path, names: tuple[str, ...], variable: str) -> list[Path]:
     """What is dlc's in a folder: everything, unless `variable` names a folder that others may use too."""
     present = sorted(folder.iterdir()) if folder.is_dir() else []
     own = [path for path in present if path.name in names or not os.environ.get(variable)]
     return [path for path in own if path != cache_folder() / "engine"]  # it may be another engine, in use
 
 
-def _others(folder: Path, known: list[Path]) -> list[Path]:
+def _list_others(folder: Path, known: list[Path]) -> list[Path]:
     return [path for path in folder.iterdir() if path not in known] if folder.is_dir() else []
 
 
-def _packages_stay(names: list[str]) -> str:
+def _why_packages_stay(names: list[str]) -> str:
     """Why packages that dlc installed must stay, or the empty string."""
     if reason := apt.can_install():
         return reason
@@ -88,7 +88,7 @@ def _packages_stay(names: list[str]) -> str:
 
 def _unmount(paths: tuple[Path, ...]) -> None:
     """Undo the mounts that a killed dockerd left. Raises EngineError for any other: it may hold somebody's data."""
-    for mount in _mounts(paths):
+    for mount in _list_mounts(paths):
         if not _is_dockerds(mount, paths):
             where = mount.point
             raise EngineError(f"{where}: a mount, which dlc did not make", f"umount {where}, then dlc engine remove")
@@ -113,7 +113,7 @@ def _is_dockerds(mount: Mount, paths: tuple[Path, ...]) -> bool:
     return mount.kind == "nsfs" or (mount.root != "/" and mount.point.endswith(mount.root))
 
 
-def _mounts(paths: tuple[Path, ...]) -> list[Mount]:
+def _list_mounts(paths: tuple[Path, ...]) -> list[Mount]:
     """Each mount below `paths`, the last one first."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():

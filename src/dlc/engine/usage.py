@@ -27,31 +27,31 @@ ANSWER = struct.Struct("=BBBBIII")  # family, type, state, padding, inode, cooki
 ATTRIBUTE = struct.Struct("=HH")  # length, type
 
 
-def describe(address: str, socket: Path) -> list[str]:
+def describe_usage(address: str, socket: Path) -> list[str]:
     """A line for each running container and each connected client; none when the engine is idle."""
     try:
-        reach = docker_client.reach(address)
-        done = docker_client.docker(
+        reach = docker_client.client_environment(address)
+        done = docker_client.run_docker(
             "ps", "--format", "container {{.Names}} ({{.Image}})", env=reach, timeout=ASK_SECONDS
         )
     except EngineError as error:
         return [f"what runs is not known: {error.message}"]
-    return [*done.stdout.splitlines(), *_clients(address, socket)]
+    return [*done.stdout.splitlines(), *_list_clients(address, socket)]
 
 
-def _clients(address: str, socket: Path) -> list[str]:
+def _list_clients(address: str, socket: Path) -> list[str]:
     deadline = time.monotonic() + LEAVE_SECONDS
     try:
-        while (count := connections(socket)) and time.monotonic() < deadline:
+        while (count := count_connections(socket)) and time.monotonic() < deadline:
             time.sleep(0.1)
     except OSError:  # a kernel without sock_diag
-        return _commands(address)
+        return _list_commands(address)
     if not count:
         return []
-    return _commands(address) or [f"{count} connections of clients, such as a build or `docker logs --follow`"]
+    return _list_commands(address) or [f"{count} connections of clients, such as a build or `docker logs --follow`"]
 
 
-def _commands(address: str) -> list[str]:
+def _list_commands(address: str) -> list[str]:
     """The command lines of docker clients on this host, without those that use another engine."""
     found = []
     for path in sorted(Path("/proc").glob("[0-9]*")):
@@ -66,21 +66,21 @@ def _commands(address: str) -> list[str]:
     return found
 
 
-def connections(path: Path) -> int:
+def count_connections(path: Path) -> int:
     """How many clients hold a connection to the socket at a path. Raises OSError where the kernel does not say."""
     name = str(path).encode()
-    found = (dict(_attributes(answer[ANSWER.size :])) for answer in _answers())
+    found = (dict(_split_attributes(answer[ANSWER.size :])) for answer in _ask_kernel())
     return sum(one.get(NAME, b"").rstrip(b"\0") == name and any(one.get(PEER, b"")) for one in found)
 
 
-def _answers() -> Iterator[bytes]:
+def _ask_kernel() -> Iterator[bytes]:
     """One answer for each Unix socket that is connected."""
     body = REQUEST.pack(socket.AF_UNIX, 0, 0, 1 << CONNECTED, 0, SHOW_NAME_AND_PEER, 0, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(5.0)
         kernel.send(HEADER.pack(HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, DUMP, 1, 0) + body)
         while True:
-            for kind, message in _messages(kernel.recv(1 << 16)):
+            for kind, message in _split_messages(kernel.recv(1 << 16)):
                 if kind == DONE:
                     return
                 if kind == ERROR:
@@ -88,19 +88,19 @@ def _answers() -> Iterator[bytes]:
                 yield message
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _split_messages(data: bytes) -> Iterator[tuple[int, bytes]]:
     while len(data) >= HEADER.size:
         length, kind, *_ = HEADER.unpack_from(data)
         yield kind, data[HEADER.size : length]
-        data = data[_aligned(length) :]
+        data = data[_align(length) :]
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _split_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     while len(data) >= ATTRIBUTE.size:
         length, kind = ATTRIBUTE.unpack_from(data)
         yield kind, data[ATTRIBUTE.size : length]
-        data = data[_aligned(length) :]
+        data = data[_align(length) :]
 
 
-def _aligned(length: int) -> int:
+def _align(length: int) -> int:
     return (max(length, 4) + 3) & ~3

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import EngineError
-from dlc.engine.connection import find
+from dlc.engine.connection import find_engine
 from dlc.engine.private_engine import PrivateEngine
-from dlc.engine.usage import connections
+from dlc.engine.usage import count_connections
 
 
 def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
@@ -18,7 +18,7 @@ def test_silent_docker_host_is_an_error_and_no_other_engine_is_taken(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     with pytest.raises(EngineError, match="no engine answers there") as caught:
-        find()
+        find_engine()
     assert "DOCKER_HOST" in caught.value.remedy
 
 
@@ -34,10 +34,10 @@ def test_connections_to_a_socket_are_counted_without_the_one_that_listens(tmp_pa
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
         listener.bind(str(path))
         listener.listen()
-        assert connections(path) == 0
+        assert count_connections(path) == 0
         client.connect(str(path))
         accepted, _ = listener.accept()
-        assert connections(path) == 1
+        assert count_connections(path) == 1
         accepted.close()
 
 
@@ -49,5 +49,5 @@ def test_a_connection_whose_client_is_gone_does_not_count(tmp_path: Path) -> Non
         client.connect(str(path))
         accepted, _ = listener.accept()
         client.close()
-        assert connections(path) == 0
+        assert count_connections(path) == 0
         accepted.close()

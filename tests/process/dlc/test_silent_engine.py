@@ -15,8 +15,8 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine import connection
-from dlc.engine.connection import Engine, connect, find
-from dlc.engine.images import find as find_images
+from dlc.engine.connection import Engine, connect, find_engine
+from dlc.engine.images import find_images
 from dlc.images.inspection import facts
 
 ROOT = Path(__file__).parents[3]
@@ -130,9 +130,9 @@ def test_the_time_to_find_an_engine_is_bounded(home: Path) -> None:
     with pytest.raises(
         EngineError, match=r"not answering: `docker context inspect` got no answer within 0.3 s"
     ) as caught:
-        find(0.3)
+        find_engine(0.3)
     assert "restart it" in caught.value.remedy
-    assert find.__defaults__ == (connection.QUICK_SECONDS,)
+    assert find_engine.__defaults__ == (connection.QUICK_SECONDS,)
     assert connection.QUICK_SECONDS + 1 < PROMISED  # the rest is the verb's own
 
 
@@ -155,7 +155,7 @@ def test_an_engine_that_answers_once_and_hangs_then(home: Path) -> None:
 def test_an_answer_that_is_none_is_an_error_that_shows_it(home: Path, answer: str) -> None:
     fake_docker(home, f"[ $1 = info ] && printf '%b' '{answer}'; exit 0")
     with pytest.raises(EngineError, match="expected `docker info` to print JSON, found"):
-        find()
+        find_engine()
     done = dlc("engine", "status")
     assert done.returncode == EngineError.exit_code
 
@@ -221,7 +221,7 @@ def test_doctor_finds_an_engine_bad_that_hangs_at_its_last_question(home: Path) 
 def test_a_docker_host_that_is_no_address_is_named(home: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", address)
     with pytest.raises(EngineError, match=r"^DOCKER_HOST=") as caught:
-        find()
+        find_engine()
     assert "unset DOCKER_HOST" in caught.value.remedy
 
 
@@ -230,7 +230,7 @@ def test_a_context_that_the_user_names_and_that_is_not_there_is_an_error(
 ) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "nobody")
     with pytest.raises(EngineError, match="DOCKER_CONTEXT=nobody: no engine answers there"):
-        find()
+        find_engine()
 
 
 @pytest.mark.parametrize("host", ["", "unix:///nowhere/docker.sock"], ids=["its own context", "DOCKER_HOST"])
@@ -243,7 +243,7 @@ def test_an_engine_that_this_user_may_not_use_is_told_with_what_lets_him(
     fake_docker(home, f"case $1 in info) echo '{denied}' >&2; exit 1 ;; esac")
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(EngineError, match="permission denied") as caught:
-        find()
+        find_engine()
     assert "usermod -aG docker" in caught.value.remedy
     assert "unset" not in caught.value.remedy
 
@@ -269,7 +269,7 @@ def test_a_missing_client_is_said_as_such(home: Path, host: str, monkeypatch: py
 
 def test_an_engine_of_another_platform_is_refused_by_name(home: Path) -> None:
     fake_docker(home, """[ $1 = info ] && echo '{"ServerVersion": "26", "Architecture": "aarch64"}'""")
-    engine = find()
+    engine = find_engine()
     assert engine
     assert engine.platform == "linux/arm64"
     with pytest.raises(EngineError, match="expected linux/amd64, the platform of these images, found linux/arm64"):

@@ -93,7 +93,7 @@ def test_examining_reports_each_check_though_one_fails(monkeypatch: pytest.Monke
     def refused(*_: object) -> doctor.Finding:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(doctor, "find", lambda: None)
+    monkeypatch.setattr(doctor, "find_engine", lambda: None)
     monkeypatch.setattr(doctor, "_disk", refused)
     found = {finding.name: finding.level for finding in doctor.examine()}
     assert list(found) == ["engine", "platform", "base image", "disk", "memory", "CA bundle", "local wheels"]

@@ -13,8 +13,8 @@ import pytest
 from dlc.core.digests import seal
 from dlc.core.errors import EngineError
 from dlc.debian import rootfs, suites
-from dlc.engine.connection import connect, find
-from dlc.engine.private_engine import DAEMON_CONFIG, PrivateEngine, kept_store
+from dlc.engine.connection import connect, find_engine
+from dlc.engine.private_engine import DAEMON_CONFIG, PrivateEngine, read_kept_store
 
 
 def test_a_shell_that_names_the_private_engine_may_start_it_again(
@@ -22,7 +22,7 @@ def test_a_shell_that_names_the_private_engine_may_start_it_again(
 ) -> None:
     monkeypatch.setenv("DLC_ENGINE_DIR", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", PrivateEngine(tmp_path).address)
-    assert find() is None
+    assert find_engine() is None
 
 
 def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,14 +53,14 @@ def test_an_engine_keeps_the_store_that_it_was_made_with(tmp_path: Path, contain
     """In another one the user's images would be out of sight."""
     features = {"features": {"containerd-snapshotter": containerd}}
     (tmp_path / "daemon.json").write_text(json.dumps({**DAEMON_CONFIG, **features}))
-    assert kept_store(tmp_path / "daemon.json") == features
+    assert read_kept_store(tmp_path / "daemon.json") == features
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '"x"'])
 def test_a_new_engine_or_one_whose_configuration_is_damaged_gets_ours(tmp_path: Path, content: str) -> None:
-    assert kept_store(tmp_path / "none") == {}
+    assert read_kept_store(tmp_path / "none") == {}
     (tmp_path / "daemon.json").write_text(content)
-    assert kept_store(tmp_path / "daemon.json") == {}
+    assert read_kept_store(tmp_path / "daemon.json") == {}
 
 
 def test_base_file_system_is_named_after_how_it_is_made(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_full_disk_is_told_with_what_to_free(
         where = place.format(folder=tmp_path)
         raise ProcessError(f"docker {shlex.join(argv)}: exit code 1\nwrite {where}: no space left on device")
 
-    monkeypatch.setattr("dlc.engine.docker_client.docker", fail)
+    monkeypatch.setattr("dlc.engine.docker_client.run_docker", fail)
     with pytest.raises(DiskError) as caught:
         save_image(Engine(None, "context", "26", True), "dlc/pytorch:x", tmp_path / "image.tar")
     assert words in caught.value.remedy

@@ -82,7 +82,7 @@ def capture(engine: Engine, ref: str) -> Facts:
     inspected = inspect(engine, ref)
     history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref).stdout
     probed = run_probe(engine, ref, PROBE)
-    with images.understood(engine, "docker history", history):
+    with images.expect_client_answer(engine, "docker history", history):
         return from_answers(ref, inspected, history.splitlines(), probed)
 
 
@@ -91,7 +91,7 @@ def inspect(engine: Engine, ref: str) -> dict[str, Any]:
     done = engine.docker("image", "inspect", ref, check=False)
     if done.returncode:
         raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
-    with images.understood(engine, "docker image inspect", done.stdout):
+    with images.expect_client_answer(engine, "docker image inspect", done.stdout):
         inspected: dict[str, Any] = json.loads(done.stdout)[0]
         if not isinstance(inspected["Config"].get("Labels") or {}, dict):
             raise TypeError
@@ -137,7 +137,7 @@ def run_probe(engine: Engine, ref: str, probe: Path) -> dict[str, Any]:
         words = ("--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-")
         done = images.run_container(engine, *words, stdin=script, timeout=PROBE_SECONDS)
         if done.returncode == 0:
-            with images.understood(engine, "docker run", done.stdout):
+            with images.expect_client_answer(engine, "docker run", done.stdout):
                 probed: dict[str, Any] = {**json.loads(done.stdout)}
                 return probed
     reason = done.stderr.strip().splitlines()[-1:]

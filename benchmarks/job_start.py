@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--image", default="pytorch-2.13-training-cpu-py311")
     parser.add_argument("--runs", type=int, default=7)
     arguments = parser.parse_args()
-    ref, _ = selection.find(arguments.image, load_variants(read_tree(find_root())))
+    ref, _ = selection.find_image(arguments.image, load_variants(read_tree(find_root())))
     engine = connect()
     rows = []
     with tempfile.TemporaryDirectory(prefix="dlc-bench-") as name:

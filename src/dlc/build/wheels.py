@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from packaging.tags import compatible_tags, cpython_tags
 
-from dlc.buildspec.lockfile import entries
+from dlc.buildspec.lockfile import parse_entries
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.atomic_files import draft_folder
 from dlc.core.checkout import Tree, files_below
@@ -84,7 +84,7 @@ def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> N
     for own in local_wheel_folders():
         for wheel, pin in wheels_in(own):
             have.setdefault(pin, []).append(wheel)
-    for pin in entries(locks):
+    for pin in parse_entries(locks):
         found = have.get(pin, [])
         locked = [wheel for wheel in found if (wheels / wheel.name).exists() or hash_file(wheel) in known]
         if found and not locked:
@@ -106,7 +106,7 @@ def add_from_indexes(lock: str, indexed: Iterable[IndexedPackages], folder: Path
     """
     for index in indexed:
         have = {pin for wheel, pin in wheels_in(folder) if _is_for(wheel, index.python)}
-        for pin, entry in entries(lock).items():
+        for pin, entry in parse_entries(lock).items():
             if pin[0] in index.packages and pin not in have:
                 wheel = _keep_wheel(pin, entry, index, cache)
                 link(wheel, folder / wheel.name, cache)
@@ -118,7 +118,7 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
         return
     have = {pin for _, pin in wheels_in(folder)}
     named = {name for index in indexed for name in index.packages}
-    for name, version in entries(lock):
+    for name, version in parse_entries(lock):
         if "+" in version and name not in named and (name, version) not in have:
             raise LockError(
                 f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_folders()}",

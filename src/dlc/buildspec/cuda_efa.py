@@ -12,48 +12,48 @@ from dlc.buildspec.yaml_layers import Node
 CPU = "cpu"
 # What all frameworks for one CUDA can take in the same version: a layer of its own, which their images share.
 # cuDNN and NCCL are not among them: they have releases of their own, and each framework asks for another one.
-SHARED = re.compile(
+SHARED_PACKAGES = re.compile(
     r"nvidia-(cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|cufft|curand|cusolver|cusparse|nvjitlink)(-cu\d+)?"
 )
 # Setting -> what it must hold where a source needs it.
-MEANINGS = {
+EFA_MEANINGS = {
     "version": "the installer's release, such as 1.50.0: compat.yml has rules about it",
     "url": "the address of the vendor's .tar.gz",
     "sha256": "its sha256, 64 hexadecimal digits",
 }
-NEEDED = {
+EFA_NEEDED = {
     "none": (),
     "distro": (),
     "installer": ("version", "url", "sha256"),
 }  # fmt: skip
 
 
-def major(device: str) -> int:
+def device_major(device: str) -> int:
     """12 of cu128; 0 without CUDA."""
     return 0 if device == CPU else int(device.removeprefix("cu")[:-1])
 
 
 def build_packages(settings: Settings) -> tuple[str, ...]:
     """Debian packages that are there only while something is compiled, for the image's CUDA too."""
-    return (*settings.build_packages, *settings.cuda_build_packages.get(str(major(settings.device)), ()))
+    return (*settings.build_packages, *settings.cuda_build_packages.get(str(device_major(settings.device)), ()))
 
 
-def shared(packages: Iterable[str]) -> list[str]:
+def shared_packages(packages: Iterable[str]) -> list[str]:
     """Of these packages, by their normal names, those in the layer that images of one CUDA share."""
-    return [name for name in packages if SHARED.fullmatch(name)]
+    return [name for name in packages if SHARED_PACKAGES.fullmatch(name)]
 
 
-def required(settings: Settings) -> str:
+def make_cuda_requirement(settings: Settings) -> str:
     """What NVIDIA_REQUIRE_CUDA says, for which the container runtime refuses hosts; nothing without CUDA.
 
     By major version only: a driver runs all minor versions of its major. With a newer user library, one less.
     """
-    version = major(settings.device)
+    version = device_major(settings.device)
     oldest = version - 1 if settings.cuda_compat.url else version
     return f"cuda>={oldest}.0" if version else ""
 
 
-def problems(settings: Settings, node: Node) -> list[Problem]:
+def check_cuda(settings: Settings, node: Node) -> list[Problem]:
     """A problem where the newer user library is half named, or has no CUDA to go with."""
     wanted = settings.cuda_compat
     values = {"url": wanted.url, "sha256": wanted.sha256}
@@ -71,16 +71,16 @@ def problems(settings: Settings, node: Node) -> list[Problem]:
     return lacking
 
 
-def missing(efa: Efa, node: Node) -> list[Problem]:
+def check_efa(efa: Efa, node: Node) -> list[Problem]:
     """A problem for each setting that the image's source of EFA software needs and that is empty."""
     mark = (node.at(("efa", "source")) or node).mark
     return [
-        Problem(mark, f"efa.{name}", f"{MEANINGS[name]} (efa.source is {efa.source})", "nothing")
-        for name in NEEDED[efa.source]
+        Problem(mark, f"efa.{name}", f"{EFA_MEANINGS[name]} (efa.source is {efa.source})", "nothing")
+        for name in EFA_NEEDED[efa.source]
         if not getattr(efa, name)
     ]
 
 
-def debian_packages(efa: Efa) -> tuple[str, ...]:
+def efa_packages(efa: Efa) -> tuple[str, ...]:
     """The Debian packages that EFA adds to an image. The installer has newer ones of its own."""
     return efa.os_packages if efa.source == "distro" else ()

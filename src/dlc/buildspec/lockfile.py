@@ -44,7 +44,7 @@ BUILDSPEC = "the buildspec"
 
 def with_headers(digest: str, texts: Mapping[str, str]) -> dict[str, str]:
     """The lock files, by name, with these entries. `digest` is of what they were resolved from."""
-    head = f"{INPUT}{digest}\n{FOR}{PLATFORM}\n{CONTENT}{_content(texts)}\n"
+    head = f"{INPUT}{digest}\n{FOR}{PLATFORM}\n{CONTENT}{_hash_entries(texts)}\n"
     return {name: head + texts[name] for name in FILES}
 
 
@@ -58,27 +58,27 @@ def without_headers(files: Tree) -> Tree:
     return found
 
 
-def entries(lock: str) -> dict[tuple[str, str], str]:
+def parse_entries(lock: str) -> dict[tuple[str, str], str]:
     """(Normal name, version) -> the whole entry with its hashes, from the text of one lock file, in its order."""
     return {(normal_name(match[1]), match[2]): match[0] for match in ENTRY.finditer(lock)}
 
 
-def versions(lock: str) -> dict[str, str]:
+def parse_versions(lock: str) -> dict[str, str]:
     """Normal package name -> version, from the text of one lock file."""
-    return dict(entries(lock).keys())
+    return dict(parse_entries(lock).keys())
 
 
-def all_entries(tree: Tree, variant: Variant) -> str:
+def join_entries(tree: Tree, variant: Variant) -> str:
     """The text of all entries of an image's lock, empty where it has none."""
-    texts = [_text(tree, f"{variant.lock_folder}/{name}") for name in FILES]
-    return "\n".join(entry for text in texts for entry in entries(text).values())
+    texts = [_read_text(tree, f"{variant.lock_folder}/{name}") for name in FILES]
+    return "\n".join(entry for text in texts for entry in parse_entries(text).values())
 
 
 def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
     """Every package of the image, over its lock files."""
     found: dict[str, str] = {}
     for name in FILES:
-        found |= versions(_text(tree, f"{variant.lock_folder}/{name}"))
+        found |= parse_versions(_read_text(tree, f"{variant.lock_folder}/{name}"))
     return found
 
 
@@ -99,14 +99,14 @@ def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] 
 
     `globs` and `sets` are how the user asked for them: with --set, the identifiers may be in no file.
     """
-    reasons = {variant.id: reason for variant in variants if (reason := staleness(tree, variant))}
+    reasons = {variant.id: reason for variant in variants if (reason := explain_staleness(tree, variant))}
     if reasons:
         words = [*(globs or ["*"]), *(word for text in sets for word in ("--set", text))] if sets else list(reasons)
         remedy = f"dlc lock {shlex.join(words)}"
         raise LockError("\n".join(f"{name}: {reason}" for name, reason in reasons.items()), remedy)
 
 
-def staleness(tree: Tree, variant: Variant) -> str:
+def explain_staleness(tree: Tree, variant: Variant) -> str:
     """The reason why the lock may not be used, or an empty text."""
     folder = variant.lock_folder
     present = files_below(tree, folder)
@@ -117,15 +117,20 @@ def staleness(tree: Tree, variant: Variant) -> str:
     for name in FILES:
         if name not in present:
             return f"{folder}/{name}: expected this file, found none"
-        first, platform, recorded[name], texts[name] = [*_text(tree, f"{folder}/{name}").split("\n", 3), "", "", ""][:4]
+        first, platform, recorded[name], texts[name] = [
+            *_read_text(tree, f"{folder}/{name}").split("\n", 3),
+            "",
+            "",
+            "",
+        ][:4]
         if first != INPUT + variant.lock_digest():
-            return f"{folder}/{name}:1: stale: {_asked_otherwise(tree, variant, first)}"
+            return f"{folder}/{name}:1: stale: {_explain_other_request(tree, variant, first)}"
         if platform != FOR + PLATFORM:
             return f"{folder}/{name}:2: stale: expected {FOR + PLATFORM!r}, found {platform[:100]!r}"
-    return _mixed(folder, texts, recorded) or _outside(variant, texts)
+    return _explain_mixture(folder, texts, recorded) or _explain_broken_rule(variant, texts)
 
 
-def _asked_otherwise(tree: Tree, variant: Variant, first: str) -> str:
+def _explain_other_request(tree: Tree, variant: Variant, first: str) -> str:
     """What the buildspec asks for and the lock does not have. `first` is the first line of one of its files."""
     if not first.startswith(INPUT):
         return f"expected {INPUT + 'sha256:...'!r}, found {first[:100]!r}"
@@ -142,9 +147,9 @@ def _asked_otherwise(tree: Tree, variant: Variant, first: str) -> str:
     return f"the buildspec asks for {'; '.join(lacking[:MOST_NAMED])}{more}"
 
 
-def _mixed(folder: str, texts: Mapping[str, str], recorded: Mapping[str, str]) -> str:
+def _explain_mixture(folder: str, texts: Mapping[str, str], recorded: Mapping[str, str]) -> str:
     """The reason why these files are no lock of one run, or an empty text. `recorded`: file -> what it says of all."""
-    expected = CONTENT + _content(texts)
+    expected = CONTENT + _hash_entries(texts)
     if set(recorded.values()) == {expected}:
         return ""
     runs: dict[str, list[str]] = {}
@@ -155,11 +160,11 @@ def _mixed(folder: str, texts: Mapping[str, str], recorded: Mapping[str, str]) -
     return f"{folder}: an entry was changed by hand: git diff {folder} shows it where the lock is committed"
 
 
-def _outside(variant: Variant, texts: Mapping[str, str]) -> str:
+def _explain_broken_rule(variant: Variant, texts: Mapping[str, str]) -> str:
     """The first version in these lock files that a rule of compat.yml does not allow; the file was made before it."""
     limits = {limit: normal_name(limit) for limit in variant.constraints}
     for file in FILES:
-        found = versions(texts[file])
+        found = parse_versions(texts[file])
         for limit, name in limits.items():
             if name in found and not satisfies(found[name], limit.removeprefix(name)):
                 place = f"{variant.lock_folder}/{file}"
@@ -167,12 +172,12 @@ def _outside(variant: Variant, texts: Mapping[str, str]) -> str:
     return ""
 
 
-def _text(tree: Tree, path: str) -> str:
+def _read_text(tree: Tree, path: str) -> str:
     """A lock file as text. One with bytes that are none is damaged, hence stale, and `dlc lock` makes it anew."""
     return tree[path].data.decode(errors="replace") if path in tree else ""
 
 
-def _content(texts: Mapping[str, str]) -> str:
+def _hash_entries(texts: Mapping[str, str]) -> str:
     """`sha256:...` of all entries of a lock."""
     total = hashlib.sha256()
     for name in FILES:
@@ -181,14 +186,14 @@ def _content(texts: Mapping[str, str]) -> str:
     return f"sha256:{total.hexdigest()}"
 
 
-def conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
+def find_conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
     """The conflicts of a resolution: what was expected, and the packages (name -> what it is) that break it.
 
     Of each kind only the first package by name.
     """
     majors = {name: f"CUDA {major}" for name in sorted(versions) if (major := cuda_major(name, versions[name]))}
     frameworks = {name: name for names in FRAMEWORKS.values() for name in names if name in versions}
-    found = [("one CUDA major", _firsts(majors)), ("one framework", frameworks)]
+    found = [("one CUDA major", _pick_firsts(majors)), ("one framework", frameworks)]
     return [(expected, packages) for expected, packages in found if len(packages) > 1]
 
 
@@ -215,7 +220,7 @@ def cuda_version(versions: Mapping[str, str]) -> tuple[str, str]:
     return "", ""
 
 
-def other_cuda(device: str, versions: Mapping[str, str]) -> str:
+def explain_other_cuda(device: str, versions: Mapping[str, str]) -> str:
     """What is wrong where the packages are for another CUDA version than the device; empty where nothing is known."""
     found, name = cuda_version(versions)
     if not device or not found or found == device:
@@ -223,7 +228,7 @@ def other_cuda(device: str, versions: Mapping[str, str]) -> str:
     return f"expected packages for device {device}, found {name}=={versions[name]}, which is for {found}"
 
 
-def chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
+def find_chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
     """The shortest chain of requirements from the buildspec to a package; the package is last."""
     chains = deque([[name]])
     seen = {name}
@@ -237,15 +242,15 @@ def chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
     return [name]
 
 
-def requirers(annotated: str) -> dict[str, list[str]]:
+def parse_requirers(annotated: str) -> dict[str, list[str]]:
     """Package -> what requires it (package names, or BUILDSPEC), from uv's annotated resolution."""
     return {
-        normal_name(name): [_requirer(source) for source in sources.split(", ") if not source.startswith("-c")]
+        normal_name(name): [_parse_requirer(source) for source in sources.split(", ") if not source.startswith("-c")]
         for name, sources in REQUIRED_BY.findall(annotated)
     }
 
 
-def _requirer(words: str) -> str:
+def _parse_requirer(words: str) -> str:
     """A package's name; BUILDSPEC for `-r -` and `buildspec (pyproject.toml)`."""
     return BUILDSPEC if words.startswith("-r") or words.endswith("pyproject.toml)") else normal_name(words)
 
@@ -256,23 +261,24 @@ def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:
     broken: dict[str, None] = {}
     for variant in variants:
         versions = locked_versions(tree, variant)
-        if wrong := other_cuda(variant.settings.device, versions):
+        if wrong := explain_other_cuda(variant.settings.device, versions):
             lines.append(f"{variant.lock_folder}: {wrong}")
             broken[variant.id] = None
-        for expected, packages in conflicts(versions):
-            found = " and ".join(f"{name}=={versions[name]}{_kind(name, what)}" for name, what in packages.items())
+        for expected, packages in find_conflicts(versions):
+            found = " and ".join(f"{name}=={versions[name]}{_kind_of(name, what)}" for name, what in packages.items())
             lines.append(f"{variant.lock_folder}: expected {expected}, found {found}")
             broken[variant.id] = None
     if lines:
         raise LockError("\n".join(lines), f"dlc lock {' '.join(broken)} shows what requires them")
 
 
-def refusal(versions: Mapping[str, str], required_by: Mapping[str, Sequence[str]]) -> LockError | None:
+def conflict_error(versions: Mapping[str, str], required_by: Mapping[str, Sequence[str]]) -> LockError | None:
     """The error for a resolution with conflicts, with the chain of requirements of each; None if it has none."""
     lines = []
-    for expected, packages in conflicts(versions):
+    for expected, packages in find_conflicts(versions):
         chains = [
-            f"  {' -> '.join(f'{step}=={versions[step]}' for step in chain(name, required_by))}{_kind(name, what)}"
+            f"  {' -> '.join(f'{step}=={versions[step]}' for step in find_chain(name, required_by))}"
+            f"{_kind_of(name, what)}"
             for name, what in packages.items()
         ]
         lines += [f"expected {expected}, found:", *chains]
@@ -281,7 +287,7 @@ def refusal(versions: Mapping[str, str], required_by: Mapping[str, Sequence[str]
     return LockError("\n".join(lines), "drop or replace the first requirement of one of these chains in the buildspec")
 
 
-def _firsts(kinds: Mapping[str, str]) -> dict[str, str]:
+def _pick_firsts(kinds: Mapping[str, str]) -> dict[str, str]:
     """One name of each kind."""
     found: dict[str, str] = {}
     for name, kind in kinds.items():
@@ -290,5 +296,5 @@ def _firsts(kinds: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _kind(name: str, what: str) -> str:
+def _kind_of(name: str, what: str) -> str:
     return "" if what == name else f" ({what})"

@@ -17,22 +17,22 @@ DOCUMENT = "docs/buildspec.md"
 BEGIN, END = "<!-- settings: `dlc schema` writes this -->\n", "<!-- end of settings -->\n"
 
 
-def schemas() -> Mapping[str, str]:
+def make_schemas() -> Mapping[str, str]:
     """Path from the repository's root -> text of the schema file."""
     values = {
-        "buildspec/buildspec.schema.json": _image_file(),
+        "buildspec/buildspec.schema.json": _make_image_schema(),
         "buildspec/defaults.schema.json": Settings.model_json_schema(),
         "buildspec/pins.schema.json": Pins.model_json_schema(),
         "buildspec/compat.schema.json": Compat.model_json_schema(),
         "buildspec/scan-exceptions.schema.json": ScanExceptions.model_json_schema(),
         "buildspec/instances.schema.json": Instances.model_json_schema(),
     }
-    return {path: _text(schema) for path, schema in values.items()}
+    return {path: _to_text(schema) for path, schema in values.items()}
 
 
-def _image_file() -> Schema:
+def _make_image_schema() -> Schema:
     """An image file is a header and settings in one mapping; its variants are settings; no setting is required."""
-    header, settings = Header.model_json_schema(), _optional(Settings.model_json_schema())
+    header, settings = Header.model_json_schema(), _drop_required(Settings.model_json_schema())
     definitions = settings.pop("$defs")
     variants = {**header["properties"]["variants"], "items": {"$ref": "#/$defs/Variant"}}
     return {
@@ -46,52 +46,54 @@ def _image_file() -> Schema:
     }
 
 
-def _optional(schema: Schema) -> Schema:
+def _drop_required(schema: Schema) -> Schema:
     """The same schema without a required key in any object."""
     trimmed = {key: value for key, value in schema.items() if key != "required"}
     if "$defs" in trimmed:
-        trimmed["$defs"] = {name: _optional(definition) for name, definition in trimmed["$defs"].items()}
+        trimmed["$defs"] = {name: _drop_required(definition) for name, definition in trimmed["$defs"].items()}
     return trimmed
 
 
-def _text(schema: Schema) -> str:
+def _to_text(schema: Schema) -> str:
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(whole, indent=2, sort_keys=True) + "\n"
 
 
-def render(document: str) -> str:
+def update_document(document: str) -> str:
     """The document with its table updated."""
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + table() + END, document, flags=re.DOTALL)
+    return re.sub(
+        f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + make_table() + END, document, flags=re.DOTALL
+    )
 
 
-def table() -> str:
+def make_table() -> str:
     """One row per key: where it may stand, what it holds, what it means."""
     rows = ["| key | in | holds | meaning |", "|---|---|---|---|"]
-    rows += [_row(path, "image file", field) for path, field in _fields(Header)]
-    rows += [_row(path, "any layer", field) for path, field in _fields(Settings)]
+    rows += [_format_row(path, "image file", field) for path, field in _list_fields(Header)]
+    rows += [_format_row(path, "any layer", field) for path, field in _list_fields(Settings)]
     return "\n".join(rows) + "\n"
 
 
-def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+def _list_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, dict[str, object]]]:
     """Dotted path and JSON schema of each leaf of a model."""
     properties = model.model_json_schema()["properties"]
     for name, field in model.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _fields(inner, f"{prefix}{name}.")
+            yield from _list_fields(inner, f"{prefix}{name}.")
         else:
             yield prefix + name, properties[name]
 
 
-def _row(path: str, place: str, schema: dict[str, object]) -> str:
-    return f"| `{path}` | {place} | {_holds(schema)} | {schema['description']} |"
+def _format_row(path: str, place: str, schema: dict[str, object]) -> str:
+    return f"| `{path}` | {place} | {_describe_schema(schema)} | {schema['description']} |"
 
 
-def _holds(schema: dict[str, object]) -> str:
+def _describe_schema(schema: dict[str, object]) -> str:
     """A schema in words: `a list of Debian package names` rather than its pattern."""
     items, pattern = schema.get("items"), schema.get("pattern")
     if isinstance(items, dict):
-        return f"list: {_holds(items)}"
+        return f"list: {_describe_schema(items)}"
     if isinstance(pattern, str):
         return MEANINGS[pattern]
     return "mapping" if schema.get("type") == "object" else "text"

@@ -71,7 +71,7 @@ class Variant:
         changed = {
             path: value for path, value in after.items() if before.get(path) != value and not _changes_nothing(path)
         }
-        return f"-set-{_digest(changed)[:DIGITS]}" if changed else ""
+        return f"-set-{_hash_settings(changed)[:DIGITS]}" if changed else ""
 
     @property
     def _rest(self) -> str:
@@ -170,7 +170,7 @@ def _changes_nothing(path: str) -> bool:
     return path.partition(".")[0] in ("repository", "budget") or re.fullmatch(r"indexes\..*\.address", path) is not None
 
 
-def _digest(value: object) -> str:
+def _hash_settings(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -179,9 +179,9 @@ def normal_name(requirement: str) -> str:
     return canonicalize_name(re.split(r"[\[=<>!~; ]", requirement, maxsplit=1)[0])
 
 
-def warnings(variants: Sequence[Variant], today: date) -> list[str]:
+def warn_of_support(variants: Sequence[Variant], today: date) -> list[str]:
     """One line for each image that is unsupported, or whose end of patch is less than NOTICE away, or past."""
-    return [f"{variant.id}: {text}" for variant in variants if (text := _warning(variant.header, today))]
+    return [f"{variant.id}: {text}" for variant in variants if (text := _warn_of_one(variant.header, today))]
 
 
 def require_supported(variants: Iterable[Variant]) -> None:
@@ -191,7 +191,7 @@ def require_supported(variants: Iterable[Variant]) -> None:
         raise ImageError("\n".join(lines), "push a newer version, or name these images and add --unsupported")
 
 
-def _warning(header: Header, today: date) -> str:
+def _warn_of_one(header: Header, today: date) -> str:
     eop = header.eop
     if header.unsupported:
         return f"unsupported: {header.unsupported}: move to a newer version"

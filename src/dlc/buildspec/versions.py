@@ -22,13 +22,13 @@ CLAUSE = re.compile(r"^(>=|<=|==|!=|>|<)\s*([0-9]\S*)$")
 DEBIAN = re.compile(r"^(?:[0-9]+:)?[0-9][A-Za-z0-9.+~:-]*$")
 
 
-def number(text: str) -> Version:
+def parse_number(text: str) -> Version:
     """The version that a text begins with, for sorting: `2.13-training.yml` as 2.13; 0 where it begins with none."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return Version(match.group() if match else "0")
 
 
-def newer(one: str, other: str) -> bool:
+def is_newer(one: str, other: str) -> bool:
     """Whether a Python version is after another; release candidates, post-releases and local versions count."""
     return Version(one) > Version(other)
 

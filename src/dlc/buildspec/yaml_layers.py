@@ -56,7 +56,7 @@ class Node:
             yield path, self
 
 
-def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+def parse_yaml(text: str, file: str) -> tuple[Node | None, list[Problem]]:
     """Read one YAML document; an empty one is an empty mapping, one with a syntax error is None.
 
     Syntax errors, duplicate keys, aliases and keys that are no names become problems.
@@ -66,7 +66,7 @@ def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
     except yaml.MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         found = ": ".join(part for part in (error.context, error.problem) if part)
-        return None, [Problem(_mark(place, file), "", "YAML", found)]
+        return None, [Problem(_mark_of_token(place, file), "", "YAML", found)]
     except yaml.YAMLError as error:
         return None, [Problem(Mark(file, 1, 1), "", "YAML", str(error).splitlines()[0])]
     except RecursionError:
@@ -78,7 +78,7 @@ def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
     return node, reader.problems
 
 
-def _mark(mark: Any, file: str) -> Mark:
+def _mark_of_token(mark: Any, file: str) -> Mark:
     return Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
 
 
@@ -91,7 +91,7 @@ class _Reader:
         self.seen: set[int] = set()
 
     def read(self, node: yaml.Node, path: str) -> Node:
-        mark = _mark(node.start_mark, self.file)
+        mark = _mark_of_token(node.start_mark, self.file)
         # PyYAML hands an alias out as the node it names: a second visit is an alias, and may be a cycle.
         if id(node) in self.seen:
             self.problems.append(Problem(mark, path, "each value written out", "an anchor with an alias to it"))
@@ -106,7 +106,7 @@ class _Reader:
     def read_entries(self, node: yaml.Node, path: str) -> dict[str, Node]:
         entries: dict[str, Node] = {}
         for key_node, value_node in node.value:
-            key_mark = _mark(key_node.start_mark, self.file)
+            key_mark = _mark_of_token(key_node.start_mark, self.file)
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append(Problem(key_mark, path, "a name as key", "a sequence or mapping"))
                 continue
@@ -119,25 +119,25 @@ class _Reader:
         return entries
 
 
-def merge(lower: Node, upper: Node) -> Node:
+def merge_layers(lower: Node, upper: Node) -> Node:
     """`upper` over `lower`: mappings are merged key by key, anything else is replaced whole."""
     if isinstance(lower.value, str | tuple) or isinstance(upper.value, str | tuple):
         return upper
     merged = dict(lower.value)
     for key, node in upper.value.items():
-        merged[key] = merge(merged[key], node) if key in merged else node
+        merged[key] = merge_layers(merged[key], node) if key in merged else node
     return Node(merged, lower.mark, lower.key_mark)
 
 
-def merge_all(layers: Sequence[Node]) -> Node:
+def merge_all_layers(layers: Sequence[Node]) -> Node:
     """All layers, lowest first."""
     merged = layers[0]
     for layer in layers[1:]:
-        merged = merge(merged, layer)
+        merged = merge_layers(merged, layer)
     return merged
 
 
-def override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
+def make_override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
     """The layer that one `--set path=value` makes; `legal` is the defaults, whose mappings say where the path splits.
 
     The value is read as YAML, so `--set 'os_packages=[g++, make]'` is a list. Raises UsageError without a path.
@@ -145,40 +145,40 @@ def override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
     path, equals, value = argument.partition("=")
     if not equals or not path:
         raise UsageError(f"--set {argument}: expected PATH=VALUE", "for example --set base.image=debian:12")
-    mark = mark_of(argument)
-    parsed, problems = parse(value, mark.file)
-    node = _marked(parsed, mark) if value.strip() and parsed else Node("", mark, mark)
-    for key in reversed(split(path, legal)):
+    mark = make_set_mark(argument)
+    parsed, problems = parse_yaml(value, mark.file)
+    node = _mark_all(parsed, mark) if value.strip() and parsed else Node("", mark, mark)
+    for key in reversed(split_path(path, legal)):
         node = Node({key: node}, mark, mark)
     return node, [Problem(mark, path, problem.expected, problem.found) for problem in problems]
 
 
-def mark_of(argument: str) -> Mark:
+def make_set_mark(argument: str) -> Mark:
     """The place of what one --set says; an address in it without its password."""
     path, _, value = argument.partition("=")
     return Mark(f"--set {path}={hide_passwords(value)}")
 
 
-def split(path: str, legal: Node) -> list[str]:
+def split_path(path: str, legal: Node) -> list[str]:
     """The keys of a dotted path; below the last mapping of `legal` the rest is one key, dots and all."""
     first, dot, rest = path.partition(".")
     below = legal.children().get(first)
     if dot and below is not None and not isinstance(below.value, str | tuple):
-        return [first, *split(rest, below)]
+        return [first, *split_path(rest, below)]
     return [path]
 
 
-def origins(node: Node) -> Iterable[tuple[str, str, str]]:
+def list_origins(node: Node) -> Iterable[tuple[str, str, str]]:
     """Each merged value as (path, value, the place that set it)."""
     for path, leaf in node.leaves():
         plain = leaf.plain()
         yield path, plain if isinstance(plain, str) else f"[{', '.join(map(str, plain))}]", str(leaf.mark)
 
 
-def _marked(node: Node, mark: Mark) -> Node:
+def _mark_all(node: Node, mark: Mark) -> Node:
     """The same value, all of it said to come from `mark`."""
     if isinstance(node.value, str):
         return Node(node.value, mark, mark)
     if isinstance(node.value, tuple):
-        return Node(tuple(_marked(item, mark) for item in node.value), mark, mark)
-    return Node({key: _marked(child, mark) for key, child in node.value.items()}, mark, mark)
+        return Node(tuple(_mark_all(item, mark) for item in node.value), mark, mark)
+    return Node({key: _mark_all(child, mark) for key, child in node.value.items()}, mark, mark)

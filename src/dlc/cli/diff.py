@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 whether there are any or not."""
     variants = load_variants(read_tree(find_root()))
-    refs = [selection.find(word, variants)[0] for word in (args.before, args.after)]
+    refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
     progress("packages of both images")
     before, after = (facts.capture(engine, ref) for ref in refs)

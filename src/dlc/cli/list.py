@@ -72,7 +72,7 @@ def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
 
 def planned(variant: Variant, tree: Tree) -> dict[str, str]:
     """What the buildspec says of an image."""
-    from dlc.buildspec.lockfile import staleness
+    from dlc.buildspec.lockfile import explain_staleness
 
     return {
         "id": variant.id,
@@ -80,7 +80,7 @@ def planned(variant: Variant, tree: Tree) -> dict[str, str]:
         "device": variant.settings.device,
         "python": variant.settings.python,
         "os": variant.settings.base.image or variant.suite,
-        "lock": "stale" if staleness(tree, variant) else "fresh",
+        "lock": "stale" if explain_staleness(tree, variant) else "fresh",
         "ref": variant.ref,
     }
 

@@ -111,7 +111,7 @@ def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") 
             f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
-    ref, _ = selection.find(args.image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root_or_own())))
     identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:

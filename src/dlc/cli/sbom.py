@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
-    ref, _ = selection.find(args.image, load_variants(read_tree(find_root())))
+    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root())))
     text = sbom.as_json(facts.capture(connect(), ref))
     if args.output:
         args.output.write_text(text)

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Raises ImageError for findings that no exception covers, ProcessError where a source could not be asked."""
     tree = read_tree(find_root())
-    ref, _ = selection.find(args.image, load_variants(tree))
+    ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
     found = scan(engine, facts.capture(engine, ref), exceptions, os.environ, date.today())

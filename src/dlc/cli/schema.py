@@ -22,8 +22,8 @@ def run(args: argparse.Namespace) -> int:
 
     root = find_root()
     derived = {
-        **schema_docs.schemas(),
-        schema_docs.DOCUMENT: schema_docs.render((root / schema_docs.DOCUMENT).read_text()),
+        **schema_docs.make_schemas(),
+        schema_docs.DOCUMENT: schema_docs.update_document((root / schema_docs.DOCUMENT).read_text()),
     }
     stale = {path: text for path, text in derived.items() if not _is(root / path, text)}
     if args.check and stale:

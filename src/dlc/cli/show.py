@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
 
 def as_dict(variant: Variant) -> dict[str, object]:
     """Settings with origins, and what dlc derives from them."""
-    from dlc.buildspec.yaml_layers import origins
+    from dlc.buildspec.yaml_layers import list_origins
 
-    settings = {path: {"value": value, "origin": origin} for path, value, origin in origins(variant.node)}
+    settings = {path: {"value": value, "origin": origin} for path, value, origin in list_origins(variant.node)}
     return {"settings": settings, "derived": derived(variant)}
 
 
@@ -60,9 +60,9 @@ def derived(variant: Variant) -> dict[str, str]:
 
 def as_text(variant: Variant) -> str:
     """The same for people."""
-    from dlc.buildspec.yaml_layers import origins
+    from dlc.buildspec.yaml_layers import list_origins
 
-    rows = list(origins(variant.node))
+    rows = list(list_origins(variant.node))
     path_width = max(len(path) for path, _, _ in rows)
     value_width = min(60, max(len(value) for _, value, _ in rows))
     lines = [f"  {path:<{path_width}}  {value:<{value_width}}  {origin}" for path, value, origin in rows]

@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report; raise ImageError afterwards where the image is over its budget."""
     variants = load_variants(read_tree(find_root()))
-    ref, variant = selection.find(args.image, variants)
+    ref, variant = selection.find_image(args.image, variants)
     engine = connect()
     progress(f"{ref}: packages")
     found = facts.capture(engine, ref)
     report = size.report(found, *archive.export_measured(engine, ref, progress))
-    changes = _changes(engine, selection.find(args.compare, variants)[0], found) if args.compare else None
+    changes = _changes(engine, selection.find_image(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))
     else:

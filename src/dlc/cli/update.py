@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.buildspec.lockfile import staleness
+from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import progress
 from dlc.core.atomic_files import replace_text
@@ -43,7 +43,7 @@ def _packages(root: Path, only: list[str], write: bool) -> int:
     if not write or not texts:
         return 0
     changed = updates.with_texts(tree, texts)
-    touched = [variant for variant in load_variants(changed) if staleness(changed, variant)]
+    touched = [variant for variant in load_variants(changed) if explain_staleness(changed, variant)]
     locks = {}
     for number, variant in enumerate(touched, 1):
         progress(f"{variant.id}: lock (image {number} of {len(touched)})")

@@ -15,7 +15,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from dlc.buildspec import cuda_efa, lockfile
-from dlc.buildspec.lockfile import entries, versions, with_headers
+from dlc.buildspec.lockfile import parse_entries, parse_versions, with_headers
 from dlc.buildspec.variant import IndexedPackages, Variant, normal_name
 from dlc.core.atomic_files import draft_folder, replace_folder, scratch_folder
 from dlc.core.environment import (
@@ -89,8 +89,8 @@ def make_lock(request: LockRequest) -> dict[str, str]:
     whole = resolve_packages(request, [*request.framework, *request.training])
     _require_sound(request, whole)
     part = resolve_packages(request, list(request.framework), _pins(whole))
-    framework = list(versions(part))
-    groups = {"framework": framework, "cuda": cuda_efa.shared(framework)}
+    framework = list(parse_versions(part))
+    groups = {"framework": framework, "cuda": cuda_efa.shared_packages(framework)}
     texts = split_lock(whole, {**groups, "source": request.source, "compiled": request.compiled})
     return with_headers(request.digest, texts)
 
@@ -113,19 +113,19 @@ def split_lock(lock: str, groups: Mapping[str, Sequence[str]]) -> dict[str, str]
     """
     group_of = {normal_name(name): group for group, members in groups.items() for name in members}
     texts: dict[str, list[str]] = {f"{group}.txt": [] for group in (*groups, "training")}
-    for (name, _), entry in entries(lock).items():
+    for (name, _), entry in parse_entries(lock).items():
         texts[f"{group_of.get(name, 'training')}.txt"].append(entry)
     return {name: "\n".join(found) + "\n" if found else "" for name, found in texts.items()}
 
 
 def _require_sound(request: LockRequest, lock: str) -> None:
     """Raise LockError, with the chains of requirements, for packages that no image may hold together."""
-    if wrong := lockfile.other_cuda(request.device, versions(lock)):
+    if wrong := lockfile.explain_other_cuda(request.device, parse_versions(lock)):
         raise LockError(wrong, "set `device` to the CUDA version of these packages, or ask for other packages")
-    if not lockfile.conflicts(versions(lock)):
+    if not lockfile.find_conflicts(parse_versions(lock)):
         return
     annotated = _answer(request, ["--annotation-style", "line"], [*request.framework, *request.training], _pins(lock))
-    if error := lockfile.refusal(versions(lock), lockfile.requirers(annotated)):
+    if error := lockfile.conflict_error(parse_versions(lock), lockfile.parse_requirers(annotated)):
         raise error
 
 
@@ -178,7 +178,7 @@ _VERBOSE = {"--quiet": "--verbose"}
 
 def _pins(lock: str) -> list[str]:
     """`name==version` of every entry."""
-    return [f"{name}=={version}" for name, version in entries(lock)]
+    return [f"{name}=={version}" for name, version in parse_entries(lock)]
 
 
 def _compile(

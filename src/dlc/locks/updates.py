@@ -17,12 +17,12 @@ from packaging.version import Version
 from dlc.buildspec import cuda_efa, requirements
 from dlc.buildspec.compat import fulfils
 from dlc.buildspec.files import PINS, read_buildspec
-from dlc.buildspec.lockfile import versions
+from dlc.buildspec.lockfile import parse_versions
 from dlc.buildspec.models import NEWEST, Compat
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.variant import Variant, normal_name
-from dlc.buildspec.versions import is_range, newer
-from dlc.buildspec.yaml_layers import parse
+from dlc.buildspec.versions import is_newer, is_range
+from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.checkout import SourceFile, Tree, read_text
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.core.process import run_program
@@ -75,7 +75,7 @@ def proposals(
         for pin in movable:
             found.setdefault(pin, []).append(newest[pin.name])
     least = [Proposal(pin, min(candidates, key=Version)) for pin, candidates in found.items()]
-    later = [proposal for proposal in least if newer(proposal.version, proposal.pin.version)]
+    later = [proposal for proposal in least if is_newer(proposal.version, proposal.pin.version)]
     return sorted(later, key=lambda proposal: (proposal.pin.mark, proposal.pin.name))
 
 
@@ -90,15 +90,15 @@ def _require_known(only: Iterable[str], known: Collection[str]) -> None:
 
 def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
     """The versions of an image that may change: its framework's own, and those that come from pins.yml."""
-    root, _ = parse(read_text(tree, PINS), PINS)
+    root, _ = parse_yaml(read_text(tree, PINS), PINS)
     packages = root and root.at(("packages",))
     shared = {normal_name(name): child for name, child in packages.children().items()} if packages else {}
     own = variant.node.at(("packages", "framework", 0))
     first = variant.framework_requirements[0]
     pins = [Pin(own.mark, normal_name(first), first.partition("==")[2])] if own else []
     said_before: list[Problem] = []  # when the variant was made
-    asked = [*requirements.framework(variant.settings, variant.node)[1:],
-             *requirements.training(variant.settings, variant.node, said_before)]  # fmt: skip
+    asked = [*requirements.list_framework(variant.settings, variant.node)[1:],
+             *requirements.list_training(variant.settings, variant.node, said_before)]  # fmt: skip
     for name in (each.name for each in asked if "==" not in each.requirement):
         if shared[name].value != NEWEST:
             pins.append(Pin(shared[name].mark, name, str(shared[name].value)))
@@ -113,7 +113,7 @@ def newest_versions(variant: Variant, movable: Sequence[str], compat: Compat | N
     own = normal_name(request.framework[0])
     build = request.framework[0].partition("+")[2]
     for _ in range(ATTEMPTS):
-        found = versions(resolve.resolve_packages(request, asked, limits))
+        found = parse_versions(resolve.resolve_packages(request, asked, limits))
         if found[own].partition("+")[2] == build:
             break
         # Another build of the framework, such as torch 2.13.1 for CUDA for an image with 2.13.0+cpu.
@@ -165,7 +165,7 @@ def wanted_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
             *settings.base.os_packages,
             *settings.os_packages,
             *cuda_efa.build_packages(settings),
-            *cuda_efa.debian_packages(settings.efa),
+            *cuda_efa.efa_packages(settings.efa),
         )
         names.setdefault(variant.suite, set()).update(named)
     return {suite: sorted(found) for suite, found in names.items()}

@@ -77,7 +77,7 @@ def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Ta
         "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
         "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
     }
-    lowest = "cuda" if cuda_efa.shared(locked_versions(tree, variant)) else "skeleton"
+    lowest = "cuda" if cuda_efa.shared_packages(locked_versions(tree, variant)) else "skeleton"
     stages = {"tools": "tools", "lowest": lowest, "compiled": "compiled"}
     offered = {name: _shared(variant, below, stage, OFFERED[stage]) for name, stage in stages.items()}
     framework, training = _framework_and_training(variant, offered)
@@ -155,7 +155,7 @@ def _quoted(value: str) -> str:
 
 
 def _image(variant: Variant, tree: Tree, below: Mapping[str, Context], training: Target) -> Target:
-    name, takes = ("cuda-image", CUDA_IMAGE) if cuda_efa.major(variant.settings.device) else ("image", IMAGE)
+    name, takes = ("cuda-image", CUDA_IMAGE) if cuda_efa.device_major(variant.settings.device) else ("image", IMAGE)
     stage = _shared(variant, below, name, takes)
     contexts = {**stage.contexts, "training": TargetRef(training.id)}
     return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
@@ -189,9 +189,9 @@ def _arguments(variant: Variant) -> dict[str, str]:
         "OS_PACKAGES": " ".join(settings.os_packages),
         "BUILD_PACKAGES": " ".join(cuda_efa.build_packages(settings)),
         "EFA_VERSION": settings.efa.version,
-        "EFA_PACKAGES": " ".join(cuda_efa.debian_packages(settings.efa)),
-        "CUDA_MAJOR": str(cuda_efa.major(settings.device)),
-        "CUDA_REQUIRED": cuda_efa.required(settings),
+        "EFA_PACKAGES": " ".join(cuda_efa.efa_packages(settings.efa)),
+        "CUDA_MAJOR": str(cuda_efa.device_major(settings.device)),
+        "CUDA_REQUIRED": cuda_efa.make_cuda_requirement(settings),
     }
 
 

@@ -63,9 +63,9 @@ def test_a_setting_that_cannot_be_right_is_refused(text: str, expected: str) -> 
 
 
 def test_only_the_source_that_needs_them_gets_debian_packages() -> None:
-    assert cuda_efa.debian_packages(settings()) == ()
-    assert cuda_efa.debian_packages(settings("efa.source=distro")) == ("libfabric1",)
-    assert cuda_efa.debian_packages(settings(*INSTALLER, f"efa.sha256={SHA256}")) == ()
+    assert cuda_efa.efa_packages(settings()) == ()
+    assert cuda_efa.efa_packages(settings("efa.source=distro")) == ("libfabric1",)
+    assert cuda_efa.efa_packages(settings(*INSTALLER, f"efa.sha256={SHA256}")) == ()
 
 
 def test_an_image_is_another_one_with_another_hash_but_not_with_another_address() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec import cuda_efa
-from dlc.buildspec.lockfile import FILES, versions
+from dlc.buildspec.lockfile import FILES, parse_versions
 from dlc.cli import run
 from dlc.core import atomic_files
 from dlc.core.checkout import read_tree
@@ -40,10 +40,15 @@ def test_every_entry_lands_in_exactly_one_file_with_all_its_hashes() -> None:
 
 
 def test_libraries_of_cuda_that_frameworks_share_have_a_file_of_their_own() -> None:
-    assert cuda_efa.shared(["torch", "nvidia-cublas-cu12", "nvidia-cufft"]) == ["nvidia-cublas-cu12", "nvidia-cufft"]
-    assert cuda_efa.shared(["nvidia-nccl-cu12", "nvidia-cufft", "nvidia-cudnn-cu13"]) == ["nvidia-cufft"]
+    assert cuda_efa.shared_packages(["torch", "nvidia-cublas-cu12", "nvidia-cufft"]) == [
+        "nvidia-cublas-cu12",
+        "nvidia-cufft",
+    ]
+    assert cuda_efa.shared_packages(["nvidia-nccl-cu12", "nvidia-cufft", "nvidia-cudnn-cu13"]) == ["nvidia-cufft"]
     lock = "nvidia-cublas-cu12==12.8.4.1\ntorch==2.9.1\n"
-    texts = split_lock(lock, {"framework": list(versions(lock)), "cuda": cuda_efa.shared(versions(lock))})
+    texts = split_lock(
+        lock, {"framework": list(parse_versions(lock)), "cuda": cuda_efa.shared_packages(parse_versions(lock))}
+    )
     assert (texts["cuda.txt"], texts["framework.txt"]) == ("nvidia-cublas-cu12==12.8.4.1\n", "torch==2.9.1\n")
 
 
@@ -52,7 +57,7 @@ def test_file_without_entries_is_empty() -> None:
 
 
 def test_names_are_compared_as_indexes_compare_them() -> None:
-    assert list(versions(LOCK)) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
+    assert list(parse_versions(LOCK)) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
 
 
 def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

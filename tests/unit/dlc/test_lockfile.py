@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.buildspec.lockfile import FILES, INPUT, locked_versions, require_fresh, staleness, versions
+from dlc.buildspec.lockfile import FILES, INPUT, explain_staleness, locked_versions, parse_versions, require_fresh
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError
@@ -23,7 +23,7 @@ def stale(tree: Tree) -> str:
 def test_fresh_locks_pass() -> None:
     tree = specimen()
     require_fresh(tree, load_variants(tree))
-    assert [staleness(tree, variant) for variant in load_variants(tree)] == ["", ""]
+    assert [explain_staleness(tree, variant) for variant in load_variants(tree)] == ["", ""]
 
 
 def test_missing_locks_are_named_together_with_the_command_that_writes_them() -> None:
@@ -112,7 +112,7 @@ def test_versions_are_read_from_pins_and_from_nothing_else() -> None:
         "# torch==1.0\ntorch==2.13.0+cpu \\\n    --hash=sha256:ab==cd\nRuamel.Yaml[x]==0.19 ; python_version>'3'\n"
         "    indented==1\n-r other.txt\n"
     )
-    assert versions(text) == {"torch": "2.13.0+cpu", "ruamel-yaml": "0.19"}
+    assert parse_versions(text) == {"torch": "2.13.0+cpu", "ruamel-yaml": "0.19"}
 
 
 def test_the_versions_of_an_image_are_those_of_all_its_files() -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from dlc.buildspec.lockfile import (
     BUILDSPEC,
-    chain,
-    conflicts,
+    conflict_error,
     cuda_major,
     cuda_version,
-    other_cuda,
-    refusal,
-    requirers,
-    versions,
+    explain_other_cuda,
+    find_chain,
+    find_conflicts,
+    parse_requirers,
+    parse_versions,
 )
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree
@@ -37,7 +37,7 @@ VERSIONS = {
 
 def with_package(tree: Tree, identifier: str, pin: str) -> Tree:
     (variant,) = load_variants(tree, [identifier])
-    before = versions(tree[f"{variant.lock_folder}/training.txt"].data.decode())
+    before = parse_versions(tree[f"{variant.lock_folder}/training.txt"].data.decode())
     pins = [*(f"{name}=={version}" for name, version in before.items()), pin]
     return pinned(tree, variant.lock_folder, "training.txt", "".join(f"{each}\n" for each in pins))
 
@@ -74,12 +74,12 @@ def test_the_cuda_major_of_a_package_is_in_its_name_or_its_version(name: str, ve
     ],
 )
 def test_one_cuda_and_one_framework_are_sound(versions: dict[str, str]) -> None:
-    assert conflicts(versions) == []
-    assert refusal(versions, {}) is None
+    assert find_conflicts(versions) == []
+    assert conflict_error(versions, {}) is None
 
 
 def test_two_cuda_majors_are_refused_with_both_chains_from_the_buildspec() -> None:
-    error = refusal(VERSIONS, requirers(ANNOTATED))
+    error = conflict_error(VERSIONS, parse_requirers(ANNOTATED))
     assert error is not None
     assert "expected one CUDA major" in error.message
     assert "  torch==2.9.1 -> nvidia-cublas-cu12==12.8.4.1 (CUDA 12)" in error.message.splitlines()
@@ -90,19 +90,19 @@ def test_two_cuda_majors_are_refused_with_both_chains_from_the_buildspec() -> No
 @pytest.mark.parametrize("second", ["tensorflow", "tensorflow-cpu"])
 def test_a_second_framework_is_refused_with_who_brought_it(second: str) -> None:
     versions = {"torch": "2.9.1", "trainer": "1.0", second: "2.21.0"}
-    error = refusal(versions, {"torch": [BUILDSPEC], "trainer": [BUILDSPEC], second: ["trainer"]})
+    error = conflict_error(versions, {"torch": [BUILDSPEC], "trainer": [BUILDSPEC], second: ["trainer"]})
     assert error is not None
     assert f"  trainer==1.0 -> {second}==2.21.0" in error.message.splitlines()
 
 
 def test_two_builds_of_one_framework_are_refused_as_well() -> None:
-    [(expected, packages)] = conflicts({"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0"})
+    [(expected, packages)] = find_conflicts({"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0"})
     assert (expected, set(packages)) == ("one framework", {"tensorflow", "tensorflow-cpu"})
 
 
 def test_the_shortest_chain_is_shown_and_a_circle_ends() -> None:
-    assert chain("c", {"c": ["b", "a"], "b": ["a"], "a": [BUILDSPEC]}) == ["a", "c"]
-    assert chain("a", {"a": ["b"], "b": ["a"]}) == ["a"]
+    assert find_chain("c", {"c": ["b", "a"], "b": ["a"], "a": [BUILDSPEC]}) == ["a", "c"]
+    assert find_chain("a", {"a": ["b"], "b": ["a"]}) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_committed_lock_with_two_cuda_majors_is_no_plan_of_that_image_only() -
 )
 def test_the_cuda_version_is_that_of_its_runtime_or_of_a_local_version(versions: dict[str, str], device: str) -> None:
     assert cuda_version(versions)[0] == device
-    assert other_cuda(device or "cu102", versions) == ""
-    assert bool(other_cuda("cu118", versions)) is bool(device)
+    assert explain_other_cuda(device or "cu102", versions) == ""
+    assert bool(explain_other_cuda("cu118", versions)) is bool(device)
 
 
 @pytest.mark.parametrize(("device", "refused"), [("cu124", False), ("cu128", True), ("cpu", True)])

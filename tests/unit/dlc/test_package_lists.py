@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.buildspec.lockfile import staleness
+from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.cli.list import missing
@@ -120,9 +120,9 @@ def test_a_rule_that_the_lock_keeps_to_does_not_make_it_stale_and_another_does()
     kept, broken = (
         changed(tree, "buildspec/compat.yml", COMPAT + text) for text in (RULES, RULES.replace(">=2, <3", ">=3"))
     )
-    assert staleness(kept, torch(kept)) == ""
+    assert explain_staleness(kept, torch(kept)) == ""
     expected = f"{folder}/training.txt: stale: expected pandas>=3 (buildspec/compat.yml), found pandas==2.3.0"
-    assert staleness(broken, torch(broken)) == expected
+    assert explain_staleness(broken, torch(broken)) == expected
 
 
 def test_a_rule_can_ask_for_a_package() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec.files import read_buildspec
-from dlc.buildspec.lockfile import staleness, without_headers
+from dlc.buildspec.lockfile import explain_staleness, without_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import normal_name
 from dlc.core.checkout import files_below, find_root, read_tree
@@ -27,7 +27,7 @@ def test_the_default_images_are_planned() -> None:
 
 
 def test_every_lock_is_fresh() -> None:
-    reasons = [staleness(TREE, variant) for variant in load_variants(TREE)]
+    reasons = [explain_staleness(TREE, variant) for variant in load_variants(TREE)]
     assert [reason for reason in reasons if reason] == []
 
 

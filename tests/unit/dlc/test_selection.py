@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.buildspec.selection import select
+from dlc.buildspec.selection import select_images
 from dlc.core.errors import SelectorError
 
 IDS = ("pytorch-2.9-training-cu128-py311", "pytorch-2.13-training-cpu-py311", "tensorflow-2.21-training-cpu-py311")
@@ -15,11 +15,11 @@ IDS = ("pytorch-2.9-training-cu128-py311", "pytorch-2.13-training-cpu-py311", "t
 @given(st.lists(st.sampled_from(IDS), unique=True))
 def test_an_identifier_selects_itself_in_the_order_of_the_matrix(chosen: list[str]) -> None:
     expected = tuple(name for name in IDS if name in chosen) if chosen else IDS
-    assert select(chosen, IDS) == expected
+    assert select_images(chosen, IDS) == expected
 
 
 def test_several_globs_select_the_union_without_repeats() -> None:
-    assert select(["pytorch-*", "*-cpu-*"], IDS) == IDS
+    assert select_images(["pytorch-*", "*-cpu-*"], IDS) == IDS
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_several_globs_select_the_union_without_repeats() -> None:
 )
 def test_a_glob_without_a_match_says_what_is_there(glob: str, hint: str) -> None:
     with pytest.raises(SelectorError) as caught:
-        select(["*-cpu-*", glob], IDS)
+        select_images(["*-cpu-*", glob], IDS)
     assert caught.value.message.startswith(f"{glob}: no such image")
     assert hint in caught.value.message
 
 
 def test_every_lost_glob_is_named_at_once() -> None:
     with pytest.raises(SelectorError) as caught:
-        select(["jax-*", "mxnet-*"], IDS)
+        select_images(["jax-*", "mxnet-*"], IDS)
     assert len(caught.value.message.splitlines()) == 2

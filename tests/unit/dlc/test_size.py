@@ -78,11 +78,11 @@ def test_over_the_compressed_budget_is_an_error_too_and_without_one_it_is_a_shar
 
 def test_an_identifier_and_a_reference_name_the_same_image() -> None:
     variants = load_variants(specimen())
-    by_id = selection.find(TORCH_ID, variants)
-    assert by_id == selection.find("dlc/pytorch:2.13-training-cpu-py311", variants)
-    assert selection.find("someone/else:1", variants) == ("someone/else:1", None)
+    by_id = selection.find_image(TORCH_ID, variants)
+    assert by_id == selection.find_image("dlc/pytorch:2.13-training-cpu-py311", variants)
+    assert selection.find_image("someone/else:1", variants) == ("someone/else:1", None)
 
 
 def test_an_unknown_identifier_is_an_error_with_the_nearest() -> None:
     with pytest.raises(SelectorError, match="did you mean"):
-        selection.find(TORCH_ID.replace("2.13", "2.14"), load_variants(specimen()))
+        selection.find_image(TORCH_ID.replace("2.13", "2.14"), load_variants(specimen()))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc.buildspec.problems import Problem
-from dlc.buildspec.yaml_layers import Node, Plain, parse
+from dlc.buildspec.yaml_layers import Node, Plain, parse_yaml
 
 names = st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=8)
 values: st.SearchStrategy[Plain] = st.recursive(
@@ -19,7 +19,7 @@ values: st.SearchStrategy[Plain] = st.recursive(
 
 def read(text: str) -> tuple[Node, list[Problem]]:
     """For documents whose syntax is right."""
-    node, problems = parse(text, "x.yml")
+    node, problems = parse_yaml(text, "x.yml")
     assert node is not None
     return node, problems
 
@@ -34,7 +34,7 @@ def test_whatever_yaml_writes_is_read_back_as_text(document: dict[str, Plain]) -
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_node_or_problems_and_never_an_exception(text: str) -> None:
-    node, problems = parse(text, "x.yml")
+    node, problems = parse_yaml(text, "x.yml")
     assert problems or node is not None
 
 
@@ -55,7 +55,7 @@ def test_scalars_stay_the_text_that_was_written() -> None:
 
 
 def test_a_duplicate_key_is_reported_with_both_places() -> None:
-    _, problems = parse("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "x.yml")
+    _, problems = parse_yaml("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", "x.yml")
     assert [str(problem) for problem in problems] == [
         "x.yml:5:3: b.c: expected each key once, found it also at x.yml:3:3"
     ]
@@ -63,18 +63,18 @@ def test_a_duplicate_key_is_reported_with_both_places() -> None:
 
 def test_an_alias_is_reported_even_when_it_is_a_cycle() -> None:
     for text in ("a: &x [1]\nb: *x\n", "a: &x\n  b: *x\n", "a: &x [*x]\n"):
-        _, problems = parse(text, "x.yml")
+        _, problems = parse_yaml(text, "x.yml")
         assert ["alias" in str(problem) for problem in problems] == [True]
 
 
 def test_a_syntax_error_is_reported_at_its_line() -> None:
-    _, problems = parse("a: 1\nb: [1, 2\nc: 3\n", "x.yml")
+    _, problems = parse_yaml("a: 1\nb: [1, 2\nc: 3\n", "x.yml")
     assert [(problem.mark.file, problem.mark.line) for problem in problems] == [("x.yml", 3)]
 
 
 def test_control_bytes_second_documents_complex_keys_and_deep_nesting_are_problems() -> None:
     for text in ("a: \0", "a: 1\n---\nb: 2\n", "[a, b]: 1\n", "{" * 1_000, "[" * 1_000 + "]" * 1_000):
-        _, problems = parse(text, "x.yml")
+        _, problems = parse_yaml(text, "x.yml")
         assert len(problems) == 1
 
 

@@ -23,11 +23,11 @@ from debian.debian_support import NativeVersion
 from packaging.version import InvalidVersion, Version
 
 from dlc.build import download
-from dlc.buildspec.files import validate
+from dlc.buildspec.files import validate_node
 from dlc.buildspec.models import ScanException, ScanExceptions
 from dlc.buildspec.problems import raise_report
 from dlc.buildspec.variant import normal_name
-from dlc.buildspec.yaml_layers import parse
+from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.checkout import Tree, read_text
 from dlc.core.environment import user_path
@@ -110,11 +110,11 @@ def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
     """The exceptions file; none where there is no file. Raises SpecError with file:line:col of every mistake."""
     if EXCEPTIONS not in tree:
         return ()
-    node, problems = parse(read_text(tree, EXCEPTIONS), EXCEPTIONS)
+    node, problems = parse_yaml(read_text(tree, EXCEPTIONS), EXCEPTIONS)
     raise_report(problems)
     if node is None:
         raise SpecError(f"{EXCEPTIONS}: expected YAML")
-    found, problems = validate(ScanExceptions, node)
+    found, problems = validate_node(ScanExceptions, node)
     raise_report(problems)
     return found.exceptions if found else ()
 

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         # With --set only what it asks for is to differ, not what indexes have newer since.
         plain = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else None
         progress(f"{variant.id}: lock")
-        texts = resolve.make_lock(resolve.request_of(variant, join_entries(tree, plain) if plain else ""))
+        texts = resolve.make_lock(resolve.make_request(variant, join_entries(tree, plain) if plain else ""))
         resolve.store_lock(texts, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {sum(len(parse_entries(text)) for text in texts.values())} packages")
     return 0

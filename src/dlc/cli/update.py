@@ -37,17 +37,17 @@ def run(args: argparse.Namespace) -> int:
 def _packages(root: Path, only: list[str], write: bool) -> int:
     """Nothing is written unless every changed image has a lock without conflicts."""
     tree = read_tree(root)
-    found = updates.proposals(tree, load_variants(tree), only, progress)
+    found = updates.find_proposals(tree, load_variants(tree), only, progress)
     print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
-    texts = updates.applied(tree, found)
+    texts = updates.apply_proposals(tree, found)
     if not write or not texts:
         return 0
-    changed = updates.with_texts(tree, texts)
+    changed = updates.replace_texts(tree, texts)
     touched = [variant for variant in load_variants(changed) if explain_staleness(changed, variant)]
     locks = {}
     for number, variant in enumerate(touched, 1):
         progress(f"{variant.id}: lock (image {number} of {len(touched)})")
-        locks[variant.lock_folder] = resolve.make_lock(resolve.request_of(variant))
+        locks[variant.lock_folder] = resolve.make_lock(resolve.make_request(variant))
     for path, content in texts.items():
         replace_text(root / path, content)
     for folder, files in locks.items():
@@ -63,7 +63,7 @@ def as_line(proposal: updates.Proposal) -> str:
 
 
 def _debian(root: Path, write: bool) -> int:
-    for suite, names in updates.wanted_debian_packages(load_variants(read_tree(root))).items():
+    for suite, names in updates.list_debian_packages(load_variants(read_tree(root))).items():
         file = root / suites.versions_path(suite)
         progress(f"{suite}: versions of {len(names)} packages and what they need")
         found = updates.resolve_debian(suite, names, cache_folder() / "apt")

@@ -63,7 +63,7 @@ class LockRequest:
     preferred: str = ""  # entries of a lock: these versions are taken where they fit
 
 
-def request_of(variant: Variant, preferred: str = "") -> LockRequest:
+def make_request(variant: Variant, preferred: str = "") -> LockRequest:
     """What to lock for an image; `preferred` as in LockRequest."""
     return LockRequest(
         framework=variant.framework_requirements,
@@ -88,7 +88,7 @@ def make_lock(request: LockRequest) -> dict[str, str]:
     """
     whole = resolve_packages(request, [*request.framework, *request.training])
     _require_sound(request, whole)
-    part = resolve_packages(request, list(request.framework), _pins(whole))
+    part = resolve_packages(request, list(request.framework), _list_pins(whole))
     framework = list(parse_versions(part))
     groups = {"framework": framework, "cuda": cuda_efa.shared_packages(framework)}
     texts = split_lock(whole, {**groups, "source": request.source, "compiled": request.compiled})
@@ -124,17 +124,19 @@ def _require_sound(request: LockRequest, lock: str) -> None:
         raise LockError(wrong, "set `device` to the CUDA version of these packages, or ask for other packages")
     if not lockfile.find_conflicts(parse_versions(lock)):
         return
-    annotated = _answer(request, ["--annotation-style", "line"], [*request.framework, *request.training], _pins(lock))
+    annotated = _run_resolution(
+        request, ["--annotation-style", "line"], [*request.framework, *request.training], _list_pins(lock)
+    )
     if error := lockfile.conflict_error(parse_versions(lock), lockfile.parse_requirers(annotated)):
         raise error
 
 
 def resolve_packages(request: LockRequest, requirements: Sequence[str], constraints: Sequence[str] = ()) -> str:
     """The text of a lock for these requirements within these constraints, without comments. Raises LockError."""
-    return _answer(request, ["--no-annotate", "--generate-hashes"], requirements, constraints)
+    return _run_resolution(request, ["--no-annotate", "--generate-hashes"], requirements, constraints)
 
 
-def _arguments(request: LockRequest) -> list[str]:
+def _make_command(request: LockRequest) -> list[str]:
     """The command of every resolution for this image."""
     argv = [find_uv_bin(), "pip", "compile", "--quiet", "--no-header"]
     argv += ["--python-version", request.python]
@@ -148,27 +150,27 @@ def _arguments(request: LockRequest) -> list[str]:
     return argv
 
 
-def _answer(
+def _run_resolution(
     request: LockRequest, options: Sequence[str], requirements: Sequence[str], constraints: Sequence[str]
 ) -> str:
-    argv = _arguments(request)
-    asked = needed_indexes(request.indexed, requirements, argv)
+    argv = _make_command(request)
+    asked = find_needed_indexes(request.indexed, requirements, argv)
     limits = [*request.constraints, *constraints]
-    done = _compile([*argv, *options], asked, requirements, limits, request)
+    done = _run_uv([*argv, *options], asked, requirements, limits, request)
     if done.returncode:
-        message = f"no lock for {', '.join(requirements)}:\n{without_credentials(asked, done.stderr.strip())}"
+        message = f"no lock for {', '.join(requirements)}:\n{hide_credentials(asked, done.stderr.strip())}"
         silent = NO_ANSWER.search(done.stderr)
         refused = ""
         if not silent and NOT_FOUND in done.stderr:
             told = [_VERBOSE.get(word, word) for word in (*argv, *options)]
-            refused = refused_status(_compile(told, asked, requirements, limits, request).stderr)
+            refused = find_refused_status(_run_uv(told, asked, requirements, limits, request).stderr)
         error = PackageIndexError if silent or refused else LockError
         remedy = LOGIN_REMEDY if refused else "change the versions"
         said = [message, f"an index refused to say what it has: {refused}"] if refused else [message]
         if not asked:
             raise error("\n".join(said), f"{remedy}, or check that the package index answers")
-        said += [places_asked(asked), *own_answers(asked, requirements, argv)]
-        raise error("\n".join(said), f"{remedy}, or {mirror_remedy(asked)}")
+        said += [name_places_asked(asked), *list_own_answers(asked, requirements, argv)]
+        raise error("\n".join(said), f"{remedy}, or {advise_mirror(asked)}")
     return done.stdout
 
 
@@ -176,12 +178,12 @@ def _answer(
 _VERBOSE = {"--quiet": "--verbose"}
 
 
-def _pins(lock: str) -> list[str]:
+def _list_pins(lock: str) -> list[str]:
     """`name==version` of every entry."""
     return [f"{name}=={version}" for name, version in parse_entries(lock)]
 
 
-def _compile(
+def _run_uv(
     argv: Sequence[str],
     asked: Sequence[IndexedPackages],
     requirements: Sequence[str],
@@ -193,16 +195,16 @@ def _compile(
         project, limits, lock = (folder / name for name in ("pyproject.toml", "constraints.txt", "lock.txt"))
         stand_ins = write_stand_ins(request.provided, folder)
         lock.write_text(request.preferred)
-        project.write_text(project_text(asked, [*requirements, *stand_ins], os.environ))
+        project.write_text(write_project(asked, [*requirements, *stand_ins], os.environ))
         limits.write_text("\n".join(constraints))
         done = run_program(
             [*argv, str(project), "--output-file", str(lock), *(["--constraint", str(limits)] if constraints else [])],
-            env=uv_environment() | {"TMPDIR": str(folder)}, check=False, timeout=RESOLVE_SECONDS,
+            env=make_uv_environment() | {"TMPDIR": str(folder)}, check=False, timeout=RESOLVE_SECONDS,
         )  # fmt: skip
         return replace(done, stdout=lock.read_text())
 
 
-def needed_indexes(
+def find_needed_indexes(
     indexed: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]
 ) -> tuple[IndexedPackages, ...]:
     """The indexes of the buildspec that a resolution needs, each with the packages that it needs from there.
@@ -213,14 +215,14 @@ def needed_indexes(
     found = []
     for index in indexed:
         asked = [requirement for requirement in requirements if normal_name(requirement) in index.packages]
-        missing = [each for each in asked if _lacking(each, tuple(argv), read_own_indexes(os.environ)) is not None]
+        missing = [each for each in asked if _why_lacking(each, tuple(argv), read_own_indexes(os.environ)) is not None]
         if missing:
             names = tuple(normal_name(requirement) for requirement in missing)
             found.append(IndexedPackages(index.index, index.address, names, index.python, index.glibc))
     return tuple(found)
 
 
-def project_text(
+def write_project(
     indexes: Sequence[IndexedPackages], requirements: Sequence[str], environment: Mapping[str, str]
 ) -> str:
     """A pyproject.toml with the requirements, and for some packages the only index that they may come from.
@@ -238,13 +240,13 @@ def project_text(
     return "\n".join([*lines, ""])
 
 
-def uv_environment() -> dict[str, str]:
+def make_uv_environment() -> dict[str, str]:
     """Variables that point uv at the user's indexes, whichever client's variables name them."""
     own = read_own_indexes(os.environ)
     return {**ALONE, "UV_DEFAULT_INDEX": own.default, "UV_INDEX": " ".join(own.extra)}
 
 
-def places_asked(indexes: Sequence[IndexedPackages]) -> str:
+def name_places_asked(indexes: Sequence[IndexedPackages]) -> str:
     """Where packages of these indexes were looked for, one line for each index, without credentials."""
     own = [str(folder) for folder in local_wheel_folders()]
     own += [hide_password(address) for address in read_own_indexes(os.environ).all]
@@ -255,23 +257,23 @@ def places_asked(indexes: Sequence[IndexedPackages]) -> str:
     return "\n".join(lines)
 
 
-def own_answers(indexes: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]) -> list[str]:
+def list_own_answers(indexes: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]) -> list[str]:
     """What the user's own folders and indexes answered about what these indexes were needed for, a line for each."""
     names = {name for index in indexes for name in index.packages}
     own = read_own_indexes(os.environ)
-    answers = {each: _lacking(each, tuple(argv), own) for each in requirements if normal_name(each) in names}
+    answers = {each: _why_lacking(each, tuple(argv), own) for each in requirements if normal_name(each) in names}
     return [
         f"{requirement}: your own folders and indexes: {answer}" for requirement, answer in answers.items() if answer
     ]
 
 
-def refused_status(said: str) -> str:
+def find_refused_status(said: str) -> str:
     """The status with which an index refused, in what uv says with --verbose; empty where none did."""
     found = REFUSED.search(said)
     return found[1] if found else ""
 
 
-def without_credentials(indexes: Sequence[IndexedPackages], text: str) -> str:
+def hide_credentials(indexes: Sequence[IndexedPackages], text: str) -> str:
     """The text without the credentials of these indexes' mirrors."""
     for index in indexes:
         address = resolve_index(index.index, index.address, os.environ)
@@ -279,7 +281,7 @@ def without_credentials(indexes: Sequence[IndexedPackages], text: str) -> str:
     return text
 
 
-def mirror_remedy(indexes: Sequence[IndexedPackages]) -> str:
+def advise_mirror(indexes: Sequence[IndexedPackages]) -> str:
     """What to do if an index of the buildspec does not have a package, or does not answer."""
     variables = " or ".join(f"{mirror_variable(index.index)}=ADDRESS" for index in indexes)
     place = f"name a mirror of the index with {variables}, or a folder that holds the wheels in UV_FIND_LINKS"
@@ -287,7 +289,7 @@ def mirror_remedy(indexes: Sequence[IndexedPackages]) -> str:
 
 
 @lru_cache
-def _lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> str | None:
+def _why_lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> str | None:
     """Why the user's folders and indexes do not have what is asked for, in uv's words; None where they have it.
 
     The default index counts for local versions (`+cpu`) only: others may be another build of the same version there.

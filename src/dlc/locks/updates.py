@@ -52,7 +52,7 @@ class Proposal:
     version: str
 
 
-def proposals(
+def find_proposals(
     tree: Tree, variants: Iterable[Variant], only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
 ) -> list[Proposal]:
     """Newer versions, in the order of the files. `only`: the packages that may change; empty: all.
@@ -64,14 +64,14 @@ def proposals(
     """
     compat = read_buildspec(tree).compat
     variants = tuple(variants)
-    _require_known(only, {pin.name for variant in variants for pin in pins_of(tree, variant)})
+    _require_known(only, {pin.name for variant in variants for pin in find_pins(tree, variant)})
     allowed = {normal_name(name) for name in only}
     found: dict[Pin, list[str]] = {}
     for number, variant in enumerate(variants, 1):
-        movable = [pin for pin in pins_of(tree, variant) if not allowed or pin.name in allowed]
+        movable = [pin for pin in find_pins(tree, variant) if not allowed or pin.name in allowed]
         if movable:
             say(f"{variant.id}: newest versions (image {number} of {len(variants)})")
-        newest = newest_versions(variant, [pin.name for pin in movable], compat) if movable else {}
+        newest = resolve_newest(variant, [pin.name for pin in movable], compat) if movable else {}
         for pin in movable:
             found.setdefault(pin, []).append(newest[pin.name])
     least = [Proposal(pin, min(candidates, key=Version)) for pin, candidates in found.items()]
@@ -88,7 +88,7 @@ def _require_known(only: Iterable[str], known: Collection[str]) -> None:
         raise UsageError("\n".join(lines), f"one of {', '.join(sorted(known))}")
 
 
-def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
+def find_pins(tree: Tree, variant: Variant) -> list[Pin]:
     """The versions of an image that may change: its framework's own, and those that come from pins.yml."""
     root, _ = parse_yaml(read_text(tree, PINS), PINS)
     packages = root and root.at(("packages",))
@@ -105,11 +105,11 @@ def pins_of(tree: Tree, variant: Variant) -> list[Pin]:
     return pins
 
 
-def newest_versions(variant: Variant, movable: Sequence[str], compat: Compat | None) -> dict[str, str]:
+def resolve_newest(variant: Variant, movable: Sequence[str], compat: Compat | None) -> dict[str, str]:
     """Package -> version of one resolution in which these packages may be newer. Raises LockError."""
-    request = resolve.request_of(variant)
-    asked = [loose(variant, requirement, movable) for requirement in (*request.framework, *request.training)]
-    limits = [*request.constraints, *constraints(variant, compat, movable)]
+    request = resolve.make_request(variant)
+    asked = [loosen(variant, requirement, movable) for requirement in (*request.framework, *request.training)]
+    limits = [*request.constraints, *list_range_constraints(variant, compat, movable)]
     own = normal_name(request.framework[0])
     build = request.framework[0].partition("+")[2]
     for _ in range(ATTEMPTS):
@@ -121,7 +121,7 @@ def newest_versions(variant: Variant, movable: Sequence[str], compat: Compat | N
     return found
 
 
-def loose(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
+def loosen(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
     """A requirement for the resolver: the framework within its series, movable packages without a version."""
     name, _, _ = requirement.partition("==")
     if normal_name(name) not in movable:
@@ -129,7 +129,7 @@ def loose(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
     return f"{name}=={variant.header.version}.*" if requirement == variant.framework_requirements[0] else name
 
 
-def constraints(variant: Variant, compat: Compat | None, movable: Sequence[str]) -> list[str]:
+def list_range_constraints(variant: Variant, compat: Compat | None, movable: Sequence[str]) -> list[str]:
     """What compat.yml asks of the packages of this image, as far as it is a range of versions."""
     asked = [rule.then.packages for rule in (compat.rules if compat else ()) if fulfils(variant, rule.when)]
     return [
@@ -138,7 +138,7 @@ def constraints(variant: Variant, compat: Compat | None, movable: Sequence[str])
     ]  # fmt: skip
 
 
-def applied(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
+def apply_proposals(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
     """Path -> text of each file that the proposals change: the old version on its line becomes the new one."""
     texts: dict[str, list[str]] = {}
     for proposal in chosen:
@@ -151,12 +151,12 @@ def applied(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
     return {path: "".join(lines) for path, lines in texts.items()}
 
 
-def with_texts(tree: Tree, texts: Mapping[str, str]) -> Tree:
+def replace_texts(tree: Tree, texts: Mapping[str, str]) -> Tree:
     """The tree with these files."""
     return {**tree, **{path: SourceFile(content.encode()) for path, content in texts.items()}}
 
 
-def wanted_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
+def list_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
     """Suite -> the Debian packages that its images name, those that only compile included."""
     names: dict[str, set[str]] = {}
     for variant in variants:

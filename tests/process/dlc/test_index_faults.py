@@ -38,7 +38,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackageIndex:
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_NO_CACHE", "1")
-    resolve._lacking.cache_clear()
+    resolve._why_lacking.cache_clear()
     found = PackageIndex(tmp_path, "127.0.0.1")
     found.add("dlc-local", "2.13.0+cpu")
     return found

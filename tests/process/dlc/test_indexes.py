@@ -45,7 +45,7 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "127.0.0.1")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_NO_CACHE", "1")  # a server of an earlier test may have had the same port
-    resolve._lacking.cache_clear()
+    resolve._why_lacking.cache_clear()
 
 
 @pytest.fixture

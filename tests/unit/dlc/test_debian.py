@@ -11,7 +11,7 @@ from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.digests import seal
 from dlc.core.errors import LockError
 from dlc.debian import rootfs, suites
-from dlc.locks.updates import INSTALLED, wanted_debian_packages
+from dlc.locks.updates import INSTALLED, list_debian_packages
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, changed, specimen, unlocked
 
@@ -58,7 +58,7 @@ def test_a_line_that_records_no_version_is_named(line: str) -> None:
 
 
 def test_compilers_are_recorded_too() -> None:
-    assert wanted_debian_packages(load_variants(unlocked())) == {"bookworm": ["ca-certificates", "g++", "gcc", "tini"]}
+    assert list_debian_packages(load_variants(unlocked())) == {"bookworm": ["ca-certificates", "g++", "gcc", "tini"]}
 
 
 def test_versions_are_read_from_what_apt_would_install() -> None:
@@ -68,7 +68,7 @@ def test_versions_are_read_from_what_apt_would_install() -> None:
 
 def test_every_package_that_an_image_names_is_recorded() -> None:
     tree = read_tree(ROOT)
-    for suite, names in wanted_debian_packages(load_variants(tree)).items():
+    for suite, names in list_debian_packages(load_variants(tree)).items():
         assert set(names) <= set(suites.read_recorded(tree, suite)), suite
 
 

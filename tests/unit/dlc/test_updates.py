@@ -14,7 +14,7 @@ from dlc.cli import run
 from dlc.core.checkout import Tree, read_tree
 from dlc.core.errors import LockError, SpecError, UsageError
 from dlc.locks import resolve, updates
-from dlc.locks.updates import Pin, Proposal, applied, constraints, loose, pins_of, proposals
+from dlc.locks.updates import Pin, Proposal, apply_proposals, find_pins, find_proposals, list_range_constraints, loosen
 from harness.specimen import COMPAT, PINS, PYTORCH, PYTORCH_PATH, TENSORFLOW_ID, TORCH_ID, changed, specimen
 
 PINS_PATH = "buildspec/pins.yml"
@@ -44,11 +44,11 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], list[tu
 
 
 def proposed(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
-    return {found.pin.name: found.version for found in proposals(tree, load_variants(tree), only)}
+    return {found.pin.name: found.version for found in find_proposals(tree, load_variants(tree), only)}
 
 
 def test_pins_say_where_they_are_written() -> None:
-    marks = {pin.name: (str(pin.mark), pin.version) for pin in pins_of(specimen(), variant(specimen(), TORCH_ID))}
+    marks = {pin.name: (str(pin.mark), pin.version) for pin in find_pins(specimen(), variant(specimen(), TORCH_ID))}
     assert marks["numpy"] == (f"{PINS_PATH}:2:10", "2.4.6")
     assert marks["torch"][0].startswith(f"{PYTORCH_PATH}:6:")
     assert marks["torch"][1] == "2.13.0+cpu"
@@ -93,9 +93,9 @@ def test_only_the_named_packages_may_move(index: Callable[[dict[str, str]], list
 def test_the_framework_stays_in_its_series_and_keeps_its_extras() -> None:
     text = PYTORCH.replace("torch==2.13.0+cpu", '"torch[opt]==2.13.0"')
     torch = variant(changed(specimen(), PYTORCH_PATH, text), TORCH_ID)
-    assert loose(torch, "torch[opt]==2.13.0", ["torch"]) == "torch[opt]==2.13.*"
-    assert loose(torch, "numpy==2.4.6", ["numpy"]) == "numpy"
-    assert loose(torch, "numpy==2.4.6", ["torch"]) == "numpy==2.4.6"
+    assert loosen(torch, "torch[opt]==2.13.0", ["torch"]) == "torch[opt]==2.13.*"
+    assert loosen(torch, "numpy==2.4.6", ["numpy"]) == "numpy"
+    assert loosen(torch, "numpy==2.4.6", ["torch"]) == "numpy==2.4.6"
 
 
 def test_what_compat_asks_of_an_image_limits_its_resolution_and_no_others() -> None:
@@ -104,25 +104,25 @@ def test_what_compat_asks_of_an_image_limits_its_resolution_and_no_others() -> N
     )
     tree = changed(specimen(), "buildspec/compat.yml", COMPAT + rule)
     compat = read_buildspec(tree).compat
-    assert constraints(variant(tree, TORCH_ID), compat, ["numpy", "torch"]) == ["NumPy<2.5,>=2"]
-    assert constraints(variant(tree, TENSORFLOW_ID), compat, ["numpy", "torch"]) == []
+    assert list_range_constraints(variant(tree, TORCH_ID), compat, ["numpy", "torch"]) == ["NumPy<2.5,>=2"]
+    assert list_range_constraints(variant(tree, TENSORFLOW_ID), compat, ["numpy", "torch"]) == []
 
 
 def test_only_the_version_on_its_line_changes() -> None:
     tree = changed(specimen(), PINS_PATH, PINS.replace("numpy: 2.4.6", 'numpy: "2.4.6"  # not 2.4.7 because of 2.4.6'))
-    pins = {pin.name: pin for pin in pins_of(tree, variant(tree, TORCH_ID))}
-    texts = applied(tree, [Proposal(pins["numpy"], "2.5.0"), Proposal(pins["torch"], "2.13.1+cpu")])
+    pins = {pin.name: pin for pin in find_pins(tree, variant(tree, TORCH_ID))}
+    texts = apply_proposals(tree, [Proposal(pins["numpy"], "2.5.0"), Proposal(pins["torch"], "2.13.1+cpu")])
     assert texts[PINS_PATH] == PINS.replace("numpy: 2.4.6", 'numpy: "2.5.0"  # not 2.4.7 because of 2.4.6')
     assert texts[PYTORCH_PATH] == PYTORCH.replace("2.13.0+cpu", "2.13.1+cpu")
-    after = variant(updates.with_texts(tree, texts), TORCH_ID)
+    after = variant(updates.replace_texts(tree, texts), TORCH_ID)
     assert after.framework_requirements == ("torch==2.13.1+cpu",)
     assert "numpy==2.5.0" in after.training_requirements
 
 
 def test_a_line_that_does_not_hold_the_version_is_left_alone() -> None:
-    pin = pins_of(specimen(), variant(specimen(), TORCH_ID))[-1]
+    pin = find_pins(specimen(), variant(specimen(), TORCH_ID))[-1]
     with pytest.raises(SpecError, match=r"pins\.yml:2:10: expected 9\.9 on this line, found '2\.4\.6'"):
-        applied(specimen(), [Proposal(Pin(pin.mark, pin.name, "9.9"), "9.10")])
+        apply_proposals(specimen(), [Proposal(Pin(pin.mark, pin.name, "9.9"), "9.10")])
 
 
 def test_a_package_that_nothing_pins_is_an_error_that_names_the_nearest() -> None:
@@ -145,7 +145,7 @@ def test_pins_are_written_only_together_with_sound_locks(
         "torch": "torch==2.13.0+cpu\nnumpy==2.5.0\ntransformers==5.23.0\n",
         "tensorflow-cpu": f"tensorflow-cpu==2.21.0\nnumpy==2.5.0\ntransformers==5.23.0\n{two_majors}",
     })  # fmt: skip
-    monkeypatch.setattr(resolve, "_answer", lambda *_: "")
+    monkeypatch.setattr(resolve, "_run_resolution", lambda *_: "")
     with pytest.raises(LockError, match="expected one CUDA major"):
         run(["update", "packages", "--write"])
     assert read_tree(tmp_path) == specimen()

@@ -9,7 +9,7 @@ from dlc.core.checkout import Tree
 from dlc.core.errors import BaseImageError
 from dlc.engine.connection import Engine
 from dlc.plan.contexts import Image
-from dlc.plan.plan import Plan, plan_of
+from dlc.plan.plan import Plan, plan_variants
 
 
 def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -> Plan:
@@ -17,9 +17,9 @@ def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -
 
     Raises BaseImageError for a base image that does not exist, and LockError as `plan_of` does.
     """
-    plan = plan_of(variants, tree)
+    plan = plan_variants(variants, tree)
     found = resolve(plan, engine)
-    return plan_of(variants, tree, images=found) if found else plan
+    return plan_variants(variants, tree, images=found) if found else plan
 
 
 def resolve(plan: Plan, engine: Engine) -> dict[str, Image]:

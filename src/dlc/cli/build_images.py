@@ -26,7 +26,7 @@ from dlc.core.environment import cache_folder
 from dlc.core.process import run_beside
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install
-from dlc.plan.plan import Plan, plan_of
+from dlc.plan.plan import Plan, plan_variants
 
 TURN_SECONDS = 4 * 3600.0  # longer than a build of all images on two cores
 
@@ -36,7 +36,7 @@ def run_with(args: argparse.Namespace, found: Future[Engine | None]) -> int:
     root = find_root()
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
-    whole = plan_of(
+    whole = plan_variants(
         variants, tree, args.globs, args.sets
     )  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)

@@ -36,11 +36,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import find_root, read_tree
-    from dlc.plan.plan import plan_of
+    from dlc.plan.plan import plan_variants
 
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
-    plan = plan_of(variants, tree, args.globs, args.sets)
+    plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
     decisions: tuple[Decision, ...] = ()
     if args.engine:

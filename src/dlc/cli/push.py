@@ -25,7 +25,7 @@ from dlc.images.inspection.scan import require_clean, scan
 from dlc.images.push import push
 from dlc.images.push.push import Order, Pushed
 from dlc.images.push.registry.destination import Destination, open_destination
-from dlc.plan.plan import plan_of
+from dlc.plan.plan import plan_variants
 
 HELP = "push built images to a registry and verify them there"
 EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(tree, args.globs, args.sets)
     if not args.unsupported:
         variant.require_supported(variants)
-    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    plan_variants(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     warn_of_end(variants)
     frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
     ca = environment.find_ca_bundle(os.environ)

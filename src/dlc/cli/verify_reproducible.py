@@ -19,7 +19,7 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, reproducible
 from dlc.images.inspection.archive import Archive
-from dlc.plan.plan import Plan, plan_of
+from dlc.plan.plan import Plan, plan_variants
 
 HELP = "build images twice without any cache and compare them, also with the image that is built"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     root = find_root()
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
-    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    plan_variants(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
     revision, epoch = buildx.revision_and_epoch(root)
     engine = connect()
     rows = []

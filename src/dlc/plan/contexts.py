@@ -65,6 +65,6 @@ class Pinned:
 Context = Repo | Host | TargetRef | Image | Pinned
 
 
-def identity(context: Context) -> str:
+def make_identity(context: Context) -> str:
     """A context as content keys have it: the address of a file with a known hash is no part of it."""
     return str(replace(context, address="")) if isinstance(context, Pinned) else str(context)

@@ -13,8 +13,8 @@ from dlc.buildspec.variant import Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree, files_below, read_text
 from dlc.core.errors import SelectorError
-from dlc.plan.contexts import Image, Repo, TargetRef, identity
-from dlc.plan.targets import Target, chain
+from dlc.plan.contexts import Image, Repo, TargetRef, make_identity
+from dlc.plan.targets import Target, make_targets
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Plan:
 
     def decisions(self, existing: Mapping[str, str]) -> tuple[Decision, ...]:
         """What to build and what to skip, given the content key of each image that is already there, by its ref."""
-        found = [_decision(self.target(identifier), existing) for identifier in self.selected]
+        found = [_decide(self.target(identifier), existing) for identifier in self.selected]
         left = {target.id for target in self.without([d.id for d in found if not d.build]).targets}
         parents = [
             Decision(t.id, t.id in left, "an image above needs it" if t.id in left else "only skipped images need it")
@@ -67,10 +67,10 @@ class Plan:
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {"selected": list(self.selected), "targets": [_as_dict(target) for target in self.targets]}
+        return {"selected": list(self.selected), "targets": [_target_as_dict(target) for target in self.targets]}
 
 
-def _as_dict(target: Target) -> dict[str, object]:
+def _target_as_dict(target: Target) -> dict[str, object]:
     """Its fields, contexts as text."""
     contexts = {name: str(context) for name, context in target.contexts.items()}
     indexed = [vars(packages) for packages in target.indexed]
@@ -78,7 +78,7 @@ def _as_dict(target: Target) -> dict[str, object]:
     return {**vars(target), **own}
 
 
-def _decision(target: Target, existing: Mapping[str, str]) -> Decision:
+def _decide(target: Target, existing: Mapping[str, str]) -> Decision:
     for tag in target.tags:
         if tag not in existing:
             return Decision(target.id, True, f"no image {tag}")
@@ -95,10 +95,10 @@ def make_plan(
     Raises SpecError, SelectorError and UsageError as `load_variants` does, and LockError for missing and stale locks
     and for those that no image may have.
     """
-    return plan_of(load_variants(tree, globs, sets), tree, globs, sets, images)
+    return plan_variants(load_variants(tree, globs, sets), tree, globs, sets, images)
 
 
-def plan_of(
+def plan_variants(
     variants: Sequence[Variant],
     tree: Tree,
     globs: Sequence[str] = (),
@@ -114,20 +114,20 @@ def plan_of(
     require_sound(tree, variants)
     targets: dict[str, Target] = {}
     for variant in variants:
-        for target in chain(variant, tree, images or {}):
+        for target in make_targets(variant, tree, images or {}):
             if target.id not in targets:
-                targets[target.id] = _keyed(target, targets, tree)
+                targets[target.id] = _add_key(target, targets, tree)
     return Plan(tuple(targets.values()), tuple(variant.id for variant in variants))
 
 
-def _keyed(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
+def _add_key(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
     """The target with its content key, also as a label where it is an image."""
     dockerfile = target.dockerfile if target.inline else read_text(tree, target.dockerfile)
-    key = content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
+    key = make_content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
     return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})
 
 
-def content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: Tree) -> str:
+def make_content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: Tree) -> str:
     """sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
 
     A `Repo` context counts with every file below it, a `TargetRef` with that target's key (`keys`: id -> key), an
@@ -145,7 +145,7 @@ def content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: 
         "stage": target.stage,
         "platform": target.platform,
         "contexts": {
-            name: keys[context.id] if isinstance(context, TargetRef) else identity(context)
+            name: keys[context.id] if isinstance(context, TargetRef) else make_identity(context)
             for name, context in contexts.items()
         },
         "files": files,

@@ -122,11 +122,13 @@ def rebuild(
     plan: Plan, engine: Engine, inputs: HostInputs, folder: Path
 ) -> tuple[float, tuple[tuple[float, str], ...]]:
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
-    revision, epoch = buildx.revision_and_epoch(find_root())
+    revision, epoch = buildx.read_revision(find_root())
     scripts = folder / "scripts"
     shutil.copytree(inputs.contexts[SCRIPTS], scripts)
     inputs = replace(inputs, contexts={**inputs.contexts, SCRIPTS: scripts})
-    file: dict[str, Any] = bake_file.render(plan, inputs, output=buildx.output(engine), epoch=epoch, revision=revision)
+    file: dict[str, Any] = bake_file.render(
+        plan, inputs, output=buildx.choose_exporter(engine), epoch=epoch, revision=revision
+    )
     [identifier] = plan.selected
     image = file["target"][bake_file.bake_name(identifier)]
     output = image.pop("output")

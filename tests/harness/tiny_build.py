@@ -34,7 +34,7 @@ def build(engine: Engine, ref: str, files: Mapping[str, bytes], cache: Path, rec
     target = Target("tiny", "Dockerfile", Repo("no files"), contexts={"files": Repo("files")}, tags=(ref,))
     plan, log = Plan((target,), ("tiny",)), new_log(cache, "build")
     inputs = host_inputs.collect(plan, {**tree, "Dockerfile": SourceFile(recipe.encode())}, cache)
-    buildx.build(plan, engine, inputs, log, epoch=0, revision="tiny")
+    buildx.build_plan(plan, engine, inputs, log, epoch=0, revision="tiny")
     return log
 
 

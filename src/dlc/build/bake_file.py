@@ -41,14 +41,14 @@ def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision:
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     stamps = {labels.CREATED: created, labels.REVISION: revision}
     targets: dict[str, object] = {}
-    linked = {target.id: _linked(target, plan) for target in plan.targets}
+    linked = {target.id: _linked_contexts(target, plan) for target in plan.targets}
     used = {
         context.id for contexts in linked.values() for context in contexts.values() if isinstance(context, TargetRef)
     }
     for target in plan.targets:
         if target.id not in used.union(plan.selected):
             continue
-        entry = _target(target, linked[target.id], inputs, epoch)
+        entry = _target_entry(target, linked[target.id], inputs, epoch)
         if target.id in plan.selected:
             entry["labels"] = {**target.labels, **stamps}
             entry["tags"] = list(target.tags)
@@ -62,7 +62,7 @@ def bake_name(identifier: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", identifier)
 
 
-def _linked(target: Target, plan: Plan) -> dict[str, Context]:
+def _linked_contexts(target: Target, plan: Plan) -> dict[str, Context]:
     """Its contexts without the stages of its own Dockerfile: those are built with it (one more build: 0.1 s)."""
     return {
         name: context for name, context in target.contexts.items() if not _is_own_stage(name, context, target, plan)
@@ -77,10 +77,10 @@ def _is_own_stage(name: str, context: Context, target: Target, plan: Plan) -> bo
     return same and other.stage == name and other.contexts.items() <= target.contexts.items()
 
 
-def _target(target: Target, linked: Mapping[str, Context], inputs: HostInputs, epoch: int) -> dict[str, object]:
+def _target_entry(target: Target, linked: Mapping[str, Context], inputs: HostInputs, epoch: int) -> dict[str, object]:
     entry: dict[str, Any] = {
-        "context": _context(target.context, inputs),
-        "contexts": {name: _context(value, inputs) for name, value in linked.items()},
+        "context": _context_address(target.context, inputs),
+        "contexts": {name: _context_address(value, inputs) for name, value in linked.items()},
         "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **inputs.proxies},
         "labels": dict(target.labels),
         "platforms": [target.platform],
@@ -98,7 +98,7 @@ def _target(target: Target, linked: Mapping[str, Context], inputs: HostInputs, e
     return entry
 
 
-def _context(context: Context, inputs: HostInputs) -> str:
+def _context_address(context: Context, inputs: HostInputs) -> str:
     if isinstance(context, TargetRef):
         return f"target:{bake_name(context.id)}"
     if isinstance(context, Image):

@@ -18,11 +18,11 @@ def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -
     Raises BaseImageError for a base image that does not exist, and LockError as `plan_of` does.
     """
     plan = plan_variants(variants, tree)
-    found = resolve(plan, engine)
+    found = resolve_base_images(plan, engine)
     return plan_variants(variants, tree, images=found) if found else plan
 
 
-def resolve(plan: Plan, engine: Engine) -> dict[str, Image]:
+def resolve_base_images(plan: Plan, engine: Engine) -> dict[str, Image]:
     """Reference -> the image it means now, for each base image that the plan names by a tag.
 
     An image that the engine has is taken, as a build would take it; the registry is asked for the others. Raises
@@ -30,10 +30,10 @@ def resolve(plan: Plan, engine: Engine) -> dict[str, Image]:
     """
     contexts = {context for target in plan.targets for context in target.contexts.values()}
     named = [context.reference for context in contexts if isinstance(context, Image) and not context.digest]
-    return {reference: _found(reference, engine) for reference in sorted(named) if "@" not in reference}
+    return {reference: _find_image(reference, engine) for reference in sorted(named) if "@" not in reference}
 
 
-def _found(reference: str, engine: Engine) -> Image:
+def _find_image(reference: str, engine: Engine) -> Image:
     here = engine.docker("image", "inspect", "--format", "{{.Id}}", reference, check=False)
     if here.returncode == 0:
         return Image(reference, here.stdout.strip(), local=True)

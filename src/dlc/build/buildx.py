@@ -67,7 +67,7 @@ class Result:
     built: bool
 
 
-def build(
+def build_plan(
     plan: Plan,
     engine: Engine,
     inputs: HostInputs,
@@ -83,14 +83,16 @@ def build(
     Raises BuildError with the last lines of the failing step, or the error that `failure` finds in them. Finished steps
     stay cached.
     """
-    text = json.dumps(bake_file.render(plan, inputs, output=output(engine), epoch=epoch, revision=revision), indent=1)
+    text = json.dumps(
+        bake_file.render(plan, inputs, output=choose_exporter(engine), epoch=epoch, revision=revision), indent=1
+    )
     start = time.monotonic()
     with images.remove_replaced(engine, plan.refs):
         run_bake(text, engine, log, on_step, on_running)
     return time.monotonic() - start
 
 
-def output(engine: Engine) -> str:
+def choose_exporter(engine: Engine) -> str:
     """BuildKit's exporter for an image that stays in the engine."""
     return CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
 
@@ -110,7 +112,7 @@ def run_bake(
                 on_step(step)
             on_running(tuple(progress.running.values()))
 
-        code = _bake(text, engine, log, line, options)
+        code = _run_once(text, engine, log, line, options)
         said = f"{progress.failure()[2]}\n{progress.last}" if code else ""
         if attempt + 1 == ATTEMPTS:
             break
@@ -123,7 +125,7 @@ def run_bake(
         raise error_of(progress, log)
 
 
-def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], options: tuple[str, ...]) -> int:
+def _run_once(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], options: tuple[str, ...]) -> int:
     """One run of bake; its exit code."""
     noted: set[str] = set()
     # buildx leaves a folder in TMPDIR for each inline Dockerfile, so TMPDIR is a folder that is removed afterwards.
@@ -143,7 +145,7 @@ def _bake(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], 
         return engine.docker_lines(*words, on_line=line, env={**BUILDX, "TMPDIR": str(folder)}, stdin=text)
 
 
-def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
+def read_results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
     """What the engine has now of each selected image. Raises BuildError for one that it does not have."""
     targets = [plan.target(identifier) for identifier in plan.selected]
     refs = [target.tags[0] for target in targets]
@@ -159,7 +161,7 @@ def results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list
     ]
 
 
-def revision_and_epoch(root: Path) -> tuple[str, int]:
+def read_revision(root: Path) -> tuple[str, int]:
     """The commit that is built from (with `-dirty` where files differ) and its time in seconds.
 
     SOURCE_DATE_EPOCH, where set, is the time. A folder that is no git checkout is `unknown` at time 0, and so is any

@@ -35,7 +35,7 @@ class Need:
         return sum(self.images.values()) + WORK if self.images else 0
 
 
-def need(variants: Sequence[Variant], existing: Collection[str], *, containerd_store: bool) -> Need:
+def estimate_need(variants: Sequence[Variant], existing: Collection[str], *, containerd_store: bool) -> Need:
     """The need of the images whose refs are not among `existing`. Pure."""
     copies = COPIES_CONTAINERD if containerd_store else COPIES_CLASSIC
     return Need({v.id: int(copies * v.settings.budget.bytes) for v in variants if v.ref not in existing})
@@ -58,14 +58,14 @@ def require_room(needed: Need, folder: Path, free: int | None = None) -> None:
     if free >= needed.total:
         return
     largest = sorted(needed.images.items(), key=lambda item: -item[1])
-    names = ", ".join(f"{name} {_gb(size)}" for name, size in largest[:5])
+    names = ", ".join(f"{name} {_in_gigabytes(size)}" for name, size in largest[:5])
     more = f" and {len(largest) - 5} more" if len(largest) > 5 else ""
     raise DiskError(
-        f"{folder}: expected {_gb(needed.total)} free for this build, found {_gb(free)};"
-        f" by the budgets of the images: {names}{more}, and {_gb(WORK)} to build with",
+        f"{folder}: expected {_in_gigabytes(needed.total)} free for this build, found {_in_gigabytes(free)};"
+        f" by the budgets of the images: {names}{more}, and {_in_gigabytes(WORK)} to build with",
         "free space there (docker system df, docker builder prune), build fewer images at a time, or --no-disk-check",
     )
 
 
-def _gb(size: int) -> str:
+def _in_gigabytes(size: int) -> str:
     return f"{size / GB:.1f} GB"

@@ -58,7 +58,7 @@ def _require_hash(expected: str, url: str, part: Path) -> None:
 def _download(url: str, part: Path, ca: Path | None) -> None:
     """Download the file into `part`, after the bytes that are there if the server can continue."""
     have = part.stat().st_size if part.exists() else 0
-    context = _trusted(ca)
+    context = _make_ssl_context(ca)
     try:
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
         with urllib.request.urlopen(request, timeout=SECONDS, context=context) as answer:  # noqa: S310
@@ -71,15 +71,15 @@ def _download(url: str, part: Path, ca: Path | None) -> None:
         busy = error.code in BUSY or error.code >= http.client.INTERNAL_SERVER_ERROR
         raise LockError(f"{url}: {error}", LATER if busy else "correct the address in the buildspec") from None
     except http.client.InvalidURL as error:
-        raise _no_address(url, error) from None
+        raise _address_error(url, error) from None
     except (OSError, http.client.HTTPException) as error:
         reason = str(getattr(error, "reason", error))
         raise LockError(f"{url}: {reason}", PROXY_REMEDY if PROXY_REFUSES in reason else LATER) from None
     except ValueError as error:
-        raise _no_address(url, error) from None
+        raise _address_error(url, error) from None
 
 
-def _no_address(url: str, error: Exception) -> LockError:
+def _address_error(url: str, error: Exception) -> LockError:
     """Of the file, or of the proxy that a variable names."""
     return LockError(
         f"{url}: expected an address, found: {error}",
@@ -87,7 +87,7 @@ def _no_address(url: str, error: Exception) -> LockError:
     )
 
 
-def _trusted(ca: Path | None) -> ssl.SSLContext:
+def _make_ssl_context(ca: Path | None) -> ssl.SSLContext:
     """Raises UsageError for a bundle that holds no certificates."""
     try:
         return ssl.create_default_context(cafile=str(ca) if ca else None)

@@ -44,7 +44,7 @@ def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
         elif isinstance(context, Host):
             contexts[context] = _host_folder(context.name, plan, tree, cache)
     known = find_secrets(os.environ)
-    dockerfiles = {target.dockerfile: _dockerfile(read_text(tree, target.dockerfile), known, cache)
+    dockerfiles = {target.dockerfile: _copy_dockerfile(read_text(tree, target.dockerfile), known, cache)
                for target in plan.targets if not target.inline}  # fmt: skip
     return HostInputs(contexts, dockerfiles, read_proxies(os.environ), known)
 
@@ -62,8 +62,8 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
     if suite and suite in SUITES:
         made = rootfs.make_rootfs(suite, suites.read_recorded(tree, suite), cache)
         return rootfs.keep_rootfs(made, suite, cache) if kind == "tools-" else made
-    makers = {"uv": _uv, "ca": _authorities, "nothing": _nothing}
-    return makers[name](cache) if name in makers else wheels.wheels_folder(plan, tree, cache)
+    makers = {"uv": _copy_uv, "ca": _copy_authorities, "nothing": _make_empty_folder}
+    return makers[name](cache) if name in makers else wheels.make_wheels_folder(plan, tree, cache)
 
 
 def without_secrets(dockerfile: str, known: Collection[str]) -> str:
@@ -75,21 +75,21 @@ def without_secrets(dockerfile: str, known: Collection[str]) -> str:
     return SECRET.sub(lambda mount: mount[0] if mount[1] in known else "", dockerfile)
 
 
-def _dockerfile(dockerfile: str, known: Collection[str], cache: Path) -> Path:
+def _copy_dockerfile(dockerfile: str, known: Collection[str], cache: Path) -> Path:
     return snapshot({"Dockerfile": SourceFile(without_secrets(dockerfile, known).encode())}, cache) / "Dockerfile"
 
 
-def _authorities(cache: Path) -> Path:
+def _copy_authorities(cache: Path) -> Path:
     """A folder with the certificate authorities that this host trusts as ca.pem, or with nothing."""
     bundle = find_ca_bundle(os.environ)
     return snapshot({"ca.pem": SourceFile(bundle.read_bytes())} if bundle else {}, cache)
 
 
-def _nothing(cache: Path) -> Path:
+def _make_empty_folder(cache: Path) -> Path:
     return snapshot({}, cache)
 
 
-def _uv(cache: Path) -> Path:
+def _copy_uv(cache: Path) -> Path:
     """A folder that holds the uv binary and nothing else."""
     return snapshot({"uv": SourceFile(Path(find_uv_bin()).read_bytes(), executable=True)}, cache)
 
@@ -142,13 +142,13 @@ def _write_files(files: Tree, folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.data)
         target.chmod(0o755 if file.executable else 0o644)
-        os.utime(target, (time_of(file.data),) * 2)
+        os.utime(target, (derive_time(file.data),) * 2)
     for entry in (folder, *folder.rglob("*")):
         if entry.is_dir():
             entry.chmod(0o755)  # whatever the umask is: modes reach the image
             os.utime(entry, (SNAPSHOT_TIME, SNAPSHOT_TIME))
 
 
-def time_of(content: bytes) -> int:
+def derive_time(content: bytes) -> int:
     """Seconds that the content alone decides: BuildKit takes a file of the same size and time for unchanged."""
     return SNAPSHOT_TIME - int(hashlib.sha256(content).hexdigest()[:6], 16)

@@ -56,7 +56,7 @@ class Display:
         """Print a line for a finished step, unless it was cached."""
         is_short_copy = step.command.startswith(COPIES) and step.seconds < SHORT_SECONDS
         if not step.cached and step.command.startswith(SHOWN_COMMANDS) and not is_short_copy:
-            self._line(_finished(step))
+            self._line(_format_finished(step))
 
     @contextmanager
     def during(self, name: str, what: str) -> Iterator[None]:
@@ -68,7 +68,7 @@ class Display:
         finally:
             self._running = ()
         if (seconds := time.monotonic() - start) >= SHORT_SECONDS:
-            self._line(_finished(Step(name, what, seconds, cached=False)))
+            self._line(_format_finished(Step(name, what, seconds, cached=False)))
 
     def _start(self) -> None:
         self._thread.start()
@@ -93,7 +93,7 @@ class Display:
         while not self._over.wait(self._period):
             for step in _longer_than(self._period, self._running):
                 seconds = time.monotonic() - step.started
-                self._line(f"  {seconds:6.0f} s so far  {step.name}  {short(step.command)}")
+                self._line(f"  {seconds:6.0f} s so far  {step.name}  {shorten_command(step.command)}")
 
 
 class Screen(Display):
@@ -126,7 +126,7 @@ class Screen(Display):
         from rich.text import Text
 
         now = time.monotonic()
-        rows = [row(step, now, self._console.width) for step in _longer_than(SHORT_SECONDS, self._running)]
+        rows = [format_running(step, now, self._console.width) for step in _longer_than(SHORT_SECONDS, self._running)]
         return Text("\n".join(rows), style="bold", no_wrap=True, overflow="crop")
 
 
@@ -136,22 +136,22 @@ def open_display(*, plain: bool, stream: TextIO, environment: Mapping[str, str])
     return Display(stream) if plain or wants_lines or not stream.isatty() else Screen(stream)
 
 
-def row(step: Running, now: float, width: int) -> str:
+def format_running(step: Running, now: float, width: int) -> str:
     """A running step in one line of a terminal that has `width` columns."""
     name = step.name.partition(" ")[2] if width < NARROW_COLUMNS else ""
-    text = f"  {now - step.started:6.0f} s  {name or step.name}  {short(step.command)}"
+    text = f"  {now - step.started:6.0f} s  {name or step.name}  {shorten_command(step.command)}"
     room = max(width - 3, 0)  # for the ^C that a terminal prints
     return text if len(text) <= room else text[: max(room - 3, 0)] + "..."[:room]
 
 
-def short(command: str) -> str:
+def shorten_command(command: str) -> str:
     """A RUN line without its options, cut to SHOWN_WIDTH."""
     text = " ".join(word for word in command.split() if not word.startswith("--"))
     return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 3] + "..."
 
 
-def _finished(step: Step) -> str:
-    return f"  {step.seconds:6.1f} s  {step.name}  {short(step.command)}"
+def _format_finished(step: Step) -> str:
+    return f"  {step.seconds:6.1f} s  {step.name}  {shorten_command(step.command)}"
 
 
 def _longer_than(seconds: float, steps: Sequence[Running]) -> list[Running]:

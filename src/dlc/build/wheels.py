@@ -52,7 +52,7 @@ HASH = re.compile(r"sha256:([0-9a-f]{64})")  # in a lock
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
-def wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
+def make_wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     """A folder with the wheels that the plan's locks name and that the user's folders or the buildspec's indexes have.
 
     Raises LockError for a file whose hash is not the lock's, and for a local version that no index has.
@@ -64,7 +64,7 @@ def wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     wheels.mkdir(parents=True, exist_ok=True)
     wheels.chmod(FOLDER_MODE)
     known = frozenset(HASH.findall(text))
-    remove_other(wheels, known)
+    remove_unlocked(wheels, known)
     for warning in warn_of_find_links():
         print(f"dlc: warning: {warning}", file=sys.stderr)
     _add_own(text, known, wheels, cache)
@@ -82,7 +82,7 @@ def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> N
     """
     have: dict[tuple[str, str], list[Path]] = {}
     for own in local_wheel_folders():
-        for wheel, pin in wheels_in(own):
+        for wheel, pin in list_wheels(own):
             have.setdefault(pin, []).append(wheel)
     for pin in parse_entries(locks):
         found = have.get(pin, [])
@@ -91,7 +91,7 @@ def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> N
             raise LockError(f"{found[0]}: its sha256 is not the one in the lock", "put back the file, or dlc lock GLOB")
         for wheel in locked:
             if not (wheels / wheel.name).exists():
-                link(wheel, wheels / wheel.name, cache)
+                link_or_copy(wheel, wheels / wheel.name, cache)
 
 
 def _lock_text(tree: Tree, name: str) -> str:
@@ -105,28 +105,28 @@ def add_from_indexes(lock: str, indexed: Iterable[IndexedPackages], folder: Path
     Raises LockError for a wheel that no index has, PackageIndexError if an index does not answer.
     """
     for index in indexed:
-        have = {pin for wheel, pin in wheels_in(folder) if _is_for(wheel, index.python)}
+        have = {pin for wheel, pin in list_wheels(folder) if _fits_python(wheel, index.python)}
         for pin, entry in parse_entries(lock).items():
             if pin[0] in index.packages and pin not in have:
                 wheel = _keep_wheel(pin, entry, index, cache)
-                link(wheel, folder / wheel.name, cache)
+                link_or_copy(wheel, folder / wheel.name, cache)
 
 
 def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) -> None:
     """Raise LockError for a local version that is not in `folder` and for which no index is named."""
     if read_own_indexes(os.environ).all:
         return
-    have = {pin for _, pin in wheels_in(folder)}
+    have = {pin for _, pin in list_wheels(folder)}
     named = {name for index in indexed for name in index.packages}
     for name, version in parse_entries(lock):
         if "+" in version and name not in named and (name, version) not in have:
             raise LockError(
-                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_folders()}",
+                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_name_own_folders()}",
                 "name its index under `indexes` in the buildspec, or a folder that holds its wheel in UV_FIND_LINKS",
             )
 
 
-def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
+def wheel_origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
     """Requirement of a local version (`torch==2.13.0+cpu`) -> where these images take it from. Pure.
 
     The address of the buildspec's index or of the user's mirror, without credentials. It is empty if the buildspec
@@ -144,13 +144,13 @@ def origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict
     return found
 
 
-def wheels_in(folder: Path) -> list[tuple[Path, tuple[str, str]]]:
+def list_wheels(folder: Path) -> list[tuple[Path, tuple[str, str]]]:
     """Each wheel of a folder with its normal name and version. A file with a name that no wheel may have is none."""
     named = [(path, path.stem.split("-")) for path in sorted(folder.glob("*.whl"))]
     return [(path, (normal_name(words[0]), words[1])) for path, words in named if len(words) in WORDS]
 
 
-def _is_for(wheel: Path, python: str) -> bool:
+def _fits_python(wheel: Path, python: str) -> bool:
     """Whether a wheel is for this Python (3.11): the images of a plan may have several."""
     major, minor = python.split(".")
     own, version = f"cp{major}{minor}", (int(major), int(minor))
@@ -162,7 +162,7 @@ def _is_for(wheel: Path, python: str) -> bool:
     return any((interpreter, abi) in fitting for interpreter in interpreters for abi in abis)
 
 
-def link(source: Path, target: Path, cache: Path) -> None:
+def link_or_copy(source: Path, target: Path, cache: Path) -> None:
     """Hard link, else a copy; a copy too of a file with another mode. Two builds may do this at the same time."""
     with draft_folder(cache) as drafts:
         draft = drafts / target.name
@@ -178,7 +178,7 @@ def link(source: Path, target: Path, cache: Path) -> None:
         draft.replace(target)
 
 
-def remove_other(folder: Path, hashes: Collection[str]) -> None:
+def remove_unlocked(folder: Path, hashes: Collection[str]) -> None:
     """Remove the files of a folder of the cache that have none of these hashes: damaged ones are made anew."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         with suppress(FileNotFoundError):  # another build was faster
@@ -191,7 +191,7 @@ def _keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache:
     """The wheel of an entry, in the cache; fetched where it is not there."""
     fits = f"{entry}\n{index.python} {index.glibc}"
     kept = cache / "index-wheels" / hashlib.sha256(fits.encode()).hexdigest()[:16]
-    remove_other(kept, HASH.findall(entry))
+    remove_unlocked(kept, HASH.findall(entry))
     if not any(kept.glob("*.whl")):
         kept.mkdir(parents=True, exist_ok=True)
         with draft_folder(cache) as draft:
@@ -214,7 +214,7 @@ def _fetch_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, draft
         if not done.returncode:
             return next(draft.glob("*.whl"))
         found += f"\n  {hide_password(address)}: {_pip_reason(done.stderr, log, address)}"
-    raise _refusal(pin, index, found)
+    raise _missing_wheel_error(pin, index, found)
 
 
 def _pip_command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
@@ -258,13 +258,13 @@ def _pip_reason(stderr: str, log: Path, address: str) -> str:
     return f"does not answer ({said})" if NO_ANSWER.search(stderr + why) or BUSY.search(why) else said
 
 
-def _refusal(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
-    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_folders()}{found}"
+def _missing_wheel_error(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
+    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_name_own_folders()}{found}"
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
     kind = PackageIndexError if "does not answer (" in found or "refuses (" in found else LockError
     login = f"{LOGIN_REMEDY}, or " if "refuses (" in found else ""
     return kind(message, f"{login}{remedy} wheel in UV_FIND_LINKS (uv.toml and pip.conf are not read)")
 
 
-def _folders() -> str:
+def _name_own_folders() -> str:
     return ", ".join(str(folder) for folder in local_wheel_folders()) or "none"

@@ -75,7 +75,7 @@ def _build(
                 if disk_check:
                     _require_room(remaining, variants, existing, engine)
                 seconds = _bake(remaining, engine, root, tree, display, ahead)
-    return buildx.results(plan, engine, seconds, set(remaining.selected))
+    return buildx.read_results(plan, engine, seconds, set(remaining.selected))
 
 
 @contextmanager
@@ -120,18 +120,20 @@ def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str
     """Raises DiskError where the engine's disk is too small for what the plan builds."""
     if folder := disk_space.data_folder(engine):
         missing = [variant for variant in variants if variant.id in plan.selected]
-        disk_space.require_room(disk_space.need(missing, existing, containerd_store=engine.containerd_store), folder)
+        disk_space.require_room(
+            disk_space.estimate_need(missing, existing, containerd_store=engine.containerd_store), folder
+        )
 
 
 def _bake(
     plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display, ahead: Future[HostInputs] | None
 ) -> float:
     """Build the plan; returns the seconds that the bake took."""
-    revision, epoch = buildx.revision_and_epoch(root)
+    revision, epoch = buildx.read_revision(root)
     cache = cache_folder()
     with display.during("this host", "base file system, locked wheels, downloads"):
         inputs = ahead.result() if ahead else _collect(plan, tree, cache)
-    return buildx.build(
+    return buildx.build_plan(
         plan, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
         on_step=display.finished, on_running=display.running,
     )  # fmt: skip

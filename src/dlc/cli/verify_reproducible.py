@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
     plan_variants(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
-    revision, epoch = buildx.revision_and_epoch(root)
+    revision, epoch = buildx.read_revision(root)
     engine = connect()
     rows = []
     for variant in variants:

@@ -95,7 +95,7 @@ def test_a_login_of_netrc_reaches_the_index_and_no_message(files: PackageIndex) 
         assert taken(files, address).is_file()
         taken(files, address).unlink()
         netrc.write_text(f"machine 127.0.0.1 login me password wrong-{SECRET}\n")
-        wheels.remove_other(next((files.folder / "cache/index-wheels").iterdir()), [])
+        wheels.remove_unlocked(next((files.folder / "cache/index-wheels").iterdir()), [])
         for act in (lambda: locked(address), lambda: taken(files, address)):
             with pytest.raises(PackageIndexError, match="401") as caught:
                 act()

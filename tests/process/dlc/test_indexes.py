@@ -386,6 +386,6 @@ def test_where_a_local_version_comes_from_can_be_told_without_asking_anyone() ->
     with_index = f"{PYTORCH}indexes: {{special: {{address: 'https://a.example/x', packages: [torch]}}}}\n"
     named = load_variants(changed(unlocked(), PYTORCH_PATH, with_index))
     mirror = {"DLC_INDEX_SPECIAL": "https://me:secret@mirror.example/x"}
-    assert wheels.origins(named, {}) == {"torch==2.13.0+cpu": "https://a.example/x"}
-    assert wheels.origins(named, mirror) == {"torch==2.13.0+cpu": "https://mirror.example/x"}
-    assert wheels.origins(load_variants(unlocked()), mirror) == {"torch==2.13.0+cpu": ""}
+    assert wheels.wheel_origins(named, {}) == {"torch==2.13.0+cpu": "https://a.example/x"}
+    assert wheels.wheel_origins(named, mirror) == {"torch==2.13.0+cpu": "https://mirror.example/x"}
+    assert wheels.wheel_origins(load_variants(unlocked()), mirror) == {"torch==2.13.0+cpu": ""}

@@ -18,7 +18,7 @@ GB = disk_space.GB
 
 def needed(*sets: str, existing: tuple[str, ...] = (), containerd_store: bool = True) -> disk_space.Need:
     variants = load_variants(specimen(), [TORCH_ID, TENSORFLOW_ID], sets)
-    return disk_space.need(variants, existing, containerd_store=containerd_store)
+    return disk_space.estimate_need(variants, existing, containerd_store=containerd_store)
 
 
 def refs() -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlc.build import host_inputs
-from dlc.build.wheels import link
+from dlc.build.wheels import link_or_copy
 from dlc.buildspec.lockfile import FILES, with_headers
 from dlc.core import environment
 from dlc.core.checkout import SourceFile, Tree
@@ -168,7 +168,7 @@ def test_builds_at_the_same_time_put_the_same_wheel_in_place_whole(tmp_path: Pat
     wheel.write_bytes(b"wheel" * 10_000)
     target.parent.mkdir(parents=True)
     with ThreadPoolExecutor(8) as pool:  # a second link to the same file is no error
-        for done in [pool.submit(link, wheel, target, tmp_path) for _ in range(40)]:
+        for done in [pool.submit(link_or_copy, wheel, target, tmp_path) for _ in range(40)]:
             done.result()
     assert target.read_bytes() == wheel.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == [wheel.name]

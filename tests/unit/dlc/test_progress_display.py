@@ -11,14 +11,14 @@ import time
 import pytest
 
 from dlc.build.buildkit_log import Progress, Running, Step
-from dlc.build.progress_display import Display, Screen, open_display, row
+from dlc.build.progress_display import Display, Screen, format_running, open_display
 from harness.recorded_build import RECORDED
 
 
 @pytest.mark.parametrize("width", [0, 1, 10, 20, 79, 80, 200])
 def test_a_row_leaves_room_for_what_the_terminal_echoes(width: int) -> None:
     step = Running("pytorch-2_13-training-cpu-py311 horovod 1/1", "RUN /scripts/horovod/build.sh " + "x" * 300, 0.0)
-    assert len(row(step, 195.0, width)) <= max(width - 2, 0)
+    assert len(format_running(step, 195.0, width)) <= max(width - 2, 0)
 
 
 def test_a_pipe_and_json_get_plain_lines() -> None:

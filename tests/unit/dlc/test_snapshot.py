@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlc.build import host_inputs
-from dlc.build.host_inputs import SNAPSHOT_TIME, snapshot, time_of
+from dlc.build.host_inputs import SNAPSHOT_TIME, derive_time, snapshot
 from dlc.core.checkout import SourceFile, files_below
 from dlc.debian import rootfs
 from dlc.plan.plan import make_plan
@@ -28,7 +28,7 @@ def test_a_snapshot_holds_exactly_the_files_with_their_modes_and_fixed_times(tmp
         "run.sh": "0o755", "launch/main.py": "0o644",
     }  # fmt: skip
     times = {name: path.stat().st_mtime for name, path in found.items()}
-    assert times == {name: time_of(file.data) for name, file in FILES.items()}
+    assert times == {name: derive_time(file.data) for name, file in FILES.items()}
     assert {path.stat().st_mtime for path in (folder, folder / "launch")} == {SNAPSHOT_TIME}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 

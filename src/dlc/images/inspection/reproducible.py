@@ -13,7 +13,7 @@ from typing import Any
 from dlc.build import bake_file, host_inputs
 from dlc.build.bake_file import HostInputs
 from dlc.build.buildkit_log import Step
-from dlc.build.buildx import output, run_bake
+from dlc.build.buildx import choose_exporter, run_bake
 from dlc.core.atomic_files import scratch_folder
 from dlc.core.checkout import Tree
 from dlc.engine.connection import Engine
@@ -47,7 +47,7 @@ def build_from_nothing(
     with scratch_folder("dlc-rebuild-") as folder:
         inputs = host_inputs.collect(plan, tree, folder)
         text = render_rebuild(
-            plan, inputs, ref, output(engine), epoch=epoch, revision=revision, cached=cached
+            plan, inputs, ref, choose_exporter(engine), epoch=epoch, revision=revision, cached=cached
         )  # fmt: skip
         try:
             run_bake(text, engine, log, on_step)

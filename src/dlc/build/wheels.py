@@ -121,7 +121,7 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
     for name, version in parse_entries(lock):
         if "+" in version and name not in named and (name, version) not in have:
             raise LockError(
-                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_name_own_folders()}",
+                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_own_folders()}",
                 "name its index under `indexes` in the buildspec, or a folder that holds its wheel in UV_FIND_LINKS",
             )
 
@@ -259,12 +259,12 @@ def _pip_reason(stderr: str, log: Path, address: str) -> str:
 
 
 def _missing_wheel_error(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
-    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_name_own_folders()}{found}"
+    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_own_folders()}{found}"
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
     kind = PackageIndexError if "does not answer (" in found or "refuses (" in found else LockError
     login = f"{LOGIN_REMEDY}, or " if "refuses (" in found else ""
     return kind(message, f"{login}{remedy} wheel in UV_FIND_LINKS (uv.toml and pip.conf are not read)")
 
 
-def _name_own_folders() -> str:
+def _own_folders() -> str:
     return ", ".join(str(folder) for folder in local_wheel_folders()) or "none"

@@ -259,7 +259,9 @@ def _pip_reason(stderr: str, log: Path, address: str) -> str:
 
 
 def _missing_wheel_error(pin: tuple[str, str], index: IndexedPackages, found: str) -> DlcError:
-    message = f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_own_folders()}{found}"
+    message = (
+        f"{pin[0]}=={pin[1]}: expected a wheel with the lock's hash, found none\n  folders: {_own_folders()}{found}"
+    )
     remedy = f"name a mirror of the index {index.index} in {mirror_variable(index.index)}, or a folder that holds the"
     kind = PackageIndexError if "does not answer (" in found or "refuses (" in found else LockError
     login = f"{LOGIN_REMEDY}, or " if "refuses (" in found else ""

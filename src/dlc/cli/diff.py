@@ -35,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
     refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
     progress("packages of both images")
-    before, after = (facts.capture(engine, ref) for ref in refs)
+    before, after = (facts.capture_facts(engine, ref) for ref in refs)
     old, new = (archive.export_archive(engine, ref, progress) for ref in refs)
-    found = image_diff.compare(before, after, old, new)
+    found = image_diff.compare_images(before, after, old, new)
     if args.json:
         print_json(asdict(found))
     else:

@@ -67,7 +67,7 @@ def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
         raise SelectorError("expected an image for GPUs, found images for the CPU alone", "dlc list --gpu '*-cu*'")
     engine = connection.connect(start=False)
     built = images.find_images(engine, [variant.ref for variant in cuda])
-    return [gpu.row(v.id, gpu.code_of(engine, v.ref) if v.ref in built else None) for v in cuda]
+    return [gpu.make_gpu_row(v.id, gpu.read_gpu_code(engine, v.ref) if v.ref in built else None) for v in cuda]
 
 
 def planned(variant: Variant, tree: Tree) -> dict[str, str]:

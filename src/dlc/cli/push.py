@@ -21,7 +21,7 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, sbom
 from dlc.images.inspection.advisories import read_exceptions
-from dlc.images.inspection.scan import require_clean, scan
+from dlc.images.inspection.scan import require_clean, scan_image
 from dlc.images.push import push
 from dlc.images.push.push import Order, Pushed
 from dlc.images.push.registry.destination import Destination, open_destination
@@ -62,17 +62,19 @@ def run(args: argparse.Namespace) -> int:
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
     keys = images.find_keys(engine, plan.refs)
-    orders = push.make_orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
+    orders = push.make_orders(plan, {ref: facts.inspect_image(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)
     rows = []
     for order in orders:
         if args.dry_run:
             row = _intended(order, destination)
         else:
-            captured = cache(partial(facts.capture, engine, order.ref))  # once, for the scan and the bill of materials
+            captured = cache(
+                partial(facts.capture_facts, engine, order.ref)
+            )  # once, for the scan and the bill of materials
             if not args.no_scan:
                 _say(f"{order.id}: known vulnerabilities")
-                require_clean(scan(engine, captured(), exceptions, os.environ, date.today()))
+                require_clean(scan_image(engine, captured(), exceptions, os.environ, date.today()))
             row = _push(order, destination, engine, args.compression, captured)
         rows.append(row)
         if not args.json:
@@ -87,7 +89,7 @@ def _push(
 ) -> Pushed:
     _say(f"{order.id} to {destination.reference(order.framework)}")
     repository = destination.repository(order.framework, _say)
-    return push.push(order, repository, engine, compression, _say, lambda: sbom.as_json(captured()).encode())
+    return push.push_image(order, repository, engine, compression, _say, lambda: sbom.render_json(captured()).encode())
 
 
 def _intended(order: Order, destination: Destination) -> Pushed:

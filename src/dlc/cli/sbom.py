@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
     ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root())))
-    text = sbom.as_json(facts.capture(connect(), ref))
+    text = sbom.render_json(facts.capture_facts(connect(), ref))
     if args.output:
         args.output.write_text(text)
     else:

@@ -15,7 +15,7 @@ from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import facts
 from dlc.images.inspection.advisories import Answer, Finding, Verdict, read_exceptions
-from dlc.images.inspection.scan import require_clean, scan
+from dlc.images.inspection.scan import require_clean, scan_image
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
-    found = scan(engine, facts.capture(engine, ref), exceptions, os.environ, date.today())
+    found = scan_image(engine, facts.capture_facts(engine, ref), exceptions, os.environ, date.today())
     if args.json:
         print_json(as_dict(ref, found.answers, found.verdict))
     else:

@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
     ref, variant = selection.find_image(args.image, variants)
     engine = connect()
     progress(f"{ref}: packages")
-    found = facts.capture(engine, ref)
-    report = size.report(found, *archive.export_measured(engine, ref, progress))
+    found = facts.capture_facts(engine, ref)
+    report = size.make_report(found, *archive.export_measured(engine, ref, progress))
     changes = _changes(engine, selection.find_image(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))
@@ -55,8 +55,8 @@ Compared = tuple[facts.Facts, facts.Facts, tuple[size.Change, ...]]
 
 
 def _changes(engine: Engine, ref: str, after: facts.Facts) -> Compared:
-    before = facts.capture(engine, ref)
-    return before, after, size.changes(before, after)
+    before = facts.capture_facts(engine, ref)
+    return before, after, size.find_size_changes(before, after)
 
 
 def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dict[str, object]:

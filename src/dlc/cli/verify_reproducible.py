@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         archives = [
             _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]
-        found = reproducible.differences(*archives) or _from_built(plan, engine, archives[0])
+        found = reproducible.find_differences(*archives) or _from_built(plan, engine, archives[0])
         if not args.json:
             print(as_text(variant.id, archives[0], found), flush=True)
         rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
@@ -82,7 +82,7 @@ def _from_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproduci
     if images.find_keys(engine, [ref]).get(ref) != target.key:
         print(f"  {ref} is not built from these sources: only the two builds are compared", file=sys.stderr)
         return ()
-    return reproducible.differences_from_built(archive, facts.inspect(engine, ref)["RootFS"]["Layers"])
+    return reproducible.compare_with_built(archive, facts.inspect_image(engine, ref)["RootFS"]["Layers"])
 
 
 def _show(step: Step) -> None:
@@ -95,7 +95,7 @@ def as_text(identifier: str, archive: Archive, found: tuple[reproducible.Differe
     if not found:
         return f"{identifier}  identical  {archive.digest}"
     lines = [f"{identifier}  {len(found)} differences"]
-    for (layer, command), differences in reproducible.layers_of(found).items():
+    for (layer, command), differences in reproducible.group_by_layer(found).items():
         lines.append(f"  layer {layer + 1}  {command[:100]}" if layer >= 0 else "  configuration")
         lines += [f"    {'/' * (layer >= 0)}{item.path}  {item.what}" for item in differences[:SHOWN]]
         lines += [f"    and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []

@@ -22,7 +22,7 @@ from dlc.core.compression import BLOCK, COMPRESSIONS, open_plain
 from dlc.core.errors import DiskError, ImageError, RegistryError
 from dlc.images.inspection.archive import Members
 from dlc.images.push.layers import DRAFT, Saved, Uploads, compress_layer
-from dlc.images.push.push import WORKSPACE_PREFIX, _upload, workspace
+from dlc.images.push.push import WORKSPACE_PREFIX, _upload_image, open_workspace
 from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
 
@@ -95,7 +95,7 @@ def test_manifest_names_the_compressed_layers_in_their_order_whatever_the_engine
 ) -> None:
     keep = {"plain": bytes, "gzip": reference.compress, "zstd": zstandard.compress}[keeps]
     with serving(registry) as server, image(tmp_path, LAYERS, [keep(own) for own in LAYERS]) as saved:
-        manifest, sent = _upload(saved, Repository(Session(server.url, "toy"), "toy"), kind, quiet)
+        manifest, sent = _upload_image(saved, Repository(Session(server.url, "toy"), "toy"), kind, quiet)
         config = saved.config
     put = {asked.path.rpartition("sha256")[2][3:]: asked.body for asked in server.asked if "digest=" in asked.path}
     assert put[manifest.content["config"]["digest"].removeprefix("sha256:")] == config
@@ -111,7 +111,7 @@ def test_a_layer_that_the_engine_keeps_damaged_is_not_sent(tmp_path: Path) -> No
     stored = [LAYERS[0], b"damaged", LAYERS[2]]
     wanted = r"1/layer\.tar of the saved image: expected the layer sha256"
     with image(tmp_path, LAYERS, stored) as saved, serving(registry) as server, pytest.raises(ImageError, match=wanted):
-        _upload(saved, Repository(Session(server.url, "toy"), "toy"), "gzip", quiet)
+        _upload_image(saved, Repository(Session(server.url, "toy"), "toy"), "gzip", quiet)
     assert not [asked for asked in server.asked if "manifests" in asked.path]
 
 
@@ -221,7 +221,7 @@ def test_first_failure_ends_the_push_while_another_blob_still_hangs(tmp_path: Pa
 
 def test_room_is_asked_for_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(DiskError, match=r"expected 1500000\.0 GB of free space") as caught, workspace(10**15):
+    with pytest.raises(DiskError, match=r"expected 1500000\.0 GB of free space") as caught, open_workspace(10**15):
         pass
     assert "TMPDIR" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
@@ -234,6 +234,6 @@ def test_folder_of_a_killed_push_is_removed_by_the_next_and_that_of_a_running_on
     killed = tmp_path / f"{WORKSPACE_PREFIX}killed"
     killed.mkdir()
     (killed / "lock").touch()
-    with workspace(1) as running, workspace(1) as second:
+    with open_workspace(1) as running, open_workspace(1) as second:
         assert sorted(tmp_path.iterdir()) == sorted([running, second])
     assert list(tmp_path.iterdir()) == []

@@ -17,11 +17,11 @@ from dlc.core.errors import RegistryError
 from dlc.images.push.registry import http
 from dlc.images.push.registry.credentials import Credentials
 from dlc.images.push.registry.http import ANSWER_LIMIT, Session, SilentError, UnknownBlobError
-from dlc.images.push.registry.repository import KINDS, Manifest, Repository, digest_of
+from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
 from harness.authority import Authority
 
 ME = Credentials("me", "hunter2")
-BLOB = digest_of(b"blob")
+BLOB = make_digest(b"blob")
 HTML = {"Content-Type": "text/html"}
 MANIFEST = {"Content-Type": KINDS[0]}
 NOT_JSON = [b"<html>log in</html>", b"[]", b"null", b"\xff\xfe", b"", b'{"a":', b'"text"', b"[" * 100_000]

@@ -171,7 +171,7 @@ def test_images_that_are_no_list_of_images_are_an_error(home: Path, answer: str)
 def test_an_inspected_image_of_another_form_is_an_error(home: Path, answer: str) -> None:
     fake_docker(home, f"printf '%b' '{answer}'")
     with pytest.raises(EngineError, match="expected `docker image inspect` to print JSON about images"):
-        facts.inspect(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
+        facts.inspect_image(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
 
 
 @pytest.mark.parametrize(("history", "probed"), [("[]", "{}"), ("{}", "{}"), ("\\377", "{}"), ("", "[]"), ("", "{}")])
@@ -181,7 +181,7 @@ def test_history_and_probe_of_another_form_are_an_error(home: Path, history: str
         home, f"case $1 in image) echo '{image}';; history) printf '%b' '{history}';; *) echo '{probed}';; esac"
     )
     with pytest.raises(EngineError, match="check that docker on PATH is a Docker client"):
-        facts.capture(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
+        facts.capture_facts(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
 
 
 def test_who_has_little_time_to_answer_has_little_time_to_end(home: Path) -> None:

@@ -95,16 +95,16 @@ def test_the_tracker_counts_fixed_faults_that_the_image_still_has(tmp_path: Path
 def test_a_dump_is_taken_by_its_hash_alone(tmp_path: Path) -> None:
     dump = osv(tmp_path, advisory())
     right = hashlib.sha256(dump.read_bytes()).hexdigest()
-    assert advisories.dump_file(advisories.OSV, {}, tmp_path, None) is None
-    found = advisories.dump_file(advisories.OSV, {advisories.OSV: f"{dump}#sha256={right}"}, tmp_path / "cache", None)
+    assert advisories.fetch_dump(advisories.OSV, {}, tmp_path, None) is None
+    found = advisories.fetch_dump(advisories.OSV, {advisories.OSV: f"{dump}#sha256={right}"}, tmp_path / "cache", None)
     assert found
     assert found.read_bytes() == dump.read_bytes()
     with pytest.raises(LockError, match="expected sha256 0000"):
-        advisories.dump_file(
+        advisories.fetch_dump(
             advisories.OSV, {advisories.OSV: f"{dump.as_uri()}#sha256={'0' * 64}"}, tmp_path / "cache", None
         )
     with pytest.raises(UsageError, match="DLC_OSV_DUMP: expected ADDRESS#sha256=HEX"):
-        advisories.dump_file(advisories.OSV, {advisories.OSV: str(dump)}, tmp_path / "cache", None)
+        advisories.fetch_dump(advisories.OSV, {advisories.OSV: str(dump)}, tmp_path / "cache", None)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"glibc": 1}', b"no zip"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import ImageError
-from dlc.images.inspection.archive import Entry, Layer, blob, compressed_size, read_archive, resolve_layers
+from dlc.images.inspection.archive import Entry, Layer, blob_path, measure_compressed, read_archive, resolve_layers
 from dlc.images.push.layers import compress_layer
 
 
@@ -43,7 +43,7 @@ def oci_archive(path: Path, layers: list[bytes], *, zipped: bool = False) -> Pat
         {"config": {"digest": digest_of(config)}, "layers": [{"digest": digest_of(layer)} for layer in stored]}
     ).encode()
     index = json.dumps({"manifests": [{"digest": digest_of(manifest)}]}).encode()
-    blobs = {blob(digest_of(content)): content for content in (*stored, config, manifest)}
+    blobs = {blob_path(digest_of(content)): content for content in (*stored, config, manifest)}
     path.write_bytes(tar_of({**blobs, "index.json": index}))
     return path
 
@@ -57,7 +57,7 @@ def layer(**sizes: int) -> Layer:
 def test_who_waits_for_compressed_sizes_is_told_which_layer_is_begun(tmp_path: Path) -> None:
     begun: list[tuple[int, int]] = []
     path = oci_archive(tmp_path / "a.tar", [tar_of({"a": b"a"}), tar_of({"b": b"b"})])
-    compressed_size(path, lambda number, count: begun.append((number, count)))
+    measure_compressed(path, lambda number, count: begun.append((number, count)))
     assert begun == [(1, 2), (2, 2)]
 
 
@@ -76,11 +76,11 @@ def test_oci_archive_gives_digest_layers_commands_and_entries(tmp_path: Path, zi
 
 def test_the_compressed_size_is_what_a_push_sends_and_equal_layers_count_once(tmp_path: Path) -> None:
     layer = tar_of({"etc/a": b"a" * 1_000_000})
-    plain = compressed_size(oci_archive(tmp_path / "a.tar", [layer, layer, tar_of({})]))
+    plain = measure_compressed(oci_archive(tmp_path / "a.tar", [layer, layer, tar_of({})]))
     sent = [len(made(tmp_path, content)) for content in (layer, tar_of({}))]
     assert plain == sum(sent)
     assert plain < 20_000
-    zipped = compressed_size(oci_archive(tmp_path / "b.tar", [layer], zipped=True))
+    zipped = measure_compressed(oci_archive(tmp_path / "b.tar", [layer], zipped=True))
     assert zipped == sent[0]
 
 
@@ -98,7 +98,7 @@ def test_archive_of_an_older_engine_is_read_through_its_manifest(tmp_path: Path)
     assert list(archive.layers[0].entries) == ["a"]
 
 
-@pytest.mark.parametrize("reads", [read_archive, compressed_size])
+@pytest.mark.parametrize("reads", [read_archive, measure_compressed])
 @pytest.mark.parametrize(
     "content",
     [

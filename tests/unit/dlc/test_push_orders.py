@@ -16,7 +16,7 @@ from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import save_image
 from dlc.images.push.push import Pushed, make_orders, make_tags
-from dlc.images.push.verify import MismatchError, difference, require_same
+from dlc.images.push.verify import MismatchError, find_difference, require_same
 from dlc.plan.plan import make_plan
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
@@ -114,7 +114,7 @@ def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> 
 
 
 def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer() -> None:
-    assert difference(INSPECTED, CONFIG) == ""
+    assert find_difference(INSPECTED, CONFIG) == ""
     require_same(INSPECTED, "team/pytorch", 2, json.dumps(CONFIG).encode())
 
 
@@ -131,7 +131,7 @@ def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer
     ],
 )
 def test_any_difference_from_the_built_image_is_found_and_named(changed: Mapping[str, Any], what: str) -> None:
-    assert what in difference(INSPECTED, {**CONFIG, **changed})
+    assert what in find_difference(INSPECTED, {**CONFIG, **changed})
 
 
 def test_manifest_with_another_number_of_layers_is_no_image_of_this_configuration() -> None:

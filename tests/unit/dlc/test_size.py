@@ -22,7 +22,7 @@ LAYERS = (
     Layer("", "ADD rootfs.tar /", {"lib/libc.so": Entry("file", 700, 0o755, "0:0", 0, "", "")}),
     Layer("", "RUN install six", {"lib/libc.so": Entry("file", 800, 0o755, "0:0", 0, "", "")}),
 )
-REPORT = size.report(FACTS, Archive("", {}, LAYERS))
+REPORT = size.make_report(FACTS, Archive("", {}, LAYERS))
 
 
 def test_largest_packages_and_files_come_first() -> None:
@@ -49,7 +49,7 @@ def test_json_holds_the_same_and_is_cut_at_the_top() -> None:
 def test_comparison_names_what_grew_came_and_went() -> None:
     libc, tini, six = FACTS.packages
     before = replace(FACTS, ref="old", packages=(libc, replace(tini, bytes=10), replace(six, name="five", bytes=90)))
-    found = size.changes(before, FACTS)
+    found = size.find_size_changes(before, FACTS)
     assert {(change.name, change.before, change.after) for change in found} == {
         ("debian tini", 10, 50), ("python five", 90, 0), ("python six", 0, 90)
     }  # fmt: skip

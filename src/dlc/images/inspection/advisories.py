@@ -88,9 +88,9 @@ class Verdict:
     unused: tuple[ScanException, ...]
 
 
-def judge(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
+def judge_findings(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
     """An exception is valid until the end of the day `expires`."""
-    pairs = [(finding, _exception(finding, exceptions)) for finding in sorted(findings)]
+    pairs = [(finding, _find_exception(finding, exceptions)) for finding in sorted(findings)]
     used = [exception for _, exception in pairs if exception]
     late = [(finding, e) for finding, e in pairs if e and date.fromisoformat(e.expires) < today]
     return Verdict(
@@ -101,7 +101,7 @@ def judge(findings: Sequence[Finding], exceptions: Sequence[ScanException], toda
     )
 
 
-def _exception(finding: Finding, exceptions: Sequence[ScanException]) -> ScanException | None:
+def _find_exception(finding: Finding, exceptions: Sequence[ScanException]) -> ScanException | None:
     names = {finding.advisory, *finding.aliases}
     return next((e for e in exceptions if e.advisory in names and e.package in ("", finding.package)), None)
 
@@ -132,10 +132,10 @@ def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
         # pip-audit uses requests, which reads only this variable.
         environment = {"REQUESTS_CA_BUNDLE": str(ca)} if ca else None
         done = run_program(argv, env=environment, check=False, timeout=PIP_AUDIT_SECONDS)
-    return python_answer(done, len(packages))
+    return read_pip_audit(done, len(packages))
 
 
-def python_answer(done: Completed, asked: int) -> Answer:
+def read_pip_audit(done: Completed, asked: int) -> Answer:
     """What pip-audit's JSON says; its exit code is 1 both for findings and for failure. Pure."""
     source = "the package index's advisories (pip-audit)"
     try:
@@ -163,10 +163,10 @@ def ask_apt(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path |
     done = images.run_container(
         engine, *words, facts.ref, "-c", APT_SCRIPT, env=proxies, stdin=given, timeout=APT_SECONDS
     )
-    return debian_answer(done, len(facts.of_kind("debian")))
+    return read_apt(done, len(facts.of_kind("debian")))
 
 
-def debian_answer(done: Completed, asked: int) -> Answer:
+def read_apt(done: Completed, asked: int) -> Answer:
     """What apt would upgrade from a security archive. Pure."""
     source = "Debian security updates (apt)"
     if done.returncode:
@@ -180,7 +180,7 @@ def debian_answer(done: Completed, asked: int) -> Answer:
     return Answer(source, findings, asked, ())
 
 
-def dump_file(variable: str, environment: Mapping[str, str], cache: Path, ca: Path | None) -> Path | None:
+def fetch_dump(variable: str, environment: Mapping[str, str], cache: Path, ca: Path | None) -> Path | None:
     """The file that a variable names, downloaded where it is elsewhere; None for no variable.
 
     Raises UsageError for a value without a hash, LockError for a file that cannot be had or has another hash.
@@ -233,16 +233,18 @@ def _osv_findings(entry: Mapping[str, Any], installed: Mapping[str, Package]) ->
 def _is_affected(version: str, affected: Mapping[str, Any]) -> bool:
     """Whether a version is listed, or in a range: https://ossf.github.io/osv-schema/#evaluation."""
     own = Version(version.partition("+")[0])  # a local version is another build of the same release
-    if any(_version(listed) == own for listed in affected.get("versions", ())):
+    if any(_parse_version(listed) == own for listed in affected.get("versions", ())):
         return True
-    return any(_is_in(own, span["events"]) for span in affected.get("ranges", ()) if span.get("type") == "ECOSYSTEM")
+    return any(
+        _is_in_range(own, span["events"]) for span in affected.get("ranges", ()) if span.get("type") == "ECOSYSTEM"
+    )
 
 
-def _is_in(own: Version, events: list[Mapping[str, str]]) -> bool:
+def _is_in_range(own: Version, events: list[Mapping[str, str]]) -> bool:
     inside = False
-    for event in sorted(events, key=lambda event: _version(next(iter(event.values()))) or Version("0")):
+    for event in sorted(events, key=lambda event: _parse_version(next(iter(event.values()))) or Version("0")):
         for kind, version in event.items():
-            at = _version(version) or Version("0")
+            at = _parse_version(version) or Version("0")
             if kind == "introduced" and own >= at:
                 inside = True
             elif (kind == "fixed" and own >= at) or (kind == "last_affected" and own > at):
@@ -250,7 +252,7 @@ def _is_in(own: Version, events: list[Mapping[str, str]]) -> bool:
     return inside
 
 
-def _version(text: str) -> Version | None:
+def _parse_version(text: str) -> Version | None:
     try:
         return Version(text)
     except InvalidVersion:

@@ -80,17 +80,17 @@ def read_archive(path: Path) -> Archive:
     """The image in an archive. Raises ImageError where there is none, or more than one."""
     with open_archive(path) as tar:
         found = read_members(path, tar)
-        config = _json(tar, found.config)
+        config = _read_json(tar, found.config)
         commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
         commands += [""] * len(found.layers)
         layers = tuple(
-            Layer(diff_id, command, dict(_entries(tar, name)))
+            Layer(diff_id, command, dict(_read_entries(tar, name)))
             for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, found.layers, strict=False)
         )
         return Archive(found.digest, config, layers)
 
 
-def compressed_size(path: Path, on_layer: Callable[[int, int], None] = lambda number, count: None) -> int:
+def measure_compressed(path: Path, on_layer: Callable[[int, int], None] = lambda number, count: None) -> int:
     """Bytes of all layers, compressed as a push compresses them; `on_layer` is told which of how many is begun.
 
     Raises ImageError as `read` does.
@@ -100,7 +100,7 @@ def compressed_size(path: Path, on_layer: Callable[[int, int], None] = lambda nu
         layers = tuple(dict.fromkeys(read_members(path, tar).layers))
         for number, name in enumerate(layers, 1):
             on_layer(number, len(layers))
-            total += _compressed(tar, name)
+            total += _is_compressed(tar, name)
     return total
 
 
@@ -121,37 +121,37 @@ def read_members(path: Path, tar: tarfile.TarFile) -> Members:
     """
     found = _parse_members(path, tar)
     for name in (found.config, *found.layers):
-        member_file(tar, name)
+        open_member(tar, name)
     return found
 
 
 def _parse_members(path: Path, tar: tarfile.TarFile) -> Members:
     has_index = "index.json" in tar.getnames()
-    manifests = _json(tar, "index.json")["manifests"] if has_index else _json(tar, "manifest.json")
+    manifests = _read_json(tar, "index.json")["manifests"] if has_index else _read_json(tar, "manifest.json")
     if len(manifests) != 1:
         raise ImageError(f"{path}: expected the archive of one image, found {len(manifests)} manifests")
     if not has_index:
         config = manifests[0]["Config"]
-        return Members(_digest(tar, config), config, tuple(manifests[0]["Layers"]))
+        return Members(_hash_member(tar, config), config, tuple(manifests[0]["Layers"]))
     digest = manifests[0]["digest"]
-    manifest = _json(tar, blob(digest))
+    manifest = _read_json(tar, blob_path(digest))
     if "layers" not in manifest:
         raise ImageError(f"{path}: expected one manifest, found {manifest.get('mediaType')}")
-    layers = tuple(blob(layer["digest"]) for layer in manifest["layers"])
-    return Members(digest, blob(manifest["config"]["digest"]), layers)
+    layers = tuple(blob_path(layer["digest"]) for layer in manifest["layers"])
+    return Members(digest, blob_path(manifest["config"]["digest"]), layers)
 
 
-def _compressed(tar: tarfile.TarFile, name: str) -> int:
+def _is_compressed(tar: tarfile.TarFile, name: str) -> int:
     counter = Through()
-    compress_gzip(open_plain(member_file(tar, name)), counter)
+    compress_gzip(open_plain(open_member(tar, name)), counter)
     return counter.bytes
 
 
-def _digest(tar: tarfile.TarFile, name: str) -> str:
-    return f"sha256:{hashlib.sha256(member_file(tar, name).read()).hexdigest()}"
+def _hash_member(tar: tarfile.TarFile, name: str) -> str:
+    return f"sha256:{hashlib.sha256(open_member(tar, name).read()).hexdigest()}"
 
 
-def member_file(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+def open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
     """A member to read from. Raises KeyError where it is none."""
     member = tar.extractfile(name)
     if member is None:
@@ -159,23 +159,23 @@ def member_file(tar: tarfile.TarFile, name: str) -> IO[bytes]:
     return member
 
 
-def blob(digest: str) -> str:
+def blob_path(digest: str) -> str:
     """The path of a blob in an OCI layout."""
     return "blobs/" + digest.replace(":", "/")
 
 
-def _json(tar: tarfile.TarFile, name: str) -> Any:
-    return json.load(member_file(tar, name))
+def _read_json(tar: tarfile.TarFile, name: str) -> Any:
+    return json.load(open_member(tar, name))
 
 
-def _entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
+def _read_entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
     """Every entry of a layer, gzipped or plain."""
-    with tarfile.open(fileobj=open_plain(member_file(tar, name)), mode="r|") as layer:
+    with tarfile.open(fileobj=open_plain(open_member(tar, name)), mode="r|") as layer:
         for item in layer:
-            yield item.name.removeprefix("./").strip("/"), _entry(layer, item)
+            yield item.name.removeprefix("./").strip("/"), _read_entry(layer, item)
 
 
-def _entry(layer: tarfile.TarFile, item: tarfile.TarInfo) -> Entry:
+def _read_entry(layer: tarfile.TarFile, item: tarfile.TarInfo) -> Entry:
     content = layer.extractfile(item) if item.isreg() else None
     digest = hashlib.sha256()
     while content and (block := content.read(BLOCK)):
@@ -209,19 +209,19 @@ def resolve_layers(layers: Sequence[Layer]) -> tuple[Mapping[str, Entry], tuple[
     for index, layer in enumerate(layers):
         # Deletions concern lower layers, whatever their place in this one.
         for path in layer.entries:
-            for gone in _deleted(path, seen):
-                hidden.append(_hide(gone, seen.pop(gone), index, deleted=True))
+            for gone in _list_deleted(path, seen):
+                hidden.append(_make_hidden(gone, seen.pop(gone), index, deleted=True))
         for path, entry in layer.entries.items():
             if path.rpartition("/")[2].startswith(WHITEOUT):
                 continue
             if path in seen:
-                hidden.append(_hide(path, seen[path], index, deleted=False))
+                hidden.append(_make_hidden(path, seen[path], index, deleted=False))
             seen[path] = (index, entry)
     files = {path: entry for path, (_, entry) in seen.items()}
     return files, tuple(item for item in hidden if item.bytes)
 
 
-def _deleted(path: str, seen: Mapping[str, tuple[int, Entry]]) -> list[str]:
+def _list_deleted(path: str, seen: Mapping[str, tuple[int, Entry]]) -> list[str]:
     """Paths of lower layers that this entry deletes: none unless it is a whiteout."""
     folder, slash, name = path.rpartition("/")
     if not name.startswith(WHITEOUT):
@@ -231,25 +231,27 @@ def _deleted(path: str, seen: Mapping[str, tuple[int, Entry]]) -> list[str]:
     return below if name == OPAQUE else [*below, *([target] if target in seen else [])]
 
 
-def _hide(path: str, place: tuple[int, Entry], by: int, *, deleted: bool) -> Hidden:
+def _make_hidden(path: str, place: tuple[int, Entry], by: int, *, deleted: bool) -> Hidden:
     return Hidden(path, place[1].size, place[0], by, deleted)
 
 
 def export_archive(engine: Engine, ref: str, say: Say = lambda _: None) -> Archive:
     """Layers and files of an image that the engine has; `say` is told what is done. Needs its size in TMPDIR."""
-    with _saved(engine, ref, say) as path:
+    with _save_to_scratch(engine, ref, say) as path:
         return read_archive(path)
 
 
 def export_measured(engine: Engine, ref: str, say: Say = lambda _: None) -> tuple[Archive, int]:
     """The same, and the bytes of its layers as a push sends them."""
-    with _saved(engine, ref, say) as path:
+    with _save_to_scratch(engine, ref, say) as path:
         found = read_archive(path)
-        return found, compressed_size(path, lambda number, count: say(f"{ref}: compresses layer {number} of {count}"))
+        return found, measure_compressed(
+            path, lambda number, count: say(f"{ref}: compresses layer {number} of {count}")
+        )
 
 
 @contextmanager
-def _saved(engine: Engine, ref: str, say: Say) -> Iterator[Path]:
+def _save_to_scratch(engine: Engine, ref: str, say: Say) -> Iterator[Path]:
     with scratch_folder("dlc-image-") as folder:
         path = folder / "image.tar"
         say(f"{ref}: the engine saves it")

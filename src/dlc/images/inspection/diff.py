@@ -31,37 +31,37 @@ class ImageDiff:
     files: tuple[Change, ...]
 
 
-def compare(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDiff:
+def compare_images(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDiff:
     """The differences of two images, with files as a container sees them, without their times."""
     return ImageDiff(
         before=before.ref,
         after=after.ref,
         bytes=after.bytes - before.bytes,
-        packages=changes(_versions(before), _versions(after)),
-        environment=changes(before.environment, after.environment),
-        labels=changes(before.labels, after.labels),
-        files=changes(_files(old), _files(new)),
+        packages=find_changes(_list_versions(before), _list_versions(after)),
+        environment=find_changes(before.environment, after.environment),
+        labels=find_changes(before.labels, after.labels),
+        files=find_changes(_list_files(old), _list_files(new)),
     )
 
 
-def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+def find_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
     """Entries that only one mapping has, or whose values differ."""
     names = sorted({*before, *after})
     found = [Change(name, before.get(name, ""), after.get(name, "")) for name in names]
     return tuple(change for change in found if change.before != change.after)
 
 
-def _versions(facts: Facts) -> dict[str, str]:
+def _list_versions(facts: Facts) -> dict[str, str]:
     return {f"{package.kind} {package.name}": package.version for package in facts.packages}
 
 
-def _files(archive: Archive) -> dict[str, str]:
+def _list_files(archive: Archive) -> dict[str, str]:
     """Every path with its entry in words."""
     seen, _ = resolve_layers(archive.layers)
-    return {f"/{path}": _words(entry) for path, entry in seen.items()}
+    return {f"/{path}": _describe_entry(entry) for path, entry in seen.items()}
 
 
-def _words(entry: Entry) -> str:
+def _describe_entry(entry: Entry) -> str:
     """Kind, mode, owner, and content or target: all but the time."""
     content = f"{entry.size} bytes sha256:{entry.sha256[:12]}" if entry.sha256 else entry.target
     return f"{entry.kind} {entry.mode:04o} {entry.owner} {content}".rstrip()

@@ -77,16 +77,16 @@ class Facts:
         return tuple(package for package in self.packages if package.kind == kind)
 
 
-def capture(engine: Engine, ref: str) -> Facts:
+def capture_facts(engine: Engine, ref: str) -> Facts:
     """The facts of an image. Raises ImageError if the engine does not have it, or no Python in it runs the probe."""
-    inspected = inspect(engine, ref)
+    inspected = inspect_image(engine, ref)
     history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref).stdout
     probed = run_probe(engine, ref, PROBE)
     with images.expect_client_answer(engine, "docker history", history):
-        return from_answers(ref, inspected, history.splitlines(), probed)
+        return make_facts(ref, inspected, history.splitlines(), probed)
 
 
-def inspect(engine: Engine, ref: str) -> dict[str, Any]:
+def inspect_image(engine: Engine, ref: str) -> dict[str, Any]:
     """`docker image inspect`. Raises ImageError when the engine does not have the image."""
     done = engine.docker("image", "inspect", ref, check=False)
     if done.returncode:
@@ -99,15 +99,15 @@ def inspect(engine: Engine, ref: str) -> dict[str, Any]:
         return inspected
 
 
-def from_answers(ref: str, inspected: Mapping[str, Any], history: Sequence[str], probed: Mapping[str, Any]) -> Facts:
+def make_facts(ref: str, inspected: Mapping[str, Any], history: Sequence[str], probed: Mapping[str, Any]) -> Facts:
     """Facts from what `docker image inspect`, `docker history` (newest first) and the probe printed. Pure."""
     rows = [json.loads(line) for line in reversed(history)]
     steps = tuple(Step(row["CreatedBy"], int(row["Size"])) for row in rows if int(row["Size"]))
     config = inspected["Config"]
     environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
-    packages = [_package("debian", found) for found in probed["debian"]]
-    packages += [_package("python", found) for found in probed["python_packages"]]
-    packages += [_package("dlc", found) for found in probed["dlc"]]
+    packages = [_make_package("debian", found) for found in probed["debian"]]
+    packages += [_make_package("python", found) for found in probed["python_packages"]]
+    packages += [_make_package("dlc", found) for found in probed["dlc"]]
     return Facts(
         ref=ref,
         digest=inspected["Id"],
@@ -121,7 +121,7 @@ def from_answers(ref: str, inspected: Mapping[str, Any], history: Sequence[str],
     )
 
 
-def _package(kind: str, found: Mapping[str, Any]) -> Package:
+def _make_package(kind: str, found: Mapping[str, Any]) -> Package:
     lists = {name: tuple(found[name]) for name in ("licences", "requires", "provides")}
     debian = {name: found.get(name, "") for name in ("architecture", "source", "source_version")}
     return Package(kind=kind, **{**found, **debian, **lists})

@@ -67,12 +67,12 @@ def render_rebuild(
     return json.dumps(value, indent=1)
 
 
-def differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
+def find_differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
     """All differences; empty if both are equal bit for bit."""
     if first.digest == second.digest:
         return ()
     found = [difference for index in range(max(len(first.layers), len(second.layers)))
-             for difference in _of_layer(index, first, second)]  # fmt: skip
+             for difference in _compare_layer(index, first, second)]  # fmt: skip
     keys = sorted({*first.config, *second.config} - {"rootfs"})
     found += [
         Difference(-1, "configuration", key, f"{first.config.get(key)} -> {second.config.get(key)}")
@@ -81,7 +81,7 @@ def differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def differences_from_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[Difference, ...]:
+def compare_with_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[Difference, ...]:
     """The layers in which a built image differs from an archive, by the diff ids that the engine says it has."""
     own = [layer.digest for layer in archive.layers]
     commands = [layer.command for layer in archive.layers] + [""] * len(diff_ids)
@@ -91,7 +91,7 @@ def differences_from_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[D
     )  # fmt: skip
 
 
-def _of_layer(index: int, first: Archive, second: Archive) -> Iterator[Difference]:
+def _compare_layer(index: int, first: Archive, second: Archive) -> Iterator[Difference]:
     if index >= min(len(first.layers), len(second.layers)):
         which = "first" if index < len(first.layers) else "second"
         yield Difference(index, "", "", f"only in the {which} image")
@@ -100,12 +100,14 @@ def _of_layer(index: int, first: Archive, second: Archive) -> Iterator[Differenc
     if one.digest == other.digest:
         return
     paths = [*one.entries, *(path for path in other.entries if path not in one.entries)]
-    found = [(path, what) for path in paths if (what := _change(one.entries.get(path), other.entries.get(path)))]
+    found = [
+        (path, what) for path in paths if (what := _describe_change(one.entries.get(path), other.entries.get(path)))
+    ]
     for path, what in found or [("", "the order of the entries, or their extended attributes")]:
         yield Difference(index, one.command, path, what)
 
 
-def _change(one: Entry | None, other: Entry | None) -> str:
+def _describe_change(one: Entry | None, other: Entry | None) -> str:
     """What differs, in words; empty where nothing does."""
     if one is None or other is None:
         return "only in the second image" if one is None else "only in the first image"
@@ -119,7 +121,7 @@ def _change(one: Entry | None, other: Entry | None) -> str:
     )  # fmt: skip
 
 
-def layers_of(found: tuple[Difference, ...]) -> dict[tuple[int, str], list[Difference]]:
+def group_by_layer(found: tuple[Difference, ...]) -> dict[tuple[int, str], list[Difference]]:
     """Differences by layer and its command."""
     grouped: dict[tuple[int, str], list[Difference]] = {}
     for difference in found:

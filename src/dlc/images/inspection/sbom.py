@@ -43,7 +43,7 @@ JOINTS = re.compile(r"([()])|(?<=[\s)])(and/or|and|or)(?=[\s(])", re.IGNORECASE)
 References = dict[str, str]  # LicenseRef -> the name that it stands for
 
 
-def document(facts: Facts) -> Json:
+def make_document(facts: Facts) -> Json:
     """SPDX 2.3 as a value for JSON. Equal facts give an equal document: its time is the image's own.
 
     The image contains every package; packages depend on those of the same kind that are installed, the launcher on
@@ -52,30 +52,32 @@ def document(facts: Facts) -> Json:
     """
     whole = facts.labels.get(LICENSES, UNKNOWN)
     references: dict[str, str] = {name: name for name in re.findall(r"LicenseRef-[A-Za-z0-9.-]+", whole)}
-    packages = [_image(facts)]
+    packages = [_describe_image(facts)]
     for package in facts.packages:
         expression, found = declared_licences(package.licences)
         references |= found
-        packages.append(_package(package, expression, facts.os))
+        packages.append(_describe_package(package, expression, facts.os))
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": DOCUMENT,
         "name": facts.ref,
         "documentNamespace": f"urn:dlc:sbom:{facts.digest.removeprefix('sha256:')}",
-        "creationInfo": {"created": _seconds(facts.created), "creators": ["Tool: dlc"]},
+        "creationInfo": {"created": _cut_to_seconds(facts.created), "creators": ["Tool: dlc"]},
         "packages": packages,
-        "hasExtractedLicensingInfos": [_extracted(identifier, name) for identifier, name in sorted(references.items())],
-        "relationships": _relationships(facts.packages),
+        "hasExtractedLicensingInfos": [
+            _make_extracted(identifier, name) for identifier, name in sorted(references.items())
+        ],
+        "relationships": _list_relationships(facts.packages),
     }
 
 
-def as_json(facts: Facts) -> str:
+def render_json(facts: Facts) -> str:
     """The document as `dlc sbom` writes it and `dlc push` attaches it."""
-    return json.dumps(document(facts), indent=1) + "\n"
+    return json.dumps(make_document(facts), indent=1) + "\n"
 
 
-def _image(facts: Facts) -> Json:
+def _describe_image(facts: Facts) -> Json:
     algorithm, _, digest = facts.digest.partition(":")
     return {
         "SPDXID": IMAGE,
@@ -92,9 +94,9 @@ def _image(facts: Facts) -> Json:
     }
 
 
-def _package(package: Package, expression: str, os: str) -> Json:
+def _describe_package(package: Package, expression: str, os: str) -> Json:
     value: Json = {
-        "SPDXID": identifier(package),
+        "SPDXID": make_identifier(package),
         "name": package.name,
         "versionInfo": package.version,
         "supplier": f"Organization: {os.partition(' ')[0]}" if package.kind == "debian" else UNKNOWN,
@@ -103,7 +105,7 @@ def _package(package: Package, expression: str, os: str) -> Json:
         "licenseConcluded": UNKNOWN,
         "licenseDeclared": expression,
         "copyrightText": UNKNOWN,
-        "externalRefs": [_locator(package, os)],
+        "externalRefs": [_make_locator(package, os)],
     }
     if package.verification:
         value["packageVerificationCode"] = {"packageVerificationCodeValue": package.verification}
@@ -114,7 +116,7 @@ def _package(package: Package, expression: str, os: str) -> Json:
     return value
 
 
-def _locator(package: Package, os: str) -> Json:
+def _make_locator(package: Package, os: str) -> Json:
     """The package URL, which scanners use to find advisories: for Debian by the release and the source package."""
     name, version = package.name, quote(package.version)
     if package.kind == "debian":
@@ -129,41 +131,41 @@ def _locator(package: Package, os: str) -> Json:
     return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}
 
 
-def _extracted(reference: str, name: str) -> Json:
+def _make_extracted(reference: str, name: str) -> Json:
     text = f"Named {name!r} by packages of this image; the text is in their copyright file or metadata."
     return {"licenseId": reference, "name": name, "extractedText": text}
 
 
-def _relationships(packages: tuple[Package, ...]) -> list[Json]:
+def _list_relationships(packages: tuple[Package, ...]) -> list[Json]:
     """The document describes the image, which contains the packages, of which some depend on others."""
-    known = _providers(packages)
-    found = [_relationship(DOCUMENT, "DESCRIBES", IMAGE)]
-    found += [_relationship(IMAGE, "CONTAINS", identifier(package)) for package in packages]
+    known = _map_providers(packages)
+    found = [_make_relationship(DOCUMENT, "DESCRIBES", IMAGE)]
+    found += [_make_relationship(IMAGE, "CONTAINS", make_identifier(package)) for package in packages]
     for package in packages:
         kind = "debian" if package.kind == "dlc" else package.kind
         wanted = {known.get((kind, normal_name(name))) for name in package.requires} - {None}
-        own = identifier(package)
-        found += [_relationship(own, "DEPENDS_ON", other) for other in sorted(map(str, wanted)) if other != own]
+        own = make_identifier(package)
+        found += [_make_relationship(own, "DEPENDS_ON", other) for other in sorted(map(str, wanted)) if other != own]
     return found
 
 
-def _providers(packages: tuple[Package, ...]) -> Mapping[tuple[str, str], str]:
+def _map_providers(packages: tuple[Package, ...]) -> Mapping[tuple[str, str], str]:
     """Identifier by kind and name; a package of that name goes before one that only provides it."""
-    provided = {(p.kind, normal_name(name)): identifier(p) for p in packages for name in p.provides}
-    return provided | {(p.kind, normal_name(p.name)): identifier(p) for p in packages}
+    provided = {(p.kind, normal_name(name)): make_identifier(p) for p in packages for name in p.provides}
+    return provided | {(p.kind, normal_name(p.name)): make_identifier(p) for p in packages}
 
 
-def _relationship(one: str, kind: str, other: str) -> Json:
+def _make_relationship(one: str, kind: str, other: str) -> Json:
     return {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
 
 
-def identifier(package: Package) -> str:
+def make_identifier(package: Package) -> str:
     """`SPDXRef-debian-libstdc-2b-2b-6`: letters, digits, dots and dashes; other characters as their hex code."""
     words = f"{package.kind}-{package.name}" + (f"-{package.architecture}" if package.architecture else "")
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", lambda match: f"-{ord(match[0]):02x}-", words)
 
 
-def _seconds(created: str) -> str:
+def _cut_to_seconds(created: str) -> str:
     """A time without the fraction that engines write and SPDX does not allow."""
     return re.sub(r"\.\d+", "", created)
 
@@ -184,7 +186,7 @@ def declared_licences(names: Sequence[str]) -> tuple[str, References]:
 
 def _licence_expression(name: str) -> tuple[str, References]:
     """One name, which may itself be an expression: SPDX's, or Debian's `GPL-2+ or Artistic`."""
-    if known := _single(name):
+    if known := _parse_single(name):
         return known, {}
     references: References = {}
     words: list[str] = []
@@ -192,7 +194,7 @@ def _licence_expression(name: str) -> tuple[str, References]:
         if word in "()" or word.lower() in OPERATORS:
             words.append(OPERATORS.get(word.lower(), word))
         else:
-            text, found = _operand(word)
+            text, found = _parse_operand(word)
             words.append(text)
             references |= found
     try:
@@ -202,24 +204,24 @@ def _licence_expression(name: str) -> tuple[str, References]:
     return (str(parsed.render()), references) if parsed is not None else _licence_reference(name)
 
 
-def _operand(name: str) -> tuple[str, References]:
-    found = _single(name)
+def _parse_operand(name: str) -> tuple[str, References]:
+    found = _parse_single(name)
     return (found, {}) if found else _licence_reference(name)
 
 
-def _single(name: str) -> str | None:
+def _parse_single(name: str) -> str | None:
     """A licence that SPDX knows, with an exception or without; None for every other text."""
-    base, joint, exception = _spelled(name).partition(" WITH ")
-    found = _listed(f"{_gnu(base) or base}{joint}{exception}")
+    base, joint, exception = _fix_spelling(name).partition(" WITH ")
+    found = _find_listed(f"{_parse_gnu(base) or base}{joint}{exception}")
     # The library also has names of its own for licences that are not on SPDX's list.
     return None if found is None or "LicenseRef" in found else found
 
 
-def _spelled(name: str) -> str:
+def _fix_spelling(name: str) -> str:
     return SPELLINGS.get(name.lower()) or re.sub(r"\s+with\s+", " WITH ", name, flags=re.IGNORECASE)
 
 
-def _gnu(name: str) -> str | None:
+def _parse_gnu(name: str) -> str | None:
     match = GNU.fullmatch(name)
     if match is None:
         return None
@@ -227,15 +229,15 @@ def _gnu(name: str) -> str | None:
 
 
 @cache
-def _spdx() -> Licensing:
+def _load_spdx() -> Licensing:
     return get_spdx_licensing()
 
 
 @cache
-def _listed(text: str) -> str | None:
+def _find_listed(text: str) -> str | None:
     """A licence as SPDX's list spells it; None for expressions with operators and for what is not on the list."""
     try:
-        found = _spdx().parse(text, validate=True, strict=True)
+        found = _load_spdx().parse(text, validate=True, strict=True)
     except NOT_PARSED:
         return None
     return str(found.render()) if isinstance(found, BaseSymbol) else None

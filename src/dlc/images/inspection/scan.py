@@ -12,7 +12,7 @@ from dlc.core.errors import ImageError, ProcessError
 from dlc.debian.suites import SUITES
 from dlc.engine.connection import Engine
 from dlc.images.inspection import advisories
-from dlc.images.inspection.advisories import EXCEPTIONS, Answer, Finding, Verdict, judge
+from dlc.images.inspection.advisories import EXCEPTIONS, Answer, Finding, Verdict, judge_findings
 from dlc.images.inspection.facts import Facts
 
 
@@ -25,21 +25,21 @@ class Scan:
     verdict: Verdict
 
 
-def scan(
+def scan_image(
     engine: Engine, facts: Facts, exceptions: Sequence[ScanException], environment: Mapping[str, str], today: date
 ) -> Scan:
     """Ask the index, Debian and the calendar. A dump that the user names answers for a source that cannot be asked."""
     ca = find_ca_bundle(environment)
     cache = cache_folder()
     python = advisories.ask_pip_audit(facts, ca)
-    if python.unanswered and (dump := advisories.dump_file(advisories.OSV, environment, cache, ca)):
+    if python.unanswered and (dump := advisories.fetch_dump(advisories.OSV, environment, cache, ca)):
         python = advisories.search_osv_dump(facts, dump)
     debian = advisories.ask_apt(engine, facts, read_proxies(environment), ca)
-    if debian.unanswered and (dump := advisories.dump_file(advisories.TRACKER, environment, cache, ca)):
+    if debian.unanswered and (dump := advisories.fetch_dump(advisories.TRACKER, environment, cache, ca)):
         debian = advisories.search_tracker_dump(facts, dump)
     answers = (python, debian, ask_suite(facts, today))
     findings = [finding for answer in answers for finding in answer.findings]
-    return Scan(facts.ref, answers, judge(findings, exceptions, today))
+    return Scan(facts.ref, answers, judge_findings(findings, exceptions, today))
 
 
 def ask_suite(facts: Facts, today: date) -> Answer:

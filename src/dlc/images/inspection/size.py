@@ -37,7 +37,7 @@ class SizeReport:
         return sum(item.bytes for item in self.hidden)
 
 
-def report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
+def make_report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
     """The whole report of an image."""
     seen, hidden = resolve_layers(archive.layers)
     packages = [Share(f"{package.kind} {package.name} {package.version}", package.bytes) for package in facts.packages]
@@ -62,7 +62,7 @@ class Change:
     after: int
 
 
-def changes(before: Facts, after: Facts) -> tuple[Change, ...]:
+def find_size_changes(before: Facts, after: Facts) -> tuple[Change, ...]:
     """Packages that take other bytes than before, the largest change first."""
     old, new = ({f"{p.kind} {p.name}": p.bytes for p in facts.packages} for facts in (before, after))
     found = [Change(name, old.get(name, 0), new.get(name, 0)) for name in sorted({*old, *new})]

@@ -22,8 +22,8 @@ from typing import Any
 from dlc.core.compression import COMPRESSIONS, Source, Through, open_plain
 from dlc.core.errors import DiskError, ImageError
 from dlc.engine.connection import Engine
-from dlc.images.inspection.archive import Members, member_file, open_archive, read_members, save_image
-from dlc.images.push.registry.repository import KINDS, Manifest, Repository, digest_of
+from dlc.images.inspection.archive import Members, open_archive, open_member, read_members, save_image
+from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -44,18 +44,18 @@ class Saved:
     @property
     def config(self) -> bytes:
         """The configuration, byte for byte."""
-        return member_file(self.archive, self.members.config).read()
+        return open_member(self.archive, self.members.config).read()
 
     def write_config(self) -> Descriptor:
         """The configuration as a blob, described."""
         data = self.config
-        digest = digest_of(data)
+        digest = make_digest(data)
         self.blob(digest).write_bytes(data)
         return {"mediaType": CONFIG, "digest": digest, "size": len(data)}
 
     def write_layer(self, member: str, diff_id: str, compression: str) -> Descriptor:
         """A layer as a compressed blob, described. Raises ImageError where it is not the one of the diff id."""
-        content = Through(open_plain(member_file(self.archive, member)))
+        content = Through(open_plain(open_member(self.archive, member)))
         made = compress_layer(content, self.folder, compression)
         if (found := f"sha256:{content.sha256.hexdigest()}") != diff_id:
             raise ImageError(

@@ -29,8 +29,8 @@ from dlc.core.labels import CREATED, FRAMEWORK, FRAMEWORK_VERSION, ID, KEY, OS
 from dlc.engine.connection import Engine
 from dlc.images.push.layers import Descriptor, Saved, Uploads, open_saved
 from dlc.images.push.layers import make_manifest as manifest_of
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of, fallback_tag
-from dlc.images.push.verify import Inspected, MismatchError, require_same, verify
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.images.push.verify import Inspected, MismatchError, require_same, verify_served
 from dlc.plan.plan import Plan
 
 Say = Callable[[str], None]
@@ -90,7 +90,7 @@ def make_orders(
     return tuple(found)
 
 
-def push(
+def push_image(
     order: Order, repository: Repository, engine: Engine, compression: str, say: Say, bill: Callable[[], bytes]
 ) -> Pushed:
     """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
@@ -99,31 +99,31 @@ def push(
     """
     start = time.monotonic()
     uploaded = 0
-    manifest = _there_already(order, repository, compression)
+    manifest = _find_complete(order, repository, compression)
     if manifest is None:
         repository.require_writable()
-        with workspace(order.inspected["Size"]) as folder, open_saved(engine, order.ref, folder) as image:
+        with open_workspace(order.inspected["Size"]) as folder, open_saved(engine, order.ref, folder) as image:
             require_same(order.inspected, f"{order.ref} as saved", len(image.members.layers), image.config)
-            manifest, uploaded = _upload(image, repository, compression, say)
-        verify(order.inspected, repository, manifest.digest)
-    attached = attach(repository, manifest, bill)
+            manifest, uploaded = _upload_image(image, repository, compression, say)
+        verify_served(order.inspected, repository, manifest.digest)
+    attached = attach_bill(repository, manifest, bill)
     for tag in order.tags:
-        _move(repository, tag, manifest)
+        _move_tag(repository, tag, manifest)
     seconds = time.monotonic() - start
     return Pushed(order.id, repository.name, manifest.digest, attached, order.tags, uploaded, seconds)
 
 
-def _there_already(order: Order, repository: Repository, compression: str) -> Manifest | None:
+def _find_complete(order: Order, repository: Repository, compression: str) -> Manifest | None:
     """The manifest of this image if the repository has all of it under one of its tags, with this compression."""
     for tag in order.tags:
         found = repository.manifest(tag)
         if found and all(layer["mediaType"].endswith(compression) for layer in found.content["layers"]):
             with suppress(MismatchError):
-                return verify(order.inspected, repository, found.digest)
+                return verify_served(order.inspected, repository, found.digest)
     return None
 
 
-def _upload(image: Saved, repository: Repository, compression: str, say: Say) -> tuple[Manifest, int]:
+def _upload_image(image: Saved, repository: Repository, compression: str, say: Say) -> tuple[Manifest, int]:
     """Send the blobs that the repository lacks, then the manifest by its digest. Returns it and the bytes sent."""
     uploads = Uploads(repository, say)
     layers: dict[str, Descriptor] = {}  # by diff id: two steps can leave equal layers, such as empty ones
@@ -140,15 +140,15 @@ def _upload(image: Saved, repository: Repository, compression: str, say: Say) ->
     return made, uploads.sent
 
 
-def _move(repository: Repository, tag: str, manifest: Manifest) -> None:
+def _move_tag(repository: Repository, tag: str, manifest: Manifest) -> None:
     """Move a tag to the manifest, and check that it was moved."""
-    if _digest(repository, tag) != manifest.digest:
+    if _read_tag(repository, tag) != manifest.digest:
         repository.put_manifest(tag, manifest)
-        if (found := _digest(repository, tag)) != manifest.digest:
+        if (found := _read_tag(repository, tag)) != manifest.digest:
             raise MismatchError(f"{repository.name}:{tag}", manifest.digest, found)
 
 
-def _digest(repository: Repository, tag: str) -> str:
+def _read_tag(repository: Repository, tag: str) -> str:
     found = repository.manifest(tag)
     return found.digest if found else "no manifest"
 
@@ -158,31 +158,31 @@ def make_tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
 
     `ref` and `labels` are the image's. Raises ImageError when one is missing that dlc sets.
     """
-    _framework, _series, job, device, python, *flavor = _label(ref, labels, ID).split("-")
-    version = _label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]  # `+cpu`: the device has it
-    system = _system(_label(ref, labels, OS))
-    day = datetime.fromisoformat(_label(ref, labels, CREATED)).strftime("%Y%m%d")
-    key = _label(ref, labels, KEY)[:KEY_DIGITS]
+    _framework, _series, job, device, python, *flavor = _require_label(ref, labels, ID).split("-")
+    version = _require_label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]  # `+cpu`: the device has it
+    system = _name_system(_require_label(ref, labels, OS))
+    day = datetime.fromisoformat(_require_label(ref, labels, CREATED)).strftime("%Y%m%d")
+    key = _require_label(ref, labels, KEY)[:KEY_DIGITS]
     stem = "-".join([version, job, device, python, *flavor, system])
     suffix = found[0] if (found := OF_SET.search(ref)) else ""
     stem = stem[: LONGEST - 1 - KEY_DIGITS - len(suffix)].rstrip("-.") + suffix
     return f"{stem}-{key}", f"{stem}-{day}", stem
 
 
-def _label(ref: str, labels: Mapping[str, str], name: str) -> str:
+def _require_label(ref: str, labels: Mapping[str, str], name: str) -> str:
     if not labels.get(name):
         raise ImageError(f"{ref}: expected the label {name}, found none", "dlc build GLOB: dlc's own images have it")
     return labels[name]
 
 
-def _system(text: str) -> str:
+def _name_system(text: str) -> str:
     """`bookworm` for our own base, `ubuntu-24.04` for one that the user named as `registry.example/ubuntu:24.04`."""
     name = text.partition("@")[0].rpartition("/")[2].lower()
     return re.sub(r"[^a-z0-9._]+", "-", name.removeprefix("debian-")).strip("-.")
 
 
 @contextmanager
-def workspace(size: int) -> Iterator[Path]:
+def open_workspace(size: int) -> Iterator[Path]:
     """An empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
     with scratch_folder(WORKSPACE_PREFIX) as folder:
         # The saved image and its compressed layers lie there.
@@ -196,7 +196,7 @@ def workspace(size: int) -> Iterator[Path]:
         yield folder
 
 
-def attach(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
+def attach_bill(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
     """Attach the document unless one of its kind is there; its manifest's digest. Raises RegistryError.
 
     `document` is called only where it is needed.
@@ -209,8 +209,8 @@ def attach(repository: Repository, subject: Manifest, document: Callable[[], byt
         for content in (EMPTY, data):
             path = folder / "blob"
             path.write_bytes(content)
-            if repository.size(digest_of(content)) != len(content):
-                repository.upload(path, digest_of(content))
+            if repository.size(make_digest(content)) != len(content):
+                repository.upload(path, make_digest(content))
     manifest = make_referrer(subject, data)
     if not repository.put_manifest(manifest.digest, manifest):
         _add_to_index(repository, subject, manifest)
@@ -223,9 +223,9 @@ def make_referrer(subject: Manifest, document: bytes) -> Manifest:
         "schemaVersion": 2,
         "mediaType": KINDS[0],
         "artifactType": SPDX,
-        "config": _descriptor(EMPTY_KIND, EMPTY),
-        "layers": [_descriptor(SPDX, document)],
-        "subject": _descriptor(subject.kind, subject.data),
+        "config": _describe_blob(EMPTY_KIND, EMPTY),
+        "layers": [_describe_blob(SPDX, document)],
+        "subject": _describe_blob(subject.kind, subject.data),
     }
     return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
 
@@ -233,11 +233,11 @@ def make_referrer(subject: Manifest, document: bytes) -> Manifest:
 def _add_to_index(repository: Repository, subject: Manifest, manifest: Manifest) -> None:
     """Add a referrer to the index under the fallback tag, beside what others have put there."""
     others = [found for found in repository.referrers(subject.digest) if found.get("digest") != manifest.digest]
-    own = {**_descriptor(manifest.kind, manifest.data), "artifactType": SPDX}
+    own = {**_describe_blob(manifest.kind, manifest.data), "artifactType": SPDX}
     content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, own]}
     data = json.dumps(content, separators=(",", ":")).encode()
-    repository.put_manifest(fallback_tag(subject.digest), Manifest(data, INDEX))
+    repository.put_manifest(make_fallback_tag(subject.digest), Manifest(data, INDEX))
 
 
-def _descriptor(kind: str, data: bytes) -> Mapping[str, Any]:
-    return {"mediaType": kind, "digest": digest_of(data), "size": len(data)}
+def _describe_blob(kind: str, data: bytes) -> Mapping[str, Any]:
+    return {"mediaType": kind, "digest": make_digest(data), "size": len(data)}

@@ -88,15 +88,15 @@ def read_credentials(registry: str, config: Path | None = None) -> Credentials |
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
     """
     path = config or Path(os.environ.get("DOCKER_CONFIG") or environment.home_folder() / ".docker") / "config.json"
-    content = _read(path)
+    content = _read_config(path)
     entry = HUB_ENTRY if registry == HUB else registry
-    helper = _mapping(content, "credHelpers", path).get(entry) or content.get("credsStore")
-    if helper and (found := _ask(helper, entry)):
+    helper = _read_mapping(content, "credHelpers", path).get(entry) or content.get("credsStore")
+    if helper and (found := _ask_helper(helper, entry)):
         return found
-    return _in_file(_mapping(content, "auths", path), entry, path)
+    return _find_in_file(_read_mapping(content, "auths", path), entry, path)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+def _read_mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
     """The entry of this name, empty where there is none."""
     found = content.get(name) or {}
     if not isinstance(found, dict):
@@ -119,7 +119,7 @@ def _mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, 
     return found
 
 
-def _ask(helper: str, entry: str) -> Credentials | None:
+def _ask_helper(helper: str, entry: str) -> Credentials | None:
     """What a credential helper has: it reads the entry's name and prints JSON, or a message."""
     done = run_program([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
     if done.returncode:
@@ -137,23 +137,23 @@ def _ask(helper: str, entry: str) -> Credentials | None:
         ) from None
 
 
-def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
+def _find_in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
     for name, value in auths.items():
-        if not isinstance(value, dict) or entry not in (name, _registry_of(name)):
+        if not isinstance(value, dict) or entry not in (name, _strip_scheme(name)):
             continue
         if value.get("identitytoken"):
             return Credentials(TOKEN_USER, value["identitytoken"], identity=True)
         if value.get("auth"):
-            return _decoded(value["auth"], path, name)
+            return _decode_login(value["auth"], path, name)
     return None
 
 
-def _registry_of(name: str) -> str:
+def _strip_scheme(name: str) -> str:
     """Older clients wrote `https://registry.example/v1/`."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
-def _decoded(auth: Any, path: Path, name: str) -> Credentials:
+def _decode_login(auth: Any, path: Path, name: str) -> Credentials:
     try:
         user, _, secret = base64.b64decode(auth, validate=True).decode().partition(":")
     except (ValueError, TypeError):  # binascii.Error and UnicodeDecodeError are ValueErrors

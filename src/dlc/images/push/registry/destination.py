@@ -57,7 +57,7 @@ def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = ())
     if to == ECR:
         from dlc.images.push.registry import ecr  # boto3 takes a second to import, and need not be installed
 
-        registry, known = ecr.login()
+        registry, known = ecr.log_in_to_ecr()
         return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository, frameworks)
     address = parse_address(to)
     return Destination(address, credentials.read_credentials(address.registry), ca, lambda _: None, frameworks)

@@ -86,7 +86,7 @@ class Answer:
         return found
 
 
-def opener_for(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
+def make_opener(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
     """What opens connections to a registry: certificates checked, proxies as the environment names them.
 
     Raises RegistryError for a CA bundle that cannot be read.
@@ -125,7 +125,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
-def request(
+def send_request(
     opener: urllib.request.OpenerDirector, method: str, url: str, body: bytes | Path | None = None,
     headers: Mapping[str, str] | None = None, authorization: str = "",
 ) -> Answer:  # fmt: skip
@@ -133,7 +133,7 @@ def request(
 
     Raises TransientError where the connection failed, RegistryError where it would fail again.
     """
-    where = f"{method} {without_query(url)}"
+    where = f"{method} {strip_query(url)}"
     seconds = UPLOAD_SECONDS if isinstance(body, Path) else ANSWER_SECONDS
     with ExitStack() as stack:
         # Opened before the request, so that a missing file is not taken for a broken connection.
@@ -153,15 +153,15 @@ def request(
                 response = stack.enter_context(opener.open(asked, timeout=seconds))
             except urllib.error.HTTPError as error:
                 response = stack.enter_context(error)
-            content = b"" if method == "HEAD" else _read(response, where)
+            content = b"" if method == "HEAD" else _read_body(response, where)
             return Answer(response.status, response.headers, content, where)
         except (OSError, http.client.HTTPException) as error:
-            raise _broken(where, error, seconds) from None
+            raise _connection_error(where, error, seconds) from None
         except ValueError as error:  # an address in a Location or a realm that is none
             raise RegistryError(f"{where}: a broken address: {error}", NO_REGISTRY) from None
 
 
-def _read(response: IO[bytes], where: str) -> bytes:
+def _read_body(response: IO[bytes], where: str) -> bytes:
     """The whole body, within ANSWER_LIMIT bytes and ANSWER_SECONDS however slowly it comes."""
     end = time.monotonic() + ANSWER_SECONDS
     found = bytearray()
@@ -176,19 +176,19 @@ def _read(response: IO[bytes], where: str) -> bytes:
     return bytes(found)
 
 
-def refusal(answer: Answer) -> RegistryError:
+def refusal_error(answer: Answer) -> RegistryError:
     """The error for an unexpected status."""
-    text = f"{answer.where}: status {answer.status}{_said(answer.body)}"
+    text = f"{answer.where}: status {answer.status}{_quote_registry(answer.body)}"
     if answer.status in TRANSIENT:
         error = TransientError(text, KEEP_TRYING)
-        error.after = _retry_after(answer.headers.get("Retry-After", ""))
+        error.after = _parse_retry_after(answer.headers.get("Retry-After", ""))
         return error
-    if any(code in UNKNOWN_BLOB for code, _ in _errors(answer.body)):
+    if any(code in UNKNOWN_BLOB for code, _ in _parse_errors(answer.body)):
         return UnknownBlobError(text, "push again: blobs that the registry has are not sent twice")
     return RegistryError(text, "check what the registry allows: names, paths, sizes, tags")
 
 
-def _retry_after(text: str) -> float:
+def _parse_retry_after(text: str) -> float:
     """The header's seconds, or seconds until its date; 0 where it is neither, or past."""
     if text.strip().isdecimal():
         return float(text)
@@ -198,16 +198,16 @@ def _retry_after(text: str) -> float:
         return 0.0
 
 
-def without_query(url: str) -> str:
+def strip_query(url: str) -> str:
     """For messages: queries may hold tokens and signatures."""
     return url.partition("?")[0]
 
 
-def _broken(where: str, error: Exception, seconds: float) -> RegistryError:
+def _connection_error(where: str, error: Exception, seconds: float) -> RegistryError:
     """The error for a failed connection; transient only if a second try may work."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return RegistryError(f"{where}: {cause.verify_message}", _certificate_remedy(cause.verify_code))
+        return RegistryError(f"{where}: {cause.verify_message}", _advise_on_certificate(cause.verify_code))
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return RegistryError(f"{where}: no TLS: {cause.reason}", "check that a registry with TLS listens there")
     if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
@@ -219,18 +219,18 @@ def _broken(where: str, error: Exception, seconds: float) -> RegistryError:
     return TransientError(f"{where}: {cause or type(cause).__name__}", KEEP_TRYING)
 
 
-def _certificate_remedy(code: int) -> str:
+def _advise_on_certificate(code: int) -> str:
     if code in WRONG_NAME:
         return "push to the name that the registry's certificate has"
     return "renew the registry's certificate" if code == EXPIRED else "name the CA bundle in DLC_CA_BUNDLE"
 
 
-def _said(body: bytes) -> str:
+def _quote_registry(body: bytes) -> str:
     """What the registry's JSON says went wrong, else nothing."""
-    return "".join(f", {code}: {message}" for code, message in _errors(body))
+    return "".join(f", {code}: {message}" for code, message in _parse_errors(body))
 
 
-def _errors(body: bytes) -> list[tuple[str, str]]:
+def _parse_errors(body: bytes) -> list[tuple[str, str]]:
     """Code and message of each error in the registry's JSON; none where it is something else."""
     try:
         return [(str(error.get("code", "")), str(error.get("message", ""))) for error in json.loads(body)["errors"]]
@@ -253,7 +253,7 @@ class Session:
         self._repository = repository
         self._credentials = credentials
         self._authorization = ""
-        self._opener = opener_for(self.registry, ca)
+        self._opener = make_opener(self.registry, ca)
 
     def send(
         self, method: str, path: str, *, body: bytes | Path | None = None, headers: Mapping[str, str] | None = None,
@@ -266,14 +266,14 @@ class Session:
         url = self._absolute(path)
         # The location of an upload can be another host's, signed by itself.
         ours = urllib.parse.urlsplit(url)[:2] == urllib.parse.urlsplit(self.url)[:2]
-        answer = request(self._opener, method, url, body, headers, self._authorization if ours else "")
+        answer = send_request(self._opener, method, url, body, headers, self._authorization if ours else "")
         if answer.status == 401 and ours:
             self._authorization = self._authorize(answer.headers.get_all("WWW-Authenticate") or [])
-            answer = request(self._opener, method, url, body, headers, self._authorization)
+            answer = send_request(self._opener, method, url, body, headers, self._authorization)
         if answer.status in (401, 403):
             raise self._unauthorized()
         if answer.status not in accept:
-            raise refusal(answer)
+            raise refusal_error(answer)
         return answer
 
     def _absolute(self, path: str) -> str:
@@ -286,7 +286,7 @@ class Session:
             usable = False
         if not usable:
             raise RegistryError(
-                f"{self.registry}: expected an address with https, found {without_query(path)!r}", NO_REGISTRY
+                f"{self.registry}: expected an address with https, found {strip_query(path)!r}", NO_REGISTRY
             )
         return url
 
@@ -310,15 +310,15 @@ class Session:
         if known and known.identity:
             form = {**service, "scope": " ".join(self._scopes), "grant_type": "refresh_token"}
             form |= {"refresh_token": known.secret, "client_id": "dlc"}
-            answer = request(self._opener, "POST", realm, urllib.parse.urlencode(form).encode(), FORM)
+            answer = send_request(self._opener, "POST", realm, urllib.parse.urlencode(form).encode(), FORM)
         else:
             basic = known.basic if known else ""
             query = urllib.parse.urlencode({**service, "scope": self._scopes}, doseq=True)
-            answer = request(self._opener, "GET", f"{realm}?{query}", authorization=basic)
+            answer = send_request(self._opener, "GET", f"{realm}?{query}", authorization=basic)
         if answer.status in (400, 401, 403):
             raise self._unauthorized()
         if answer.status != 200:
-            raise refusal(answer)
+            raise refusal_error(answer)
         found = answer.json("a token")
         token = found.get("token") or found.get("access_token")
         if not (isinstance(token, str) and TOKEN.fullmatch(token)):

@@ -40,7 +40,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """`sha256:...` of the bytes."""
-        return digest_of(self.data)
+        return make_digest(self.data)
 
     @property
     def content(self) -> Mapping[str, Any]:
@@ -96,7 +96,7 @@ class Repository:
         listed = self._index(self._path("referrers", digest))
         if listed is not None:
             return listed
-        return self._index(self._path("manifests", fallback_tag(digest))) or []
+        return self._index(self._path("manifests", make_fallback_tag(digest))) or []
 
     def _index(self, path: str) -> list[Mapping[str, Any]] | None:
         """The descriptors in an index; None where there is none."""
@@ -177,12 +177,12 @@ class Repository:
         return operation()
 
 
-def digest_of(data: bytes) -> str:
+def make_digest(data: bytes) -> str:
     """`sha256:...`, as registries name content."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def fallback_tag(digest: str) -> str:
+def make_fallback_tag(digest: str) -> str:
     """Where the index of an image's referrers lies in a registry that does not list them."""
     return digest.replace(":", "-")
 

@@ -23,9 +23,9 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.process import run_program
 from dlc.engine.connection import Engine, connect
-from dlc.jobs.run.job import Options, job_of
+from dlc.jobs.run.job import Options, make_job
 from dlc.jobs.run.job_folder import write_folders
-from dlc.jobs.run.lifecycle import Hosts, remove_containers
+from dlc.jobs.run.lifecycle import JobContainers, remove_containers
 
 FIRST_LINE = "import time; print('user code at', time.monotonic_ns(), flush=True)\n"
 STAMP = re.compile(r"user code at ([0-9]+)")
@@ -63,9 +63,9 @@ def main() -> None:
 def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
     """Seconds until the last host's first line, with the plain commands."""
     options = Options(str(script), hosts=HOSTS)
-    job = job_of(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
+    job = make_job(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
     write_folders(job)
-    hosts = Hosts(engine, job)
+    hosts = JobContainers(engine, job)
     environment = {**os.environ, **engine.environment, **job.secrets}
     try:
         started = time.monotonic()

@@ -76,7 +76,7 @@ class Job:
             write_host_folder(self.spec, host)
 
     def __enter__(self) -> Self:
-        self._edge = lifecycle.Hosts(connect(), replace(self.spec, environment=self.environment))
+        self._edge = lifecycle.JobContainers(connect(), replace(self.spec, environment=self.environment))
         self._edge.create_network()
         with contextlib.ExitStack() as unless_all_start:
             unless_all_start.callback(self._remove)
@@ -220,7 +220,7 @@ class Job:
     def _network(self, host: str) -> str:
         return f"--net=/proc/{self._state(host).pid}/ns/net"
 
-    def _state(self, host: str) -> lifecycle.State:
+    def _state(self, host: str) -> lifecycle.ContainerState:
         return self._edge.states()[host]
 
     def _remove(self) -> None:

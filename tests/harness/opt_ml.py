@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlc.jobs.run.job import ONLY_GROUP, Group, Job, named_hosts
+from dlc.jobs.run.job import ONLY_GROUP, Group, Job, name_hosts
 from dlc.jobs.run.job_folder import write_host_folder
 
 INSTANCE_TYPE = "ml.c5.xlarge"
@@ -33,7 +33,7 @@ def job_of(
     2.x does it: every value as JSON text. `others` are fields of the job.
     """
     sizes, programs, cpus = groups or {ONLY_GROUP: hosts}, programs or {}, cpus or {}
-    named = zip(sizes, named_hosts(list(sizes.values())), strict=True)
+    named = zip(sizes, name_hosts(list(sizes.values())), strict=True)
     return Job(
         folder=folder,
         groups=tuple(

@@ -22,12 +22,12 @@ from dlc.jobs.advice.cost_model import (
     Estimate,
     Machine,
     Workload,
-    catalogue,
     find_machine,
+    make_catalogue,
     parse_cluster,
 )
-from dlc.jobs.advice.decide import COST, SPEED, Advice, advise
-from dlc.jobs.advice.profile_report import Profile, read_profile, summary
+from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
+from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
 
 HELP = "say which machines make a training job faster and cheaper: more CPUs, data hosts, or none of it"
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"
@@ -101,7 +101,7 @@ class Found:
 
 def run(args: argparse.Namespace) -> int:
     """Print the advice. Raises UsageError where too little was given."""
-    machines = catalogue(read_instances(read_tree(find_root())), prices(args.price))
+    machines = make_catalogue(read_instances(read_tree(find_root())), prices(args.price))
     profile = read_profile(args.report) if args.report else None
     measured = tuple(_measured(machines, text) for text in args.measured)
     step = args.step_ms / 1000 if args.step_ms else profile.step if profile else None
@@ -136,7 +136,7 @@ def advised(
         step, cpu, args.data_cpu_seconds or cpu, size, args.preprocess_on or default, max(args.data_workers, 0)
     )
     extra = args.gpu_preprocess_ms / 1000 if args.gpu_preprocess_ms else None
-    return advise(now, job, machines, data_types(machines, args.data_host), args.goal, extra)
+    return make_advice(now, job, machines, data_types(machines, args.data_host), args.goal, extra)
 
 
 def _require_measured_there(args: argparse.Namespace, now: Cluster, profile: Profile | None) -> None:
@@ -189,16 +189,20 @@ def show(args: argparse.Namespace, found: Found) -> None:
     rows = [choice.result for choice in found.advice.choices] if found.advice else []
     if args.svg:
         curve = found.advice.curve if found.advice else ()
-        args.svg.write_text(render.svg([*rows, *found.measured], curve))
+        args.svg.write_text(render.draw_svg([*rows, *found.measured], curve))
     if args.json:
         print_json(render.advice_json(found.profile, found.advice, found.measured))
         return
     width = columns()
-    parts = [summary(found.profile)] if found.profile else []
+    parts = [summarize(found.profile)] if found.profile else []
     if found.advice:
-        parts += [render.verdict(found.advice), render.choices_table(found.advice, width), render.chart(rows, width)]
-        parts.append(render.assumptions(found.advice))
+        parts += [
+            render.write_verdict(found.advice),
+            render.make_choices_table(found.advice, width),
+            render.draw_chart(rows, width),
+        ]
+        parts.append(render.list_assumptions(found.advice))
     if found.measured:
-        parts += [render.measured_table(found.measured, width), render.chart(found.measured, width)]
-    parts.append(render.price_origins([*rows, *found.measured]))
+        parts += [render.make_measured_table(found.measured, width), render.draw_chart(found.measured, width)]
+    parts.append(render.list_prices([*rows, *found.measured]))
     print("\n\n".join(parts))

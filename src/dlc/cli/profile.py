@@ -12,8 +12,8 @@ from dlc.cli import advise, run_job
 from dlc.cli.arguments import add_json, count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ProfileError
-from dlc.jobs.advice.cost_model import catalogue
-from dlc.jobs.advice.profile_report import Profile, read_profile, summary
+from dlc.jobs.advice.cost_model import make_catalogue
+from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
 from dlc.jobs.advice.render import profile_json
 from dlc.jobs.run.job_folder import RESULTS
 
@@ -73,12 +73,12 @@ def say(args: argparse.Namespace, profile: Profile) -> int:
             "dlc advise REPORT --on CLUSTER --cpu-seconds S",
         )
     if args.on and profile.cpu:
-        machines = catalogue(read_instances(read_tree(find_root())), advise.prices(args.price))
+        machines = make_catalogue(read_instances(read_tree(find_root())), advise.prices(args.price))
         step = args.step_ms / 1000 if args.step_ms else profile.step
         advice = advise.advised(args, machines, step, profile.cpu, profile.batch_bytes, profile)
         advise.show(args, advise.Found(profile, advice, ()))
     elif args.json:
         print_json({"profile": profile_json(profile)})
     else:
-        print(summary(profile))
+        print(summarize(profile))
     return 0

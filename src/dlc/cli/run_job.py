@@ -20,10 +20,9 @@ from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
 from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find_engine
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
-from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, job_of
+from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
 from dlc.jobs.run.job_folder import RESULTS
-from dlc.jobs.run.run import remove_job
-from dlc.jobs.run.run import run as run_job
+from dlc.jobs.run.run import remove_job, run_job
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
@@ -115,7 +114,7 @@ def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") 
     identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
-        return job_of(options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16))
+        return make_job(options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16))
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
 

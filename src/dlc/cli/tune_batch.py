@@ -11,8 +11,8 @@ from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.tune import output
-from dlc.jobs.tune.request import Request, batch_of, check, modes, number_of
-from dlc.jobs.tune.tune import tune
+from dlc.jobs.tune.request import Request, check_job, list_modes, read_batch, read_number
+from dlc.jobs.tune.tune import tune_batch
 
 HELP = "find the largest batch of a training script that fits, by short jobs on this machine"
 EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name batch-size --hp batch-size=64 --memory 4g"
@@ -54,15 +54,15 @@ def _seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Try, and print what was found. Raises TuneError where no batch fits or nothing can be measured."""
     request = _request(args)
-    found = tune(request, run_job.engine(), cache_folder() / run_job.CLAIMS, _say)
+    found = tune_batch(request, run_job.engine(), cache_folder() / run_job.CLAIMS, _say)
     print_json(output.as_dict(request, found)) if args.json else print(output.as_text(request, found))
     return 0
 
 
 def _request(args: argparse.Namespace) -> Request:
     job = run_job.job_of_words(args, "tune-batch", "tune-")
-    check(job, args.compiler)
-    batch = batch_of(job, args.hp_name)
+    check_job(job, args.compiler)
+    batch = read_batch(job, args.hp_name)
     most = args.most or TIMES * batch
     if most < batch:
         raise UsageError(f"--most {most}: expected no less than the job's own batch, {batch}", "dlc tune-batch --help")
@@ -70,9 +70,9 @@ def _request(args: argparse.Namespace) -> Request:
         job=job,
         batch_name=args.hp_name,
         batch=batch,
-        rate=number_of(job, args.lr_name, "--lr-name") if args.lr_name else None,
+        rate=read_number(job, args.lr_name, "--lr-name") if args.lr_name else None,
         rate_name=args.lr_name,
-        modes=modes(args.compiler),
+        modes=list_modes(args.compiler),
         margin=args.margin,
         most=most,
         steps=args.steps,

@@ -55,20 +55,20 @@ def test_the_job_of_a_running_dlc_is_left_alone_and_that_of_a_killed_one_is_not(
 
 
 def test_a_job_that_has_ended_leaves_no_claim(tmp_path: Path) -> None:
-    with run.claimed(tmp_path / "jobs", "mine", ENGINE):
+    with run.claim_job(tmp_path / "jobs", "mine", ENGINE):
         assert names(tmp_path / "jobs") == []
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_is_said_with_the_variable_that_names_another(tmp_path: Path) -> None:
     (tmp_path / "cache").touch()
-    with pytest.raises(UsageError) as caught, run.claimed(tmp_path / "cache/jobs", "mine", ENGINE):
+    with pytest.raises(UsageError) as caught, run.claim_job(tmp_path / "cache/jobs", "mine", ENGINE):
         pytest.fail("nobody looks after this job")
     assert "DLC_CACHE_DIR" in caught.value.remedy
 
 
 def test_a_job_whose_containers_could_not_be_removed_stays_for_the_next_dlc(tmp_path: Path) -> None:
-    with pytest.raises(DlcError, match="still there"), run.claimed(tmp_path, "mine", ENGINE):
+    with pytest.raises(DlcError, match="still there"), run.claim_job(tmp_path, "mine", ENGINE):
         raise DlcError("still there")
     assert names(tmp_path) == ["mine"]
 

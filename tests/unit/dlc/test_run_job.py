@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlc.core.errors import UsageError
-from dlc.jobs.run.job import STRATEGIES, Group, Job, Options, job_of
+from dlc.jobs.run.job import STRATEGIES, Group, Job, Options, make_job
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def in_a_folder_with_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def job(environ: Mapping[str, str] | None = None, script: str = "train.py", **options: Any) -> Job:
-    return job_of(
+    return make_job(
         Options(script, **options), environ or {}, image="dlc/x:1", id="j", folder=Path("/results"), token="secret"
     )
 

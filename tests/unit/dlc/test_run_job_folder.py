@@ -13,10 +13,9 @@ import pytest
 from dlc.core.errors import DiskError, DlcError
 from dlc.jobs.run import job_folder
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.job_folder import collect, remove_folders, write_folders, write_host_folder
-from dlc.jobs.run.lifecycle import State, first_failure, moment
-from dlc.jobs.run.run import _summary as summary
-from dlc.jobs.run.run import on_this_machine
+from dlc.jobs.run.job_folder import collect_results, remove_folders, write_folders, write_host_folder
+from dlc.jobs.run.lifecycle import ContainerState, find_first_failure, parse_moment
+from dlc.jobs.run.run import _summarize, translate_paths
 
 
 def test_paths_in_a_hosts_message_are_those_of_this_machine(tmp_path: Path) -> None:
@@ -25,7 +24,7 @@ def test_paths_in_a_hosts_message_are_those_of_this_machine(tmp_path: Path) -> N
     inside = "/opt/ml/input/data/training/a.csv, /opt/ml/checkpoints, /opt/ml/output/data/log.txt, /opt/ml/model: "
     here = f"{data}/a.csv, {checkpoints}, {job.folder}/output/log.txt, {job.folder}/model: "
     other = "see /opt/ml/output/failure and /opt/ml2"
-    told = on_this_machine(inside + other, job, "algo-2")
+    told = translate_paths(inside + other, job, "algo-2")
     assert told == f"{here}see {job.opt_ml('algo-2')}/output/failure and /opt/ml2"
 
 
@@ -135,7 +134,7 @@ def test_models_and_outputs_of_all_hosts_come_together(tmp_path: Path) -> None:
     job = two_hosts(tmp_path)
     write(job, "algo-1", model__a="1", model__deep__b="2", output__data__metrics="3", output__failure="why")
     write(job, "algo-2", model__c="4", model__deep__d="5")
-    assert collect(job) == []
+    assert collect_results(job) == []
     assert contents(job.folder / "model") == {"a": "1", "deep/b": "2", "c": "4", "deep/d": "5"}
     assert contents(job.folder / "output") == {"metrics": "3"}
     assert (job.opt_ml("algo-1") / "output/failure").read_text() == "why"
@@ -145,7 +144,7 @@ def test_of_files_with_one_name_the_first_hosts_counts_and_the_other_stays_and_i
     job = two_hosts(tmp_path)
     write(job, "algo-1", model__weights="first", model__same="same", model__x="a file")
     write(job, "algo-2", model__weights="second", model__same="same", model__x__y="below a folder")
-    lines = collect(job)
+    lines = collect_results(job)
     assert contents(job.folder / "model") == {"weights": "first", "same": "same", "x": "a file"}
     assert (job.opt_ml("algo-2") / "model/weights").read_text() == "second"
     assert (job.opt_ml("algo-2") / "model/x/y").read_text() == "below a folder"
@@ -156,13 +155,15 @@ def test_a_link_is_moved_as_a_link(tmp_path: Path) -> None:
     job = two_hosts(tmp_path)
     write(job, "algo-1", model__step_9__weights="w")
     (job.opt_ml("algo-1") / "model/latest").symlink_to("step_9")
-    assert collect(job) == []
+    assert collect_results(job) == []
     assert (job.folder / "model/latest").readlink() == Path("step_9")
     assert (job.folder / "model/latest/weights").read_text() == "w"
 
 
-def ended(code: int, at: str) -> State:
-    return State(started=True, running=False, pid=0, exit_code=code, ended=moment(at), out_of_memory=False)
+def ended(code: int, at: str) -> ContainerState:
+    return ContainerState(
+        started=True, running=False, pid=0, exit_code=code, ended=parse_moment(at), out_of_memory=False
+    )
 
 
 def test_the_first_failure_decides_and_a_success_before_it_does_not() -> None:
@@ -171,8 +172,8 @@ def test_the_first_failure_decides_and_a_success_before_it_does_not() -> None:
         "algo-2": ended(69, "2026-11-22T08:00:01.25Z"),
         "algo-3": ended(7, "2026-11-22T08:00:01.249999999Z"),
     }
-    assert first_failure(states) == "algo-3"
-    assert first_failure({"algo-1": states["algo-1"]}) == ""
+    assert find_first_failure(states) == "algo-3"
+    assert find_first_failure({"algo-1": states["algo-1"]}) == ""
 
 
 @pytest.mark.parametrize(
@@ -180,15 +181,15 @@ def test_the_first_failure_decides_and_a_success_before_it_does_not() -> None:
     [("08:00:01.1Z", "08:00:01.12Z"), ("08:00:01Z", "08:00:01.000000001Z"), ("08:00:01.9Z", "08:00:02Z")],
 )
 def test_times_of_the_engine_sort_whatever_their_number_of_digits(earlier: str, later: str) -> None:
-    assert moment(f"2026-11-22T{earlier}") < moment(f"2026-11-22T{later}")
+    assert parse_moment(f"2026-11-22T{earlier}") < parse_moment(f"2026-11-22T{later}")
 
 
 def test_a_failed_job_ends_with_the_cause_the_error_and_the_path_of_the_whole_reason(tmp_path: Path) -> None:
     job = two_hosts(tmp_path)
-    state = State(True, False, 0, 1, moment("2026-11-20T10:00:00Z"), out_of_memory=False)
+    state = ContainerState(True, False, 0, 1, parse_moment("2026-11-20T10:00:00Z"), out_of_memory=False)
     reason = "worker rank 1 on algo-2 exited with code 1\nTraceback ...\nValueError: no data\n"
     write(job, "algo-2", output__failure=reason + "\n" * 1024 + "all of it\n")
-    said = summary(job, {"algo-2": state}, ended_by_itself=True).splitlines()
+    said = _summarize(job, {"algo-2": state}, ended_by_itself=True).splitlines()
     path = job.opt_ml("algo-2") / "output/failure"
     assert said[1:4] == [
         "  worker rank 1 on algo-2 exited with code 1",
@@ -196,9 +197,9 @@ def test_a_failed_job_ends_with_the_cause_the_error_and_the_path_of_the_whole_re
         f"  the whole reason: {path}",
     ]
     write(job, "algo-2", output__failure="a line\n")
-    assert summary(job, {"algo-2": state}, ended_by_itself=True).count("a line") == 1
+    assert _summarize(job, {"algo-2": state}, ended_by_itself=True).count("a line") == 1
     path.unlink()
-    assert "  algo-2 failed first" in summary(job, {"algo-2": state}, ended_by_itself=True)
+    assert "  algo-2 failed first" in _summarize(job, {"algo-2": state}, ended_by_itself=True)
 
 
 def test_a_job_whose_folders_cannot_all_be_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,15 +83,15 @@ class Cluster:
         )
 
     def __str__(self) -> str:
-        own = _counted(self.hosts, self.training)
-        return f"{own} + {_counted(self.data_hosts, self.data)}" if self.data else own
+        own = _count_machines(self.hosts, self.training)
+        return f"{own} + {_count_machines(self.data_hosts, self.data)}" if self.data else own
 
 
-def _counted(count: int, machine: Machine) -> str:
+def _count_machines(count: int, machine: Machine) -> str:
     return machine.name if count == 1 else f"{count} x {machine.name}"
 
 
-def catalogue(instances: Instances, prices: Mapping[str, float]) -> Catalogue:
+def make_catalogue(instances: Instances, prices: Mapping[str, float]) -> Catalogue:
     """The machines by their type, with the user's own prices."""
     machines: dict[str, Machine] = {}
     for name, known in instances.instances.items():
@@ -175,53 +175,53 @@ class Estimate:
         return None if price is None else price / 3600 * self.seconds * 1000
 
 
-def estimate(cluster: Cluster, job: Workload, extra: float = 0.0) -> Estimate:
+def estimate_step(cluster: Cluster, job: Workload, extra: float = 0.0) -> Estimate:
     """With `extra`, the accelerators prepare the data themselves and need that much longer."""
     computing = job.step + extra
     preparing = 0.0 if extra else cluster.gpus / batches_per_second(cluster, job)
-    seconds = {COMPUTING: computing, PREPROCESSING: preparing, NETWORK: sending(cluster, job)}
+    seconds = {COMPUTING: computing, PREPROCESSING: preparing, NETWORK: estimate_sending(cluster, job)}
     bound = max(seconds, key=lambda name: seconds[name])
     return Estimate(cluster, seconds[bound], bound, computing / seconds[bound], extra)
 
 
 def batches_per_second(cluster: Cluster, job: Workload) -> float:
     """Batches for one accelerator that all vCPUs together prepare."""
-    own = cluster.own_vcpus / job.cpu if helps_itself(cluster, job) else 0.0
-    return own + workers(cluster, job) / job.cpu_elsewhere
+    own = cluster.own_vcpus / job.cpu if prepares_itself(cluster, job) else 0.0
+    return own + count_workers(cluster, job) / job.cpu_elsewhere
 
 
-def workers(cluster: Cluster, job: Workload) -> int:
+def count_workers(cluster: Cluster, job: Workload) -> int:
     """vCPUs of data hosts that prepare data."""
     if cluster.data is None:
         return 0
     return cluster.data_hosts * min(job.data_workers or cluster.data.vcpus, cluster.data.vcpus)
 
 
-def helps_itself(cluster: Cluster, job: Workload) -> bool:
+def prepares_itself(cluster: Cluster, job: Workload) -> bool:
     """Whether the training hosts prepare data too."""
     return cluster.data is None or job.where == EVERYWHERE
 
 
-def sending(cluster: Cluster, job: Workload) -> float:
+def estimate_sending(cluster: Cluster, job: Workload) -> float:
     """Seconds in which the network brings the batches of one step that data hosts prepare."""
     if cluster.data is None or not job.batch_bytes:
         return 0.0
-    share = workers(cluster, job) / job.cpu_elsewhere / batches_per_second(cluster, job)
+    share = count_workers(cluster, job) / job.cpu_elsewhere / batches_per_second(cluster, job)
     gigabits = min(cluster.hosts * cluster.training.network, cluster.data_hosts * cluster.data.network)
     return share * job.batch_bytes * cluster.gpus * BITS / (gigabits * 1e9)
 
 
-def faster(before: Estimate, after: Estimate) -> float:
+def compute_speedup(before: Estimate, after: Estimate) -> float:
     """How many times as many steps in the same time."""
     return before.seconds / after.seconds
 
 
-def cheaper(before: Estimate, after: Estimate) -> float | None:
+def compute_saving(before: Estimate, after: Estimate) -> float | None:
     """The part of the cost of a step that is saved; negative where it costs more."""
     return None if before.cost is None or after.cost is None else 1 - after.cost / before.cost
 
 
-def pays_below(before: Estimate, after: Estimate) -> float | None:
+def find_step_limit(before: Estimate, after: Estimate) -> float | None:
     """Break-even: the seconds of a step below which `after` costs less for each step."""
     prices = before.cluster.price, after.cluster.price
     if prices[0] is None or not prices[1]:
@@ -229,11 +229,11 @@ def pays_below(before: Estimate, after: Estimate) -> float | None:
     return prices[0] * before.seconds / prices[1]
 
 
-def pays_from(before: Cluster, after: Cluster, job: Workload) -> float | None:
+def find_cpu_limit(before: Cluster, after: Cluster, job: Workload) -> float | None:
     """Break-even: CPU seconds for a batch from which on `after` costs less; None: never, or a price is unknown."""
     if before.price is None or not after.price:
         return None
     each_before, each_after = (c.gpus / batches_per_second(c, job) / job.cpu for c in (before, after))
-    least = max(job.step, sending(after, job))
+    least = max(job.step, estimate_sending(after, job))
     found = after.price / before.price * least / each_before
     return found if found * each_after <= least * (1 + 1e-9) else None

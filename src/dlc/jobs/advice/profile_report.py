@@ -169,14 +169,14 @@ def read_profile(paths: Sequence[Path]) -> Profile:
     files = [file for path in paths for file in (sorted(path.glob("rank-*.json")) if path.is_dir() else [path])]
     if not files:
         raise ProfileError(f"{', '.join(map(str, paths))}: expected files rank-*.json, found none", REMEDY)
-    ranks = tuple(_rank(file) for file in files)
+    ranks = tuple(_read_rank(file) for file in files)
     frameworks = sorted({rank.framework for rank in ranks})
     if len(frameworks) > 1:
         raise ProfileError(f"{paths[0]}: expected reports of one job, found {' and '.join(frameworks)}", REMEDY)
     return Profile(ranks)
 
 
-def _rank(file: Path) -> Rank:
+def _read_rank(file: Path) -> Rank:
     try:
         value = json.loads(file.read_bytes())
     except OSError as error:
@@ -186,10 +186,10 @@ def _rank(file: Path) -> Rank:
     if not isinstance(value, dict) or value.get("version") != VERSION:
         found = value.get("version") if isinstance(value, dict) else type(value).__name__
         raise ProfileError(f"{file}: expected a report of version {VERSION}, found {found!r}", REMEDY)
-    _check(file, "", value, FIELDS)
-    _check(file, "cpu.", value["cpu"], CPU_FIELDS)
+    _require_form(file, "", value, FIELDS)
+    _require_form(file, "cpu.", value["cpu"], CPU_FIELDS)
     work = value["preprocessing"]
-    _check(file, "preprocessing.", work, PREPROCESSING_FIELDS)
+    _require_form(file, "preprocessing.", work, PREPROCESSING_FIELDS)
     if value["steps"] < 1 or value["step_seconds"] < LEAST or not value["waiting_seconds"] + value["computing_seconds"]:
         raise ProfileError(
             f"{file}: expected at least one measured step, found none", "let the script train for longer"
@@ -213,43 +213,43 @@ def _rank(file: Path) -> Rank:
         cpu=work["cpu_seconds"],
         fetching=work["seconds"],
         workers=work["workers"],
-        gpu_use=_number(use),
-        queued=_number(work.get("queued_seconds")) or 0.0,
-        host_cpus=_number(cpu.get("host")) or 0.0,
-        others=_number(cpu.get("others")),
-        pressure=_pressure(cpu.get("pressure")),
+        gpu_use=_read_number(use),
+        queued=_read_number(work.get("queued_seconds")) or 0.0,
+        host_cpus=_read_number(cpu.get("host")) or 0.0,
+        others=_read_number(cpu.get("others")),
+        pressure=_read_pressure(cpu.get("pressure")),
         parallel=bool(work.get("parallel")),
-        compiled_steps=int(_number(compiling.get("steps")) or 0),
-        compiling=_number(compiling.get("seconds")) or 0.0,
+        compiled_steps=int(_read_number(compiling.get("steps")) or 0),
+        compiling=_read_number(compiling.get("seconds")) or 0.0,
     )
 
 
-def _number(found: object) -> float | None:
+def _read_number(found: object) -> float | None:
     """What a report may leave out; None: it does, or it is no figure."""
-    return float(found) if isinstance(found, int | float) and _fits(found, float) else None
+    return float(found) if isinstance(found, int | float) and _has_form(found, float) else None
 
 
-def _pressure(found: object) -> float | None:
+def _read_pressure(found: object) -> float | None:
     """The container's, which this job is in; else the host's."""
-    known = [_number(found.get(name)) for name in ("container", "host")] if isinstance(found, dict) else []
+    known = [_read_number(found.get(name)) for name in ("container", "host")] if isinstance(found, dict) else []
     return next((value for value in known if value is not None), None)
 
 
-def _check(file: Path, path: str, value: Mapping[str, Any], fields: Mapping[str, type]) -> None:
+def _require_form(file: Path, path: str, value: Mapping[str, Any], fields: Mapping[str, type]) -> None:
     for name, kind in fields.items():
         found = value.get(name)
-        if not _fits(found, kind):
+        if not _has_form(found, kind):
             word = {float: "a number from 0 on", int: "a whole number", str: "text", dict: "an object"}[kind]
             raise ProfileError(f"{file}: {path}{name}: expected {word}, found {json.dumps(found)[:80]}", REMEDY)
 
 
-def _fits(found: object, kind: type) -> bool:
+def _has_form(found: object, kind: type) -> bool:
     if isinstance(found, bool) or not isinstance(found, int | float):
         return kind in (str, dict) and isinstance(found, kind)
     return 0 <= found <= MOST and (kind is float or (kind is int and isinstance(found, int)))
 
 
-def summary(profile: Profile) -> str:
+def summarize(profile: Profile) -> str:
     """What was measured, and which it is."""
     first = profile.ranks[0]
     shared = "at most " if profile.framework == "tensorflow" and profile.gpu_use is None else ""
@@ -261,7 +261,7 @@ def summary(profile: Profile) -> str:
         ("before the first batch", f"{profile.starting:.0%} of the time"),
         ("preprocessing", f"{cpu} CPU seconds for a batch, by {by}"),
         ("processors", f"{profile.busy:.0%} of {first.usable:g} busy"),
-        ("other programs", _taken(profile)),
+        ("other programs", _describe_taken(profile)),
         ("GPUs", "unknown" if profile.gpu_use is None else f"{profile.gpu_use:.0%} busy"),
         ("a batch", f"{profile.batch_bytes / 1e6:.3f} MB"),
     ]
@@ -274,21 +274,21 @@ def summary(profile: Profile) -> str:
         f"{steps} steps of {profile.framework} on {len(profile.ranks)} rank{'s'[: len(profile.ranks) - 1]}",
         *(f"  {n:<26}{v}" for n, v in rows),
     ]
-    return "\n".join([*lines, *meaning(profile), sureness(profile)])
+    return "\n".join([*lines, *explain_kind(profile), describe_sureness(profile)])
 
 
-def _taken(profile: Profile) -> str:
+def _describe_taken(profile: Profile) -> str:
     if profile.taken is None:
         return "unknown"
     return f"took {profile.taken:.0%} of the host's {profile.ranks[0].host_cpus:g} processors"
 
 
-def sureness(profile: Profile) -> str:
+def describe_sureness(profile: Profile) -> str:
     """How sure the answer is, and what speaks against it."""
     steps = sum(rank.steps for rank in profile.ranks)
     doubts = [f"only {steps} steps were measured"] if steps < FEW else []
     if profile.kind != OTHERS and (profile.taken or 0.0) >= TAKEN:
-        doubts.append(f"other programs {_taken(profile)}")
+        doubts.append(f"other programs {_describe_taken(profile)}")
     if abs(profile.waiting - WAITS) < NEAR or (profile.kind != COMPUTING and abs(profile.busy - BUSY) < NEAR):
         doubts.append("a figure is close to a bound")
     if profile.kind in (WORKERS, INPUT) and profile.taken is None:
@@ -298,13 +298,13 @@ def sureness(profile: Profile) -> str:
     return f"not sure: {'; '.join(doubts)}" if doubts else "sure: nothing that was measured speaks against it"
 
 
-def _full(profile: Profile) -> str:
+def _describe_full(profile: Profile) -> str:
     if profile.busy >= BUSY:
         return "all processors are busy"
     return f"workers stand in a line for a processor {profile.queued:.0%} of the time"
 
 
-def meaning(profile: Profile) -> list[str]:
+def explain_kind(profile: Profile) -> list[str]:
     """Which it is, and what to do first."""
     needed = f"give the DataLoader num_workers={profile.workers_needed}"
     if profile.framework != "torch":
@@ -315,7 +315,9 @@ def meaning(profile: Profile) -> list[str]:
     too_few = "a part of the pipeline is not parallel" if in_turn else "too few workers"
     lines = {
         COMPUTING: ["not waiting for data: faster preprocessing changes nothing"],
-        PROCESSORS: [f"CPU-bound: {_full(profile)} and training waits for data; `dlc advise` says which machines help"],
+        PROCESSORS: [
+            f"CPU-bound: {_describe_full(profile)} and training waits for data; `dlc advise` says which machines help"
+        ],
         OTHERS: [
             "other programs took the processors: training waits for data; measure again on a host that is free,"
             " or give the job fewer workers than processors that are left"

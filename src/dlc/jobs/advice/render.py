@@ -11,9 +11,18 @@ from html import escape
 from math import floor, log10
 
 from dlc.core.text import format_table
-from dlc.jobs.advice.cost_model import COMPUTING, Cluster, Estimate, Machine, cheaper, faster, pays_below, pays_from
+from dlc.jobs.advice.cost_model import (
+    COMPUTING,
+    Cluster,
+    Estimate,
+    Machine,
+    compute_saving,
+    compute_speedup,
+    find_cpu_limit,
+    find_step_limit,
+)
 from dlc.jobs.advice.decide import ON_GPU, SAME, Advice, Choice
-from dlc.jobs.advice.profile_report import Profile, sureness
+from dlc.jobs.advice.profile_report import Profile, describe_sureness
 
 Json = dict[str, object]
 UNKNOWN = "unknown"
@@ -69,23 +78,25 @@ def profile_json(profile: Profile) -> Json:
         "kind": profile.kind, "framework": profile.framework, "step_seconds": profile.step, "waiting": profile.waiting,
         "cpu_seconds": profile.cpu, "batch_bytes": profile.batch_bytes, "busy": profile.busy,
         "worker_use": profile.worker_use, "workers_needed": profile.workers_needed, "gpu_use": profile.gpu_use,
-        "queued": profile.queued, "others": profile.taken, "sureness": sureness(profile),
+        "queued": profile.queued, "others": profile.taken, "sureness": describe_sureness(profile),
         "ranks": [asdict(rank) for rank in profile.ranks],
     }  # fmt: skip
 
 
 def _choice_json(advice: Advice, choice: Choice) -> Json:
     same = choice.kind == SAME
-    pays = None if same or choice.result.extra else pays_from(advice.now.cluster, choice.result.cluster, advice.job)
+    pays = (
+        None if same or choice.result.extra else find_cpu_limit(advice.now.cluster, choice.result.cluster, advice.job)
+    )
     return {"kind": choice.kind, **_against_json(advice.now, choice.result), "pays_from_cpu_seconds": pays}
 
 
 def _against_json(first: Estimate, row: Estimate) -> Json:
     """`first` itself is 1 time as fast and 0 cheaper."""
     compared = {
-        "faster": faster(first, row),
-        "cheaper": cheaper(first, row),
-        "pays_below_seconds": pays_below(first, row),
+        "faster": compute_speedup(first, row),
+        "cheaper": compute_saving(first, row),
+        "pays_below_seconds": find_step_limit(first, row),
     }
     return {**_row_json(row), **compared}
 
@@ -103,7 +114,7 @@ def _cluster_json(cluster: Cluster) -> Json:
             "gpus": cluster.gpus, "vcpus_per_gpu": cluster.vcpus_per_gpu}  # fmt: skip
 
 
-def price_origins(rows: Sequence[Estimate]) -> str:
+def list_prices(rows: Sequence[Estimate]) -> str:
     """A line for each machine: its price and who says so."""
     machines: dict[str, Machine] = {}
     for row in rows:
@@ -120,24 +131,24 @@ def price_origins(rows: Sequence[Estimate]) -> str:
     return "\n".join(lines)
 
 
-def verdict(advice: Advice) -> str:
+def write_verdict(advice: Advice) -> str:
     """What it is and what to do, in two or three lines."""
     job, now, chosen = advice.job, advice.now, advice.chosen
     each, works = ("accelerator", "its accelerators work") if now.cluster.training.gpus else ("host", "it trains")
-    need = f"preprocessing needs {_short(job.vcpus_per_gpu)} vCPUs for each {each}, {now.cluster} has"
-    has = f"{_short(now.cluster.vcpus_per_gpu)}"
+    need = f"preprocessing needs {_format_short(job.vcpus_per_gpu)} vCPUs for each {each}, {now.cluster} has"
+    has = f"{_format_short(now.cluster.vcpus_per_gpu)}"
     state = "not CPU-bound" if now.bound == COMPUTING else "CPU-bound"
-    lines = [f"{state}: {need} {has}; {works} {share(now.use)} of the time"]
+    lines = [f"{state}: {need} {has}; {works} {format_share(now.use)} of the time"]
     what = chosen.kind if chosen.kind in (SAME, ON_GPU) else f"{chosen.kind}: {chosen.result.cluster}"
     lines.append(f"advice: {what} ({advice.why})")
     if chosen.kind != SAME:
-        lines.append(f"  {_gain(now, chosen.result)}")
+        lines.append(f"  {_describe_gain(now, chosen.result)}")
     if not any(choice.kind == ON_GPU for choice in advice.choices):
-        lines += _on_gpu(advice)
+        lines += _advise_on_gpu(advice)
     return "\n".join(lines)
 
 
-def _on_gpu(advice: Advice) -> list[str]:
+def _advise_on_gpu(advice: Advice) -> list[str]:
     """When preprocessing on the GPU would pay, where nobody has measured it."""
     by_cost = advice.gpu_limit is not None
     limit = advice.gpu_limit if by_cost else advice.gpu_faster_limit
@@ -145,12 +156,12 @@ def _on_gpu(advice: Advice) -> list[str]:
         return []
     wins = "costs least" if by_cost else "is faster than each of these, on the machines that you have,"
     return [
-        f"preprocessing on the GPU (DALI) {wins} if it adds less than {ms(limit)} ms to a step;"
+        f"preprocessing on the GPU (DALI) {wins} if it adds less than {format_ms(limit)} ms to a step;"
         " measure that, and give it as --gpu-preprocess-ms"
     ]
 
 
-def assumptions(advice: Advice) -> str:
+def list_assumptions(advice: Advice) -> str:
     """What the figures take for granted, and how to give what was measured instead."""
     job, clusters = advice.job, [choice.result.cluster for choice in advice.choices]
     lines = ["the figures assume", "  preprocessing runs on all vCPUs at once: twice the vCPUs take half the time"]
@@ -166,165 +177,165 @@ def assumptions(advice: Advice) -> str:
     return "\n".join(lines)
 
 
-def _gain(before: Estimate, after: Estimate) -> str:
-    saved = cheaper(before, after)
+def _describe_gain(before: Estimate, after: Estimate) -> str:
+    saved = compute_saving(before, after)
     if saved is None:
-        return f"{faster(before, after):.1f}x faster; cost unknown"
-    return (
-        f"{faster(before, after):.1f}x faster, {abs(saved):.0%} {'cheaper' if saved >= 0 else 'dearer'} for each step"
-    )
+        return f"{compute_speedup(before, after):.1f}x faster; cost unknown"
+    return f"{compute_speedup(before, after):.1f}x faster, {abs(saved):.0%} {'cheaper' if saved >= 0 else 'dearer'} for each step"
 
 
-def choices_table(advice: Advice, columns: int | None = None) -> str:
+def make_choices_table(advice: Advice, columns: int | None = None) -> str:
     """A row for each choice, in lines of so many characters."""
     heads = HEADS if advice.now.cluster.training.gpus else tuple(WITHOUT_GPU.get(head, head) for head in HEADS)
-    return format_table(heads, [_row(advice, choice) for choice in advice.choices], columns)
+    return format_table(heads, [_choice_row(advice, choice) for choice in advice.choices], columns)
 
 
-def _row(advice: Advice, choice: Choice) -> tuple[str, ...]:
+def _choice_row(advice: Advice, choice: Choice) -> tuple[str, ...]:
     now, found = advice.now, choice.result
     first = choice.kind == SAME
     mark = "> " if choice is advice.chosen else "  "
     return (
-        mark + choice.kind, str(found.cluster), _short(found.cluster.vcpus_per_gpu) + ":1", ms(found.seconds),
-        f"{found.steps_per_second:.2f}", share(found.use), found.bound, dollars(found.cluster.price), cost(found),
-        *(("", "", "", "") if first else (*_against(now, found), _pays_from(advice, choice))),
+        mark + choice.kind, str(found.cluster), _format_short(found.cluster.vcpus_per_gpu) + ":1", format_ms(found.seconds),
+        f"{found.steps_per_second:.2f}", format_share(found.use), found.bound, format_dollars(found.cluster.price), format_cost(found),
+        *(("", "", "", "") if first else (*_compare_cells(now, found), _format_cpu_limit(advice, choice))),
     )  # fmt: skip
 
 
-def _pays_from(advice: Advice, choice: Choice) -> str:
+def _format_cpu_limit(advice: Advice, choice: Choice) -> str:
     before, after = advice.now.cluster, choice.result.cluster
     if choice.kind == ON_GPU:
         return ""
     if before.price is None or after.price is None:
         return UNKNOWN
-    seconds = pays_from(before, after, advice.job)
+    seconds = find_cpu_limit(before, after, advice.job)
     return "never" if seconds is None else f"{seconds:.2f}"
 
 
-def measured_table(rows: Sequence[Estimate], columns: int | None = None) -> str:
+def make_measured_table(rows: Sequence[Estimate], columns: int | None = None) -> str:
     """Measured clusters against the first of them, in lines of so many characters."""
-    return format_table(MEASURED_HEADS, [_measured(rows[0], row) for row in rows], columns)
+    return format_table(MEASURED_HEADS, [_measured_row(rows[0], row) for row in rows], columns)
 
 
-def _measured(first: Estimate, row: Estimate) -> tuple[str, ...]:
-    against = ("", "", "") if row is first else _against(first, row)
-    vcpus = _short(row.cluster.vcpus_per_gpu) + ":1"
+def _measured_row(first: Estimate, row: Estimate) -> tuple[str, ...]:
+    against = ("", "", "") if row is first else _compare_cells(first, row)
+    vcpus = _format_short(row.cluster.vcpus_per_gpu) + ":1"
     return (
         str(row.cluster),
         vcpus,
-        ms(row.seconds),
+        format_ms(row.seconds),
         f"{row.steps_per_second:.2f}",
-        dollars(row.cluster.price),
-        cost(row),
+        format_dollars(row.cluster.price),
+        format_cost(row),
         *against,
     )
 
 
-def _against(before: Estimate, after: Estimate) -> tuple[str, str, str]:
-    saved, limit = cheaper(before, after), pays_below(before, after)
+def _compare_cells(before: Estimate, after: Estimate) -> tuple[str, str, str]:
+    saved, limit = compute_saving(before, after), find_step_limit(before, after)
     return (
-        f"{faster(before, after):.1f}x",
+        f"{compute_speedup(before, after):.1f}x",
         UNKNOWN if saved is None else f"{saved:.0%}",
-        UNKNOWN if limit is None else ms(limit),
+        UNKNOWN if limit is None else format_ms(limit),
     )
 
 
-def chart(rows: Sequence[Estimate], columns: int | None = None) -> str:
+def draw_chart(rows: Sequence[Estimate], columns: int | None = None) -> str:
     """Bars of what 1000 steps cost, or of the step's time where a price is unknown; shorter ones in narrow lines."""
     priced = all(row.cost is not None for row in rows)
     values = [row.cost if priced and row.cost is not None else row.seconds * 1000 for row in rows]
-    names = [row_name(row) for row in rows]
+    names = [name_row(row) for row in rows]
     width = max(len(title) for title in names)
     longest = BAR if columns is None else max(min(BAR, columns - width - BESIDE_BAR), 1)
     lines = ["USD for 1000 steps" if priced else "milliseconds for a step (not all prices are known)"]
     for title, value, row in zip(names, values, rows, strict=True):
         bar = "#" * max(round(longest * value / max(values)), 1)
-        lines.append(f"  {title:<{width}}  {bar:<{longest}}  {cost(row) if priced else ms(row.seconds)}")
+        lines.append(f"  {title:<{width}}  {bar:<{longest}}  {format_cost(row) if priced else format_ms(row.seconds)}")
     return "\n".join(lines)
 
 
-def row_name(row: Estimate) -> str:
+def name_row(row: Estimate) -> str:
     """The cluster, and what else is different."""
     return f"{row.cluster}{' (on the GPU)' if row.extra else ''}"
 
 
-def ms(seconds: float) -> str:
+def format_ms(seconds: float) -> str:
     """Milliseconds, whole ones where they are many."""
     value = seconds * 1000
     return f"{value:.0f}" if value >= 20 else f"{value:.2f}"
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """Per cent."""
     return UNKNOWN if value is None else f"{value:.0%}"
 
 
-def dollars(price: float | None) -> str:
+def format_dollars(price: float | None) -> str:
     """For an hour."""
     return UNKNOWN if price is None else f"{price:.3f}"
 
 
-def cost(row: Estimate) -> str:
+def format_cost(row: Estimate) -> str:
     """For 1000 steps."""
     return UNKNOWN if row.cost is None else f"{row.cost:.3f}"
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def svg(rows: Sequence[Estimate], curve: Sequence[Estimate]) -> str:
+def draw_svg(rows: Sequence[Estimate], curve: Sequence[Estimate]) -> str:
     """Bars of seconds and dollars for each row; with a curve, what each number of data hosts gives."""
-    seconds = [(row_name(r), r.seconds * 1000, f"{ms(r.seconds)} ms each") for r in rows]
-    parts, top = _bars("Seconds for 1000 steps", seconds, "a", 0)
-    costs = [(row_name(r), r.cost or 0.0, cost(r) if r.cost is None else f"{cost(r)} USD") for r in rows]
-    more, top = _bars("USD for 1000 steps", costs, "b", top)
+    seconds = [(name_row(r), r.seconds * 1000, f"{format_ms(r.seconds)} ms each") for r in rows]
+    parts, top = _draw_bars("Seconds for 1000 steps", seconds, "a", 0)
+    costs = [(name_row(r), r.cost or 0.0, format_cost(r) if r.cost is None else f"{format_cost(r)} USD") for r in rows]
+    more, top = _draw_bars("USD for 1000 steps", costs, "b", top)
     parts += more
     if len(curve) > 1 and (data := curve[-1].cluster.data):
         times = [(each.cluster.data_hosts, each.seconds * 1000) for each in curve]
-        more, top = _chart("Milliseconds of a step", data.name, times, BLUE, top)
+        more, top = _draw_curve("Milliseconds of a step", data.name, times, BLUE, top)
         parts += more
         prices = [(each.cluster.data_hosts, each.cost) for each in curve if each.cost is not None]
         if len(prices) == len(curve):
-            more, top = _chart("USD for 1000 steps", data.name, prices, ORANGE, top)
+            more, top = _draw_curve("USD for 1000 steps", data.name, prices, ORANGE, top)
             parts += more
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" style="max-width:{2 * WIDTH}px">'
     ground = '<rect width="100%" height="100%" fill="#fff"/>'
     return "\n".join([head, f"<style>{STYLE}</style>", ground, *parts, "</svg>", ""])
 
 
-def _bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, top: int) -> tuple[list[str], int]:
+def _draw_bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, top: int) -> tuple[list[str], int]:
     """Each bar below its name and its figure. Returns the parts, and where they end."""
     most = max((value for _, value, _ in rows), default=0.0) or 1.0
-    parts = [_text(EDGE, top + 24, title, "t")]
+    parts = [_draw_text(EDGE, top + 24, title, "t")]
     for index, (whose, value, label) in enumerate(rows):
         y = top + HEAD + index * ROW
         length = (WIDTH - 2 * EDGE) * value / most
-        parts += [_text(EDGE, y + 14, whose), _text(WIDTH - EDGE, y + 14, label, "e")]
+        parts += [_draw_text(EDGE, y + 14, whose), _draw_text(WIDTH - EDGE, y + 14, label, "e")]
         parts.append(f'<rect class="{kind}" x="{EDGE}" y="{y + 20}" width="{length:.1f}" height="12"/>')
     return parts, top + HEAD + len(rows) * ROW + 10
 
 
-def _chart(title: str, machine: str, points: Sequence[Point], color: str, top: int) -> tuple[list[str], int]:
+def _draw_curve(title: str, machine: str, points: Sequence[Point], color: str, top: int) -> tuple[list[str], int]:
     """One line over the number of data hosts, with both axes. Returns the parts, and where they end."""
     base, right = top + HEAD + PLOT, WIDTH - 2 * EDGE
-    ticks = axis(max(value for _, value in points))
+    ticks = make_axis(max(value for _, value in points))
     xs = [LEFT + (right - LEFT) * index / (len(points) - 1) for index in range(len(points))]
     ys = [base - PLOT * value / ticks[-1] for _, value in points]
-    parts = [_text(EDGE, top + 24, title, "t")]
+    parts = [_draw_text(EDGE, top + 24, title, "t")]
     for tick in ticks:
         y = base - PLOT * tick / ticks[-1]
-        parts += [f'<path class="g" d="M{LEFT} {y:.1f}H{right}"/>', _text(LEFT - 6, y + 5, f"{tick:g}", "e")]
+        parts += [f'<path class="g" d="M{LEFT} {y:.1f}H{right}"/>', _draw_text(LEFT - 6, y + 5, f"{tick:g}", "e")]
     every = (len(points) - 1) // MOST_LABELS + 1
-    parts += [_text(x, base + 18, str(count), "m") for x, (count, _) in list(zip(xs, points, strict=True))[::every]]
-    parts.append(_text((LEFT + right) / 2, base + 36, f"data hosts ({machine})", "m"))
+    parts += [
+        _draw_text(x, base + 18, str(count), "m") for x, (count, _) in list(zip(xs, points, strict=True))[::every]
+    ]
+    parts.append(_draw_text((LEFT + right) / 2, base + 36, f"data hosts ({machine})", "m"))
     line = "L".join(f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True))
     dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in zip(xs, ys, strict=True)]
     return [*parts, f'<path class="l" stroke="{color}" d="M{line}"/>', *dots], base + BELOW
 
 
-def axis(most: float) -> list[float]:
+def make_axis(most: float) -> list[float]:
     """Round figures from 0 to `most` or a little more, at the same distance."""
     rough = most / TICKS
     power = 10.0 ** floor(log10(rough))
@@ -333,5 +344,5 @@ def axis(most: float) -> list[float]:
     return [step * index for index in range(count + 1)]
 
 
-def _text(x: float, y: float, text: str, kind: str = "") -> str:
+def _draw_text(x: float, y: float, text: str, kind: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>{escape(text)}</text>'

@@ -94,7 +94,7 @@ class Job:
         return self.folder / "hosts" / host
 
 
-def named_hosts(sizes: Sequence[int]) -> list[tuple[str, ...]]:
+def name_hosts(sizes: Sequence[int]) -> list[tuple[str, ...]]:
     """Hosts algo-1, algo-2, ... as the platform names them, dealt out to groups of these sizes in their order."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [
@@ -126,55 +126,58 @@ class Options:
     stop_seconds: int = STOP_SECONDS
 
 
-def job_of(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
+def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
     """The job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong.
 
     The job's hosts trust the certificates of DLC_CA_BUNDLE: they are behind the same proxies as dlc.
     """
-    groups = _groups(options)
-    environment, by_name = _environment(options, environ)
+    groups = _read_groups(options)
+    environment, by_name = _read_environment(options, environ)
     secrets = {**({} if TOKEN in environment else {TOKEN: token}), **by_name}
     return Job(
         id=id,
         image=image,
         folder=folder,
         groups=groups,
-        code=_code(options, groups),
-        program=_entry_point(options.script, options),
-        hyperparameters={**_pairs(options.hyperparameters, "--hp", "KEY=VALUE"), **_strategy(options.distributed)},
-        channels=_channels(options),
+        code=_find_code(options, groups),
+        program=_find_entry_point(options.script, options),
+        hyperparameters={
+            **_read_pairs(options.hyperparameters, "--hp", "KEY=VALUE"),
+            **_read_strategy(options.distributed),
+        },
+        channels=_read_channels(options),
         checkpoints=user_path(options.checkpoints).absolute() if options.checkpoints else None,
         environment={GRACE: str(options.stop_seconds), **environment},
         secrets=secrets,
         authorities=find_ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
         user=options.user,
-        shared_memory=_read(options.shared_memory, "--shm-size", read_size),
+        shared_memory=_read_word(options.shared_memory, "--shm-size", read_size),
         stop_seconds=options.stop_seconds,
     )
 
 
-def _groups(options: Options) -> tuple[Group, ...]:
+def _read_groups(options: Options) -> tuple[Group, ...]:
     """The groups with all that is said of each. A group without a number has --hosts hosts."""
-    sizes = _sizes(options)
+    sizes = _read_sizes(options)
     if not 1 <= sum(sizes.values()) <= MOST_HOSTS:
-        raise _wrong("--hosts, --group", f"1 to {MOST_HOSTS} hosts in all", str(sum(sizes.values())))
+        raise _usage_error("--hosts, --group", f"1 to {MOST_HOSTS} hosts in all", str(sum(sizes.values())))
     names = list(sizes)
-    types = _by_group(options.instance_types, "--instance-type", names, _read_instance)
-    programs = _by_group(options.programs, "--program", names, _read_file)
-    cpus = _by_group(options.cpus, "--cpus", names, read_cpus)
-    memory = _by_group(options.memory, "--memory", names, read_memory)
-    gpus = _by_group(options.gpus, "--gpus", names, read_gpus)
+    types = _read_by_group(options.instance_types, "--instance-type", names, _read_instance)
+    programs = _read_by_group(options.programs, "--program", names, _read_file)
+    cpus = _read_by_group(options.cpus, "--cpus", names, read_cpus)
+    memory = _read_by_group(options.memory, "--memory", names, read_memory)
+    gpus = _read_by_group(options.gpus, "--gpus", names, read_gpus)
     return tuple(
         Group(
             name, hosts, types.get(name, LOCAL_INSTANCE),
-            _entry_point(programs[name], options) if name in programs else "",
+            _find_entry_point(programs[name], options) if name in programs else "",
             cpus.get(name, ""), memory.get(name, ""), gpus.get(name, ""),
         )
-        for name, hosts in zip(names, named_hosts(list(sizes.values())), strict=True)
+        for name, hosts in zip(names, name_hosts(list(sizes.values())), strict=True)
     )  # fmt: skip
 
 
-def _sizes(options: Options) -> dict[str, int]:
+def _read_sizes(options: Options) -> dict[str, int]:
     """Group -> number of hosts."""
     if not options.groups:
         return {ONLY_GROUP: options.hosts}
@@ -182,45 +185,48 @@ def _sizes(options: Options) -> dict[str, int]:
     for word in options.groups:
         name, _, number = word.partition("=")
         if not re.fullmatch(_NAME, name) or not re.fullmatch(r"([1-9][0-9]{0,3})?", number):
-            raise _wrong("--group", "NAME=HOSTS, such as data_group=2", word)
+            raise _usage_error("--group", "NAME=HOSTS, such as data_group=2", word)
         if name in sizes:
-            raise _wrong("--group", "each group once", f"{name} twice")
+            raise _usage_error("--group", "each group once", f"{name} twice")
         sizes[name] = int(number or options.hosts)
     return sizes
 
 
-def _by_group(words: Sequence[str], option: str, groups: Sequence[str], read: Reader) -> dict[str, str]:
+def _read_by_group(words: Sequence[str], option: str, groups: Sequence[str], read: Reader) -> dict[str, str]:
     """GROUP=VALUE for one group, VALUE alone for all that are not named. Group -> value."""
     for_all: dict[str, str] = {}
     stated: dict[str, str] = {}
     for word in words:
-        group, typed = _split(word, option, groups)
-        value = _read(typed, option, read)
+        group, typed = _split_group(word, option, groups)
+        value = _read_word(typed, option, read)
         named = {group: value} if group else dict.fromkeys(groups, value)
         target = stated if group else for_all
         if target.keys() & named.keys():
-            raise _wrong(option, "one value for a group", f"another one: {word}")
+            raise _usage_error(option, "one value for a group", f"another one: {word}")
         target.update(named)
     return {**for_all, **stated}
 
 
-def _split(word: str, option: str, groups: Sequence[str]) -> tuple[str, str]:
+def _split_group(word: str, option: str, groups: Sequence[str]) -> tuple[str, str]:
     """Return the group that a word is for, empty for all groups, and the value."""
     group, separator, value = word.partition("=")
     if separator and group in groups:
         return group, value
     if not separator or (option == "--gpus" and DEVICES.match(word)):
         return "", word
-    raise _wrong(option, f"a group out of {', '.join(groups)}", repr(group))
+    raise _usage_error(option, f"a group out of {', '.join(groups)}", repr(group))
 
 
-def _code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
+def _find_code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
     """The folder of --source, else the named files."""
     if options.source:
         folder = user_path(options.source).absolute()
         if not folder.is_dir():
-            raise _wrong("--source", "a folder", f"no folder {folder}")
-        for program in [_entry_point(options.script, options), *(group.program for group in groups if group.program)]:
+            raise _usage_error("--source", "a folder", f"no folder {folder}")
+        for program in [
+            _find_entry_point(options.script, options),
+            *(group.program for group in groups if group.program),
+        ]:
             _require_program(folder / program)
         return (folder,)
     named = [options.script, *(word.partition("=")[2] or word for word in options.programs)]
@@ -229,71 +235,73 @@ def _code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
         _require_program(file)
     twice = sorted(file.name for file in files if sum(file.name == other.name for other in files) > 1)
     if twice:
-        raise _wrong("--program", "files with names of their own", f"two called {twice[0]}")
+        raise _usage_error("--program", "files with names of their own", f"two called {twice[0]}")
     return tuple(files)
 
 
 def _require_program(file: Path) -> None:
     if not file.is_file():
         what = "a folder; name the file in it, and the folder with --source" if file.is_dir() else "nothing there"
-        raise _wrong(str(file), "the file of an entry point", what)
+        raise _usage_error(str(file), "the file of an entry point", what)
 
 
-def _entry_point(word: str, options: Options) -> str:
+def _find_entry_point(word: str, options: Options) -> str:
     """An entry point's path in the code directory. Raises UsageError for one that leads out of --source."""
     if not options.source:
         return user_path(word).name
     path = Path(word)
     if path.is_absolute() or ".." in path.parts:
-        raise _wrong("--source", f"entry points as paths in {options.source}, which every host gets", word)
+        raise _usage_error("--source", f"entry points as paths in {options.source}, which every host gets", word)
     return path.as_posix()
 
 
-def _strategy(name: str) -> dict[str, str]:
+def _read_strategy(name: str) -> dict[str, str]:
     if name and name not in STRATEGIES:
-        raise _wrong("--distributed", f"one of {', '.join(STRATEGIES)}", repr(name))
+        raise _usage_error("--distributed", f"one of {', '.join(STRATEGIES)}", repr(name))
     return {STRATEGIES[name]: "true"} if name else {}
 
 
-def _channels(options: Options) -> dict[str, Path]:
+def _read_channels(options: Options) -> dict[str, Path]:
     found = {}
-    for name, word in _pairs(options.channels, "--channel", "NAME=FOLDER").items():
+    for name, word in _read_pairs(options.channels, "--channel", "NAME=FOLDER").items():
         folder = user_path(word).absolute()
         if not re.fullmatch(_NAME, name):
-            raise _wrong("--channel", "a name of letters, digits, _ . and -", repr(name))
+            raise _usage_error("--channel", "a name of letters, digits, _ . and -", repr(name))
         if not word or not folder.is_dir():
-            raise _wrong(f"--channel {name}", "a folder", f"no folder {folder}" if word else "no word after the =")
+            raise _usage_error(
+                f"--channel {name}", "a folder", f"no folder {folder}" if word else "no word after the ="
+            )
         found[name] = folder
     return found
 
 
-def _environment(options: Options, environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def _read_environment(options: Options, environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Variables with their values, and those of which only the name was typed: no command line shows their values."""
-    stated = _pairs([word for word in options.environment if "=" in word], "--env", "NAME or NAME=VALUE")
+    stated = _read_pairs([word for word in options.environment if "=" in word], "--env", "NAME or NAME=VALUE")
     named = [word for word in options.environment if "=" not in word]
     for name in named:
         if name not in environ:
-            raise _wrong("--env", "NAME=VALUE, or the name of a variable that is set", repr(name))
+            raise _usage_error("--env", "NAME=VALUE, or the name of a variable that is set", repr(name))
     return stated, {name: environ[name] for name in named}
 
 
-def _pairs(words: Sequence[str], option: str, form: str) -> dict[str, str]:
+def _read_pairs(words: Sequence[str], option: str, form: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
         key, separator, value = word.partition("=")
         if not separator or not key:
-            raise _wrong(option, form, repr(word))
+            raise _usage_error(option, form, repr(word))
         if key in found:
-            raise _wrong(option, f"{key} once", "it twice")
+            raise _usage_error(option, f"{key} once", "it twice")
         found[key] = value
     return found
 
 
-def _read(word: str, option: str, read: Reader) -> str:
+def _read_word(word: str, option: str, read: Reader) -> str:
     try:
         return read(word)
     except ValueError as expected:
-        raise _wrong(option, str(expected), repr(word)) from None
+        raise _usage_error(option, str(expected), repr(word)) from None
 
 
 def _read_file(word: str) -> str:
@@ -308,5 +316,5 @@ def _read_instance(word: str) -> str:
     return word
 
 
-def _wrong(where: str, expected: str, found: str) -> UsageError:
+def _usage_error(where: str, expected: str, found: str) -> UsageError:
     return UsageError(f"{where}: expected {expected}, found {found}")

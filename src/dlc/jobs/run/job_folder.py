@@ -56,7 +56,7 @@ def write_host_folder(job: Job, host: str) -> Path:
     root = job.opt_ml(host)
     config = root / "input" / "config"
     config.mkdir(parents=True)
-    for name, content in config_files(job, host).items():
+    for name, content in make_config(job, host).items():
         (config / name).write_text(json.dumps(content, indent=2) + "\n")
     for name in job.channels:  # the mount's place: the engine would make it as root
         (root / "input" / "data" / name).mkdir(parents=True)
@@ -85,13 +85,13 @@ def _copy_code(job: Job, target: Path) -> None:
 def _copy_files(job: Job, target: Path) -> None:
     for source in job.code:
         if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, ignore=_ignored(source, job.folder), dirs_exist_ok=True)
+            shutil.copytree(source, target, symlinks=True, ignore=_make_ignore(source, job.folder), dirs_exist_ok=True)
         else:
             target.mkdir(exist_ok=True)
             shutil.copy2(source, target / source.name)
 
 
-def _ignored(source: Path, results: Path) -> Callable[[str, list[str]], set[str]]:
+def _make_ignore(source: Path, results: Path) -> Callable[[str, list[str]], set[str]]:
     """What is not copied: the checkout's own folders, and the results of jobs where they are kept among the code.
 
     A repository below the top is code: pip installs from it. Pipes and sockets, as editors and agents leave them, are
@@ -108,17 +108,17 @@ def _ignored(source: Path, results: Path) -> Callable[[str, list[str]], set[str]
     return ignored
 
 
-def config_files(job: Job, host: str) -> dict[str, dict[str, object]]:
+def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
     """File name -> JSON object."""
     program = {"sagemaker_program": json.dumps(job.program)} if job.program else {}
     return {
-        "resourceconfig.json": resource_config(job, host),
+        "resourceconfig.json": make_resource_config(job, host),
         "hyperparameters.json": {**program, **job.hyperparameters},
         "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
     }
 
 
-def resource_config(job: Job, host: str) -> dict[str, object]:
+def make_resource_config(job: Job, host: str) -> dict[str, object]:
     """Who this host is, and who the others are."""
     group = job.group_of(host)
     return {
@@ -134,7 +134,7 @@ def resource_config(job: Job, host: str) -> dict[str, object]:
     }
 
 
-def collect(job: Job) -> list[str]:
+def collect_results(job: Job) -> list[str]:
     """Move every host's files. Of several with one name the first host's counts; the others stay, one line for each."""
     kept = []
     for part, place in PARTS.items():

@@ -18,7 +18,7 @@ from dlc.core.labels import JOB
 from dlc.core.process import last_lines
 from dlc.engine.connection import Engine
 from dlc.engine.remedies import GPU_REMEDY
-from dlc.jobs.run.containers import Container, containers, labels
+from dlc.jobs.run.containers import Container, make_containers, make_labels
 from dlc.jobs.run.job import Job
 
 ASK_SECONDS = 180.0  # an engine that builds or unpacks on a slow disk may need a minute
@@ -36,7 +36,7 @@ ASK_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class State:
+class ContainerState:
     """What the engine says of a container."""
 
     started: bool
@@ -47,17 +47,17 @@ class State:
     out_of_memory: bool
 
 
-class Hosts:
+class JobContainers:
     """One job's hosts. Nothing is made before it is asked for."""
 
     def __init__(self, engine: Engine, job: Job) -> None:
         self._engine = engine
         self._job = job
-        self.containers = {container.host: container for container in containers(job)}
+        self.containers = {container.host: container for container in make_containers(job)}
 
     def create_network(self) -> None:
         """Raises EngineError where the engine makes none."""
-        words = [word for label in labels(self._job) for word in ("--label", label)]
+        words = [word for label in make_labels(self._job) for word in ("--label", label)]
         try:
             self._engine.docker("network", "create", *words, self._job.name, timeout=ASK_SECONDS)
         except ProcessError as error:
@@ -102,7 +102,7 @@ class Hosts:
         """Start a container and leave it to itself."""
         self._engine.docker(*container.words(detached=True), env=self._job.secrets, timeout=ASK_SECONDS)
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, ContainerState]:
         """The state of each host that has a container."""
         hosts = {container.name: host for host, container in self.containers.items()}
         form = "{{.Name}} {{json .State}}"
@@ -110,7 +110,7 @@ class Hosts:
             "container", "inspect", "--format", form, *hosts, check=False, timeout=ASK_SECONDS
         )  # fmt: skip
         rows = [line.partition(" ") for line in done.stdout.splitlines() if line]
-        return {hosts[name.lstrip("/")]: _state(json.loads(text)) for name, _, text in rows}
+        return {hosts[name.lstrip("/")]: _parse_state(json.loads(text)) for name, _, text in rows}
 
     def signal(self, name: str, hosts: Iterable[str]) -> None:
         """Send a signal to the first process of each of these hosts; to those that have just ended it says nothing."""
@@ -148,27 +148,27 @@ def removal_error(hosts: Iterable[str]) -> EngineError:
     return EngineError(f"somebody removed the container of {', '.join(hosts)} while the job ran", "start the job again")
 
 
-def _state(found: dict[str, Any]) -> State:
-    return State(
+def _parse_state(found: dict[str, Any]) -> ContainerState:
+    return ContainerState(
         started=not str(found["StartedAt"]).startswith("0001-"),
         running=bool(found["Running"]),
         pid=int(found["Pid"]),
         exit_code=int(found["ExitCode"]),
-        ended=moment(str(found["FinishedAt"])),
+        ended=parse_moment(str(found["FinishedAt"])),
         out_of_memory=bool(found.get("OOMKilled")),
     )
 
 
-def moment(text: str) -> str:
+def parse_moment(text: str) -> str:
     """A time of the engine, which drops zeros at the end of the fraction, as text that sorts by time."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     return f"{whole}.{fraction:<09}"
 
 
-class Session:
+class JobRun:
     """Each host has a thread that runs it; the main thread waits, so that Ctrl-C reaches it."""
 
-    def __init__(self, job: Job, hosts: Hosts, log: Log) -> None:
+    def __init__(self, job: Job, hosts: JobContainers, log: HostLog) -> None:
         self._job = job
         self._hosts = hosts
         self._log = log
@@ -255,13 +255,13 @@ class Session:
         return ", ".join(host for host in self._job.hosts if host in self._left)
 
 
-def first_failure(states: dict[str, State]) -> str:
+def find_first_failure(states: dict[str, ContainerState]) -> str:
     """The host that was the first to end with another code than 0; "" where none has."""
     failed = [host for host, state in states.items() if state.exit_code]
     return min(failed, key=lambda host: states[host].ended, default="")
 
 
-class Log:
+class HostLog:
     """Prints what hosts say to `out`, and what dlc says of them to `said`, which is stderr where none is named."""
 
     def __init__(self, hosts: int, out: TextIO, said: TextIO | None = None) -> None:

@@ -18,10 +18,18 @@ from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run import lifecycle
-from dlc.jobs.run.containers import BASE, mount
+from dlc.jobs.run.containers import BASE, format_mount
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.job_folder import PARTS, collect, remove_folders, write_folders
-from dlc.jobs.run.lifecycle import Hosts, Log, Session, State, first_failure, removal_error, remove_containers
+from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
+from dlc.jobs.run.lifecycle import (
+    ContainerState,
+    HostLog,
+    JobContainers,
+    JobRun,
+    find_first_failure,
+    removal_error,
+    remove_containers,
+)
 from dlc.jobs.run.limits import count_bytes
 
 FAILURE = "output/failure"  # in a host's /opt/ml: why it failed
@@ -29,49 +37,49 @@ REASON_LENGTH = 1024  # characters
 CLAIM_SECONDS = 10.0  # for another dlc that looks at the folder
 
 
-def run(job: Job, engine: Engine, claims_folder: Path) -> int:
+def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
     """The job's exit code: 0, else that of the host that failed first. Its results are in the job's folder.
 
     Raises UsageError, ImageError, EngineError, and Interrupted after a Ctrl-C.
     """
     require_limits(job, engine)
-    log = Log(len(job.hosts), sys.stdout)
+    log = HostLog(len(job.hosts), sys.stdout)
     if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     require_image(job, engine)
     write_folders(job)
-    states: dict[str, State] = {}
+    states: dict[str, ContainerState] = {}
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            block.enter_context(claimed(claims_folder, job.id, engine))
+            block.enter_context(claim_job(claims_folder, job.id, engine))
         except BaseException:  # a cache that cannot be written, a Ctrl-C
             remove_folders(job)
             raise
         log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
         try:
-            stopped = _follow(job, engine, log, states)
+            stopped = _follow_job(job, engine, log, states)
         finally:
             remove_containers(engine, job.id)
     if stopped and not any(state.started for state in states.values()):
         remove_folders(job)
         raise Interrupted("stopped") if isinstance(stopped, KeyboardInterrupt) else stopped
-    take_back(job, engine)
-    for line in collect(job):
+    take_files_back(job, engine)
+    for line in collect_results(job):
         log.say(line)
-    log.say(_summary(job, states, ended_by_itself=stopped is None))
+    log.say(_summarize(job, states, ended_by_itself=stopped is None))
     if isinstance(stopped, KeyboardInterrupt):
         raise Interrupted("stopped")
     if stopped:
         raise stopped
-    failed = first_failure(states)
+    failed = find_first_failure(states)
     return states[failed].exit_code if failed else 0
 
 
-def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> BaseException | None:
+def _follow_job(job: Job, engine: Engine, log: HostLog, states: dict[str, ContainerState]) -> BaseException | None:
     """From the network to the last host's end; what stopped the job, where something did."""
-    hosts = Hosts(engine, job)
-    session = Session(job, hosts, log)
+    hosts = JobContainers(engine, job)
+    session = JobRun(job, hosts, log)
     stopped: BaseException | None = None
     try:
         hosts.create_network()
@@ -99,14 +107,14 @@ def require_limits(job: Job, engine: Engine) -> None:
             raise _limit_error(job, group, "--memory", group.memory, f"{most} at most", most)
         if group.gpus and not engine.offers_gpus:
             raise UsageError(
-                f"{_typed(job, group, '--gpus', group.gpus)}: expected an engine that gives GPUs to containers, found "
+                f"{_limit_as_typed(job, group, '--gpus', group.gpus)}: expected an engine that gives GPUs to containers, found "
                 f"neither NVIDIA's runtime nor a CDI device of a GPU at {engine.address or 'the Docker engine'}",
                 GPU_REMEDY,
             )
 
 
 def _limit_error(job: Job, group: Group, option: str, value: str, expected: str, most: str) -> UsageError:
-    where = _typed(job, group, option, value)
+    where = _limit_as_typed(job, group, option, value)
     prefix = f"{group.name}=" if len(job.groups) > 1 else ""
     return UsageError(
         f"{where}: expected {expected}, which is all that the engine's host has",
@@ -114,7 +122,7 @@ def _limit_error(job: Job, group: Group, option: str, value: str, expected: str,
     )
 
 
-def _typed(job: Job, group: Group, option: str, value: str) -> str:
+def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
     """Return an option as it could be typed; of a job with several groups with the group's name."""
     return f"{option} {group.name}={value}" if len(job.groups) > 1 else f"{option} {value}"
 
@@ -125,43 +133,52 @@ def require_image(job: Job, engine: Engine) -> None:
         raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
 
 
-def take_back(job: Job, engine: Engine) -> None:
+def take_files_back(job: Job, engine: Engine) -> None:
     """Give files that a container's root made to the user who runs dlc, who could not move or delete them."""
     mine = os.getuid()
     folders = [folder for folder in (job.folder, job.checkpoints) if folder and mine]
     for folder in folders:
         if any(path.lstat().st_uid != mine for path in folder.rglob("*")):
-            words = ("--user", "0", "--network", "none", "--entrypoint", "chown", "--mount", mount(folder, "/given"))
+            words = (
+                "--user",
+                "0",
+                "--network",
+                "none",
+                "--entrypoint",
+                "chown",
+                "--mount",
+                format_mount(folder, "/given"),
+            )
             owner = f"{mine}:{os.getgid()}"
             engine.docker("run", "--rm", "--pull", "never", *words, job.image, "-R", "-h", owner, "/given")
 
 
-def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> str:
+def _summarize(job: Job, states: dict[str, ContainerState], *, ended_by_itself: bool) -> str:
     """How each host has ended, why the first one failed, and where the results are."""
-    codes = ", ".join(f"{host} {_ending(state)}" for host, state in states.items()) or "no host has started"
-    failed = first_failure(states) if ended_by_itself else ""
-    why = [f"  {line}" for line in _reason(job, failed)] if failed else []
+    codes = ", ".join(f"{host} {_describe_ending(state)}" for host, state in states.items()) or "no host has started"
+    failed = find_first_failure(states) if ended_by_itself else ""
+    why = [f"  {line}" for line in _explain_failure(job, failed)] if failed else []
     return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
 
-def _ending(state: State) -> str:
+def _describe_ending(state: ContainerState) -> str:
     return f"{state.exit_code} (out of memory)" if state.out_of_memory else str(state.exit_code)
 
 
-def _reason(job: Job, host: str) -> list[str]:
+def _explain_failure(job: Job, host: str) -> list[str]:
     """What a host's failure file says: which rank failed on which host, the error itself, and where all of it is.
 
     Paths are those of this machine.
     """
     path = job.opt_ml(host) / FAILURE
-    lines = [line for line in on_this_machine(_shown(path), job, host).splitlines() if line.strip()]
+    lines = [line for line in translate_paths(_read_failure(path), job, host).splitlines() if line.strip()]
     if not lines:
         return [f"{host} failed first"]
     error = [lines[-1].strip()] if len(lines) > 1 else []
     return [lines[0], *error, f"the whole reason: {path}"]
 
 
-def on_this_machine(text: str, job: Job, host: str) -> str:
+def translate_paths(text: str, job: Job, host: str) -> str:
     """A message of a host with its paths as they are here, once the results are collected."""
     places = {f"{BASE}/input/data/{name}": folder for name, folder in job.channels.items()}
     places |= {f"{BASE}/checkpoints": job.checkpoints} if job.checkpoints else {}
@@ -171,13 +188,13 @@ def on_this_machine(text: str, job: Job, host: str) -> str:
     return text
 
 
-def _shown(path: Path) -> str:
+def _read_failure(path: Path) -> str:
     """What a platform would show of a failure file: its beginning, whose last line is the failed process's last."""
     return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""
 
 
 @contextmanager
-def claimed(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
+def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
     """Look after a job in the block. The file goes when the block ends well, or with an error that left nothing."""
     path = folder / job_id
     with report_disk_errors(folder):

@@ -41,7 +41,7 @@ class Request:
     seconds: float  # bound of one trial
 
 
-def modes(compiler: str) -> tuple[Mode, ...]:
+def list_modes(compiler: str) -> tuple[Mode, ...]:
     """Eager and compiled side by side; without a compiler the job as it is."""
     if not compiler:
         return (Mode(PLAIN, {}, 3),)
@@ -49,7 +49,7 @@ def modes(compiler: str) -> tuple[Mode, ...]:
     return Mode(EAGER, {COMPILER: "off"}, 3), Mode(compiler, compiled, 5)
 
 
-def check(job: Job, compiler: str) -> None:
+def check_job(job: Job, compiler: str) -> None:
     """Raise UsageError for a job that cannot be tried out."""
     if job.checkpoints:
         raise UsageError(
@@ -65,11 +65,11 @@ def check(job: Job, compiler: str) -> None:
         raise UsageError(f"--env {taken[0]}: dlc tune-batch sets this variable itself", "leave it out")
 
 
-def number_of(job: Job, name: str, option: str) -> float:
+def read_number(job: Job, name: str, option: str) -> float:
     """The value of a hyperparameter. Raises UsageError where the job has none of that name, or no number above 0."""
     if name not in job.hyperparameters:
         raise UsageError(
-            f"{option} {name}: expected a hyperparameter of the job, found {_known(list(job.hyperparameters))}",
+            f"{option} {name}: expected a hyperparameter of the job, found {_name_known(list(job.hyperparameters))}",
             f"--hp {name}=VALUE, with the value that the job has now",
         )
     text = job.hyperparameters[name].strip().strip('"')
@@ -82,19 +82,19 @@ def number_of(job: Job, name: str, option: str) -> float:
     return value
 
 
-def batch_of(job: Job, name: str) -> int:
+def read_batch(job: Job, name: str) -> int:
     """The batch size of now. Raises UsageError where it is no whole number."""
-    value = number_of(job, name, "--hp-name")
+    value = read_number(job, name, "--hp-name")
     if value != int(value):
         raise UsageError(f"--hp {name}={value:g}: expected a whole number", "the batch size that the job has now")
     return int(value)
 
 
-def _known(names: Sequence[str]) -> str:
+def _name_known(names: Sequence[str]) -> str:
     return f"only {', '.join(names)}" if names else "none at all"
 
 
-def trial_job(request: Request, mode: Mode, batch: int) -> Job:
+def make_trial_job(request: Request, mode: Mode, batch: int) -> Job:
     """The job with another batch size; it measures itself and ends after a few steps."""
     job = request.job
     ours = {

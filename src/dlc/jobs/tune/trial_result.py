@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlc.jobs.run.lifecycle import State
+from dlc.jobs.run.lifecycle import ContainerState
 from dlc_runtime.scaling.largest import says_memory
 
 FITS, TIGHT, MEMORY, TIME, DATA, FAILED = "fits", "tight", "memory", "time", "data", "failed"
@@ -39,7 +39,7 @@ class Trial:
 class Ended:
     """A trial's hosts when all have ended: host -> its state, its ranks' reports; and what they said last."""
 
-    states: Mapping[str, State]
+    states: Mapping[str, ContainerState]
     reports: Mapping[str, Sequence[Report]]
     said: str  # the failure files, and the end of the log
     expired: bool  # killed after the time of a trial
@@ -59,20 +59,20 @@ class Room:
         return self.peak / self.limit if self.limit else 0.0
 
 
-def judge(mode: str, batch: int, ended: Ended, margin: float, sample_bytes: float = 0.0) -> Trial:
+def judge_trial(mode: str, batch: int, ended: Ended, margin: float, sample_bytes: float = 0.0) -> Trial:
     """`sample_bytes` are those of a sample in a batch that was as asked; 0 where none was seen."""
     reports = [report for reports in ended.reports.values() for report in reports]
     if any("memory" not in report for report in reports):
         return Trial(mode, batch, FAILED, reason="the image's dlc_runtime does not measure memory: build it again")
-    if not _whole(ended, reports) or any(state.out_of_memory for state in ended.states.values()):
-        outcome, reason = _why_not(ended, reports)
+    if not _is_whole(ended, reports) or any(state.out_of_memory for state in ended.states.values()):
+        outcome, reason = _explain_misfit(ended, reports)
         return Trial(mode, batch, outcome, reason=reason)
     expected = sample_bytes * batch
     if expected and any(0 < report["batch_bytes"] < SAME_BATCH * expected for report in reports):
         seen = min(report["batch_bytes"] for report in reports)
         reason = f"the script trained on a batch of {seen:.0f} bytes, where {expected:.0f} were to be expected"
         return Trial(mode, batch, DATA, reason=reason)
-    room = max(_rooms(ended), key=lambda room: (room.used, room.on_device, room.peak))
+    room = max(_list_rooms(ended), key=lambda room: (room.used, room.on_device, room.peak))
     tight = room.used > 1 - margin
     reason = f"leaves less than {margin:.0%} of the memory" if tight else ""
     return Trial(
@@ -81,7 +81,7 @@ def judge(mode: str, batch: int, ended: Ended, margin: float, sample_bytes: floa
     )  # fmt: skip
 
 
-def _whole(ended: Ended, reports: Sequence[Report]) -> bool:
+def _is_whole(ended: Ended, reports: Sequence[Report]) -> bool:
     """Whether all ranks of all hosts took all steps."""
     ranks = max((report["ranks"] for report in reports), default=1)
     return (
@@ -91,7 +91,7 @@ def _whole(ended: Ended, reports: Sequence[Report]) -> bool:
     )
 
 
-def _why_not(ended: Ended, reports: Sequence[Report]) -> tuple[str, str]:
+def _explain_misfit(ended: Ended, reports: Sequence[Report]) -> tuple[str, str]:
     codes = {state.exit_code for state in ended.states.values()}
     if any(state.out_of_memory for state in ended.states.values()):
         return MEMORY, "killed by the kernel"
@@ -107,7 +107,7 @@ def _why_not(ended: Ended, reports: Sequence[Report]) -> tuple[str, str]:
     return FAILED, ended.said.strip().partition("\n")[0]
 
 
-def _rooms(ended: Ended) -> list[Room]:
+def _list_rooms(ended: Ended) -> list[Room]:
     """Ranks of a host share its memory; each has an accelerator of its own."""
     rooms = []
     for reports in ended.reports.values():

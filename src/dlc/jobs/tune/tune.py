@@ -12,10 +12,10 @@ from dlc.core.errors import DlcError, TuneError
 from dlc.engine.connection import Engine
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.job_folder import write_folders
-from dlc.jobs.run.lifecycle import Hosts, Log, Session, State, remove_containers
-from dlc.jobs.run.run import FAILURE, claimed, remove_leftovers, require_image, require_limits, take_back
-from dlc.jobs.tune.request import REPORTS, Mode, Request, trial_job
-from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge
+from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun, remove_containers
+from dlc.jobs.run.run import FAILURE, claim_job, remove_leftovers, require_image, require_limits, take_files_back
+from dlc.jobs.tune.request import REPORTS, Mode, Request, make_trial_job
+from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge_trial
 from dlc_runtime.scaling.largest import largest_that_fits
 
 Start = Callable[[Mode, int], Ended]
@@ -34,14 +34,14 @@ class Found:
     trials: tuple[Trial, ...]
 
 
-def tune(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
+def tune_batch(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
     """The largest batch of each mode. Raises TuneError where not one sample fits, or nothing can be measured."""
     require_limits(request.job, engine)
     remove_leftovers(claims_folder, engine)
     require_image(request.job, engine)
 
     def start(mode: Mode, batch: int) -> Ended:
-        return run_trial(trial_job(request, mode, batch), engine, claims_folder, request.seconds)
+        return run_trial(make_trial_job(request, mode, batch), engine, claims_folder, request.seconds)
 
     return tuple(Search(request, mode, start, say).run() for mode in request.modes)
 
@@ -65,18 +65,18 @@ class Search:
 
     def _fits(self, batch: int) -> bool:
         ended = self._start(self._mode, batch)
-        trial = judge(self._mode.name, batch, ended, self._request.margin, self._sample_bytes)
+        trial = judge_trial(self._mode.name, batch, ended, self._request.margin, self._sample_bytes)
         self._trials.append(trial)
-        self._say(line(trial))
+        self._say(format_trial(trial))
         if trial.outcome == FAILED or (trial.outcome in (DATA, TIME) and batch <= self._request.batch):
-            self._raise(f"{self._mode.name}, batch {batch}: {_about(trial)}", trial)
+            self._raise(f"{self._mode.name}, batch {batch}: {_describe_trial(trial)}", trial)
         if trial.fits and not self._sample_bytes:
             reports = [report for reports in ended.reports.values() for report in reports]
             self._sample_bytes = max(report["batch_bytes"] for report in reports) / batch
         return trial.fits
 
     def _raise(self, what: str, trial: Trial) -> None:
-        log = trial_job(self._request, self._mode, trial.batch).folder / LOG
+        log = make_trial_job(self._request, self._mode, trial.batch).folder / LOG
         remedy = {
             DATA: f"the job needs {self._request.steps + self._mode.skip} steps or more, over a DataLoader or a"
             " tf.data.Dataset: more epochs, or fewer --steps",
@@ -87,21 +87,21 @@ class Search:
         raise TuneError(f"{what}; its log: {log}", remedy)
 
 
-def _about(trial: Trial) -> str:
+def _describe_trial(trial: Trial) -> str:
     return trial.reason or trial.outcome
 
 
-def line(trial: Trial) -> str:
+def format_trial(trial: Trial) -> str:
     """A trial in one line."""
     if trial.peak is None or trial.step_seconds is None:
         return f"{trial.mode}, batch {trial.batch}: does not fit ({trial.outcome}): {trial.reason}"
-    of = f" of {gigabytes(trial.limit)}" if trial.limit else ""
+    of = f" of {format_gigabytes(trial.limit)}" if trial.limit else ""
     fits = "fits" if trial.fits else "too large"
-    size = f"{gigabytes(trial.peak)}{of}"
+    size = f"{format_gigabytes(trial.peak)}{of}"
     return f"{trial.mode}, batch {trial.batch}: {fits}, {size}, {1000 * trial.step_seconds:.0f} ms a step"
 
 
-def gigabytes(size: int) -> str:
+def format_gigabytes(size: int) -> str:
     """With two decimals: 1.25 GB."""
     return f"{size / 1e9:.2f} GB"
 
@@ -110,20 +110,22 @@ def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> 
     """Run it to its end, or kill it after `seconds`. Raises what keeps any job from starting."""
     write_folders(job)
     log = job.folder / LOG
-    with log.open("w") as out, claimed(claims_folder, job.id, engine):
+    with log.open("w") as out, claim_job(claims_folder, job.id, engine):
         try:
-            states, expired = _follow(job, Hosts(engine, job), Log(len(job.hosts), out, out), seconds)
+            states, expired = _follow_trial(job, JobContainers(engine, job), HostLog(len(job.hosts), out, out), seconds)
         finally:
             remove_containers(engine, job.id)
-    take_back(job, engine)
+    take_files_back(job, engine)
     failures = "".join(_read_text(job.opt_ml(host) / FAILURE) for host in job.hosts)
     reports = {host: _read_reports(job.opt_ml(host) / REPORTS) for host in job.hosts}
     return Ended(states, reports, f"{failures}\n{_read_text(log)[-LAST:]}", expired)
 
 
-def _follow(job: Job, hosts: Hosts, log: Log, seconds: float) -> tuple[Mapping[str, State], bool]:
+def _follow_trial(
+    job: Job, hosts: JobContainers, log: HostLog, seconds: float
+) -> tuple[Mapping[str, ContainerState], bool]:
     """The hosts' states, and whether they were killed because the time was over."""
-    session, expired = Session(job, hosts, log), Event()
+    session, expired = JobRun(job, hosts, log), Event()
 
     def expire() -> None:
         expired.set()

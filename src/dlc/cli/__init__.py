@@ -64,27 +64,27 @@ class Parser(argparse.ArgumentParser):
 def run(argv: Sequence[str]) -> int:
     """Run one verb. Raises DlcError; returns the exit code otherwise."""
     if not argv or argv[0] in ("-h", "--help", "help"):
-        return _help(argv[1:])
+        return _print_help(argv[1:])
     if argv[0] == "--version":
-        print(f"dlc {version()}")
+        print(f"dlc {read_version()}")
         return 0
     starts_no_engine(os.environ)
-    for warning in misspelt(os.environ):
+    for warning in warn_of_misspelt(os.environ):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     verb = argv[0]
-    parser, module = _parser(verb)
+    parser, module = _make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
     return int(module.run(parse(argv[1:])))
 
 
-def misspelt(environment: Mapping[str, str]) -> list[str]:
+def warn_of_misspelt(environment: Mapping[str, str]) -> list[str]:
     """A warning for each variable that looks like one of dlc's, and is none of them or of the launcher's."""
     strange = [name for name in environment if name.startswith("DLC_") and name not in OWN_VARIABLES]
     near = {name: did_you_mean(name, OWN_VARIABLES, LIKENESS) for name in sorted(strange)}
     return [f"{name}: dlc reads no such variable; {hint}" for name, hint in near.items() if hint]
 
 
-def version() -> str:
+def read_version() -> str:
     """The version of the installed package."""
     from importlib import metadata  # slow to import, and no other verb needs it
 
@@ -94,20 +94,20 @@ def version() -> str:
         return "(sources, not installed)"
 
 
-def _help(topics: Sequence[str]) -> int:
+def _print_help(topics: Sequence[str]) -> int:
     """`dlc help`, `dlc help VERB`, `dlc help exit-codes`."""
     if not topics:
-        print(overview())
+        print(make_overview())
     elif topics[0] == "exit-codes":
         print("\n".join(f"{code:>4}  {meaning}" for code, meaning in list_exit_codes().items()))
     else:
-        _parser(topics[0])[0].print_help()
+        _make_parser(topics[0])[0].print_help()
     return 0
 
 
-def _parser(verb: str) -> tuple[Parser, ModuleType]:
+def _make_parser(verb: str) -> tuple[Parser, ModuleType]:
     """The verb's parser and module. Raises UsageError for an unknown one."""
-    module = load(verb)
+    module = load_verb(verb)
     parser = Parser(
         prog=f"dlc {verb}",
         description=module.HELP,
@@ -118,7 +118,7 @@ def _parser(verb: str) -> tuple[Parser, ModuleType]:
     return parser, module
 
 
-def load(verb: str) -> ModuleType:
+def load_verb(verb: str) -> ModuleType:
     """The verb's module. Raises UsageError for an unknown one."""
     name = {**VERBS, **PLUMBING}.get(verb)
     if name is None:
@@ -127,10 +127,10 @@ def load(verb: str) -> ModuleType:
     return import_module(name)
 
 
-def overview() -> str:
+def make_overview() -> str:
     """What `dlc --help` prints: every verb with its line of help."""
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
     width = max(len(verb) for verb in VERBS) + 2
-    lines += [f"  {verb:<{width}}{load(verb).HELP}" for verb in VERBS]
+    lines += [f"  {verb:<{width}}{load_verb(verb).HELP}" for verb in VERBS]
     lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means."]
     return "\n".join(lines)

@@ -37,7 +37,7 @@ def add_json(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """A whole number above 0, below a million."""
     if re.fullmatch(r"[1-9][0-9]{6,}", text):
         raise argparse.ArgumentTypeError(f"expected at most 999999, found {text[:40]}")
@@ -46,7 +46,7 @@ def count(text: str) -> int:
     return int(text)
 
 
-def number(text: str, is_right: Callable[[float], bool], expected: str) -> float:
+def parse_number(text: str, is_right: Callable[[float], bool], expected: str) -> float:
     """A finite number that is right."""
     try:
         value = float(text)
@@ -67,12 +67,12 @@ def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     return found
 
 
-def columns() -> int | None:
+def terminal_columns() -> int | None:
     """Characters to a line of the terminal that stdout is; None where it is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def progress(line: str) -> None:
+def say_progress(line: str) -> None:
     """Say on stderr what is done, where it takes long."""
     print(f"  {line}", file=sys.stderr, flush=True)
 

@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
     found = search_engine()
-    from dlc.cli.build_images import run_with  # not at the top: importing it takes as long as the engine's answer
+    from dlc.cli.build_images import (
+        build_with_engine,  # not at the top: importing it takes as long as the engine's answer
+    )
 
-    return run_with(args, found)
+    return build_with_engine(args, found)

@@ -31,7 +31,7 @@ from dlc.plan.plan import Plan, plan_variants
 TURN_SECONDS = 4 * 3600.0  # longer than a build of all images on two cores
 
 
-def run_with(args: argparse.Namespace, found: Future[Engine | None]) -> int:
+def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) -> int:
     """Plan, skip what is up to date, build the rest on the engine that was found, report."""
     root = find_root()
     tree = read_tree(root)
@@ -42,19 +42,21 @@ def run_with(args: argparse.Namespace, found: Future[Engine | None]) -> int:
     warn_of_end(variants)
     with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display, ExitStack() as begun:
         with display.during("Docker engine", "find it, or start one"):
-            ahead = begun.enter_context(_collected_ahead(whole, tree)) if must_install(found) else None
+            ahead = begun.enter_context(_collect_ahead(whole, tree)) if must_install(found) else None
             engine = connect(found=found)
         engine.require_platform()
         plan = base_images.plan_with_digests(variants, tree, engine)
-        results = _build(plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check, ahead=ahead)
+        results = _build_missing(
+            plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check, ahead=ahead
+        )
     if args.json:
         print_json([asdict(result) for result in results])
     else:
-        _report(results, engine)
+        _print_report(results, engine)
     return 0
 
 
-def _build(
+def _build_missing(
     plan: Plan,
     variants: Sequence[Variant],
     engine: Engine,
@@ -66,40 +68,40 @@ def _build(
     ahead: Future[HostInputs] | None,
 ) -> list[buildx.Result]:  # fmt: skip
     """Build the selected images that the engine lacks; returns what it then has of all of them."""
-    remaining, seconds = _missing(plan, images.find_keys(engine, plan.refs)), 0.0
+    remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.refs)), 0.0
     if remaining.selected:
-        with _turn(remaining, engine):
+        with _wait_for_turn(remaining, engine):
             existing = images.find_keys(engine, plan.refs)  # again: another dlc may have built them meanwhile
-            remaining = _missing(remaining, existing)
+            remaining = _drop_current(remaining, existing)
             if remaining.selected:
                 if disk_check:
                     _require_room(remaining, variants, existing, engine)
-                seconds = _bake(remaining, engine, root, tree, display, ahead)
+                seconds = _run_bake(remaining, engine, root, tree, display, ahead)
     return buildx.read_results(plan, engine, seconds, set(remaining.selected))
 
 
 @contextmanager
-def _collected_ahead(plan: Plan, tree: Tree) -> Iterator[Future[HostInputs]]:
+def _collect_ahead(plan: Plan, tree: Tree) -> Iterator[Future[HostInputs]]:
     """On a host that has no engine yet every image is missing: what they take of it is made while one is installed."""
     cache = cache_folder()
     with report_disk_errors(cache):
         host_inputs.install_programs(plan, cache)
-    with run_beside(lambda: _collect(plan, tree, cache)) as inputs:
+    with run_beside(lambda: _collect_inputs(plan, tree, cache)) as inputs:
         yield inputs
 
 
-def _collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
+def _collect_inputs(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
     with report_disk_errors(cache):
         return host_inputs.collect(plan, tree, cache)
 
 
-def _missing(plan: Plan, existing: Mapping[str, str]) -> Plan:
+def _drop_current(plan: Plan, existing: Mapping[str, str]) -> Plan:
     """What is left of a plan without the images that are up to date."""
     return plan.without([decision.id for decision in plan.decisions(existing) if not decision.build])
 
 
 @contextmanager
-def _turn(plan: Plan, engine: Engine) -> Iterator[None]:
+def _wait_for_turn(plan: Plan, engine: Engine) -> Iterator[None]:
     """In the block, no other dlc of this user builds these images here. Raises ProcessError after TURN_SECONDS.
 
     Two builds of one image at once mostly share each step. Where a step did run in both, the classic store can write
@@ -125,21 +127,21 @@ def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str
         )
 
 
-def _bake(
+def _run_bake(
     plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display, ahead: Future[HostInputs] | None
 ) -> float:
     """Build the plan; returns the seconds that the bake took."""
     revision, epoch = buildx.read_revision(root)
     cache = cache_folder()
     with display.during("this host", "base file system, locked wheels, downloads"):
-        inputs = ahead.result() if ahead else _collect(plan, tree, cache)
+        inputs = ahead.result() if ahead else _collect_inputs(plan, tree, cache)
     return buildx.build_plan(
         plan, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
         on_step=display.finished, on_running=display.running,
     )  # fmt: skip
 
 
-def _report(results: Sequence[buildx.Result], engine: Engine) -> None:
+def _print_report(results: Sequence[buildx.Result], engine: Engine) -> None:
     for result in results:
         state = f"built in {result.seconds:.0f} s" if result.built else "up to date"
         print(f"{result.ref}  {state}")

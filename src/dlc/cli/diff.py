@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, count, print_json, progress
+from dlc.cli.arguments import add_json, parse_count, print_json, say_progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import archive, facts
@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, metavar in (("before", "A"), ("after", "B")):
         parser.add_argument(name, metavar=metavar, help="an image identifier, or a Docker reference")
     parser.add_argument(
-        "--top", type=count, default=TOP, metavar="N", help=f"number of files to show (default: {TOP}; JSON has all)"
+        "--top",
+        type=parse_count,
+        default=TOP,
+        metavar="N",
+        help=f"number of files to show (default: {TOP}; JSON has all)",
     )
     add_json(parser)
 
@@ -34,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(read_tree(find_root()))
     refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
-    progress("packages of both images")
+    say_progress("packages of both images")
     before, after = (facts.capture_facts(engine, ref) for ref in refs)
-    old, new = (archive.export_archive(engine, ref, progress) for ref in refs)
+    old, new = (archive.export_archive(engine, ref, say_progress) for ref in refs)
     found = image_diff.compare_images(before, after, old, new)
     if args.json:
         print_json(asdict(found))
@@ -51,12 +55,12 @@ def as_text(found: image_diff.ImageDiff, top: int) -> str:
     for title in ("packages", "environment", "labels", "files"):
         changes = getattr(found, title)
         shown = changes[:top] if title == "files" else changes
-        lines += ["", f"{title}  ({len(changes)})", *map(_line, shown)]
+        lines += ["", f"{title}  ({len(changes)})", *map(_format_change, shown)]
         lines += [f"  and {len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
     return "\n".join(lines)
 
 
-def _line(change: image_diff.Change) -> str:
+def _format_change(change: image_diff.Change) -> str:
     if not change.before:
         return f"  + {change.name}  {change.after}"
     if not change.after:

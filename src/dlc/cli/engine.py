@@ -36,11 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """`stop` and `remove` touch only an engine that dlc started itself."""
-    actions = {"status": _status, "start": _start, "stop": _stop, "env": _env, "remove": _remove}
+    actions = {
+        "status": _print_status,
+        "start": _start_engine,
+        "stop": _stop_engine,
+        "env": _print_env,
+        "remove": _remove_engine,
+    }
     return actions[args.action](args)
 
 
-def _status(args: argparse.Namespace) -> int:
+def _print_status(args: argparse.Namespace) -> int:
     """An engine that does not answer gives the exit code of engine errors, with --json too."""
     try:
         engine, error = find_engine(), None
@@ -48,26 +54,26 @@ def _status(args: argparse.Namespace) -> int:
         engine, error = None, failure
     problem = error.message if error else None if engine else absence_error()
     if args.json:
-        print_json(_as_json(engine, problem))
+        print_json(_engine_as_json(engine, problem))
     elif error:
         raise error
     elif engine:
-        _show(engine)
+        _print_engine(engine)
     else:
         print(f"{problem}; {advise_start()}")
     return error.exit_code if error else 0
 
 
-def _start(args: argparse.Namespace) -> int:
+def _start_engine(args: argparse.Namespace) -> int:
     engine = connect()
     if args.json:
-        print_json(_as_json(engine, None))
+        print_json(_engine_as_json(engine, None))
     else:
-        _show(engine)
+        _print_engine(engine)
     return 0
 
 
-def _stop(args: argparse.Namespace) -> int:
+def _stop_engine(args: argparse.Namespace) -> int:
     private = PrivateEngine(engine_folder())
     stopped = private.stop(args.force)
     if args.json:
@@ -77,7 +83,7 @@ def _stop(args: argparse.Namespace) -> int:
     return 0
 
 
-def _env(args: argparse.Namespace) -> int:
+def _print_env(args: argparse.Namespace) -> int:
     """Nothing is printed where plain docker commands reach the engine already."""
     engine = find_engine()
     if engine is None:
@@ -90,7 +96,7 @@ def _env(args: argparse.Namespace) -> int:
     return 0
 
 
-def _remove(args: argparse.Namespace) -> int:
+def _remove_engine(args: argparse.Namespace) -> int:
     found = removal.plan_removal()
     if args.json and not args.yes:
         raise UsageError("dlc engine remove --json: expected --yes, because it cannot ask", "add --yes")
@@ -100,7 +106,7 @@ def _remove(args: argparse.Namespace) -> int:
         for line in found.kept:
             print(f"stays: {line}")
     if lines and not args.yes:
-        _ask()
+        _ask_user()
     removal.remove_all(found, args.force)
     if args.json:
         print_json({"paths": [str(path) for path in found.paths], "packages": found.packages, "kept": found.kept})
@@ -109,7 +115,7 @@ def _remove(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ask() -> None:
+def _ask_user() -> None:
     """Raises UsageError for any answer but yes, and where nobody can be asked."""
     if not sys.stdin.isatty():
         raise UsageError("dlc engine remove: stdin is no terminal, so it cannot ask", "add --yes")
@@ -118,11 +124,11 @@ def _ask() -> None:
         raise UsageError("nothing was removed")
 
 
-def _show(engine: Engine) -> None:
+def _print_engine(engine: Engine) -> None:
     print(f"Docker Engine {engine.version} ({engine.origin}) {engine.address or ''}".rstrip())
 
 
-def _as_json(engine: Engine | None, problem: str | None) -> dict[str, object]:
+def _engine_as_json(engine: Engine | None, problem: str | None) -> dict[str, object]:
     return {
         "running": engine is not None,
         "origin": engine.origin if engine else None,

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 where there are some. Raises ScriptError afterwards for scripts that cannot be read."""
     if importlib.util.find_spec("libcst") is None:
         raise HostError("libcst, which reads the scripts, is not installed", "make setup")
-    args.scripts = [script for word in args.scripts for script in _scripts(word)]
+    args.scripts = [script for word in args.scripts for script in _list_scripts(word)]
     result = command.run(args)
     if result.errors:
         *others, last = result.errors
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     return command.exit_code(result)
 
 
-def _scripts(word: str) -> Iterator[str]:
+def _list_scripts(word: str) -> Iterator[str]:
     """The word itself; of a folder the Python scripts in it. A folder without any stays, to be told with the others."""
     folder = Path(word)
     if not folder.is_dir():
@@ -54,7 +54,7 @@ def _is_left_out(path: Path) -> bool:
 
 def lint_note(job: Job) -> list[str]:
     """Nothing for a script that is no Python: that is for the job to say."""
-    compiler = requested_compiler(job)
+    compiler = read_compiler(job)
     if compiler is None or importlib.util.find_spec("libcst") is None:
         return []
     from dlc_lint import lint
@@ -63,7 +63,7 @@ def lint_note(job: Job) -> list[str]:
     from dlc_lint.script.reading import read
 
     found = []
-    for file in entry_points(job):
+    for file in list_entry_points(job):
         try:
             found += [line(one) for one in lint(read(str(file)), file.name, compiler=compiler)]
         except BadScriptError:
@@ -74,7 +74,7 @@ def lint_note(job: Job) -> list[str]:
     return ["dlc lint, because the job asks for a compiler:", *found[:MOST_LINES], *more]
 
 
-def requested_compiler(job: Job) -> str | None:
+def read_compiler(job: Job) -> str | None:
     """The compiler's name, "" where the image's default is meant, None where none is asked for."""
     stated = {**job.secrets, **job.environment}.get(COMPILER_VARIABLE, "").strip().lower()
     if stated:
@@ -82,7 +82,7 @@ def requested_compiler(job: Job) -> str | None:
     return "" if job.hyperparameters.get(COMPILER_HYPERPARAMETER, "").strip(' "').lower() in ON else None
 
 
-def entry_points(job: Job) -> list[Path]:
+def list_entry_points(job: Job) -> list[Path]:
     """The Python files that the job's groups start."""
     folders = [path for path in job.code if path.is_dir()]
     named = {job.program, *job.programs.values()}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, columns, print_json
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json, terminal_columns
 from dlc.core.text import format_table
 
 if TYPE_CHECKING:
@@ -41,22 +41,22 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(variant.id for variant in variants))
         return 0
     if args.gpu:
-        rows = gpu_rows(variants)
+        rows = make_gpu_rows(variants)
         print_json(rows) if args.json else print(as_text(rows))
         return 0
-    built = _built([variant.ref for variant in variants])
+    built = _read_built([variant.ref for variant in variants])
     if args.json:
         images = built or {}
-        print_json([as_json(planned(variant, tree), images.get(variant.ref), variant) for variant in variants])
+        print_json([as_json(describe_planned(variant, tree), images.get(variant.ref), variant) for variant in variants])
         return 0
-    rows = [planned(variant, tree) for variant in variants]
+    rows = [describe_planned(variant, tree) for variant in variants]
     if built is not None:
-        rows = [{**row, **cells(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
-    print("\n".join([as_text(rows), *unavailable(variants), *missing(variants), *unsupported(variants)]))
+        rows = [{**row, **format_built(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
+    print("\n".join([as_text(rows), *note_unavailable(variants), *note_missing(variants), *note_unsupported(variants)]))
     return 0
 
 
-def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
+def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
     """One line for each CUDA image. Raises SelectorError if none is selected, EngineError if no engine answers."""
     from dlc.core.errors import SelectorError
     from dlc.engine import connection, images
@@ -70,7 +70,7 @@ def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
     return [gpu.make_gpu_row(v.id, gpu.read_gpu_code(engine, v.ref) if v.ref in built else None) for v in cuda]
 
 
-def planned(variant: Variant, tree: Tree) -> dict[str, str]:
+def describe_planned(variant: Variant, tree: Tree) -> dict[str, str]:
     """What the buildspec says of an image."""
     from dlc.buildspec.lockfile import explain_staleness
 
@@ -85,7 +85,7 @@ def planned(variant: Variant, tree: Tree) -> dict[str, str]:
     }
 
 
-def cells(image: Image | None) -> dict[str, str]:
+def format_built(image: Image | None) -> dict[str, str]:
     """The built image for people: bytes of its layers unpacked, the start of its digest, minutes in UTC."""
     if image is None:
         return dict.fromkeys(("size", "digest", "created"), "-")
@@ -102,7 +102,7 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
     return {**row, **built, **absent}
 
 
-def _built(refs: Sequence[str]) -> dict[str, Image] | None:
+def _read_built(refs: Sequence[str]) -> dict[str, Image] | None:
     """What the running engine has; None without one. One that does not answer is said, and is no error of a list."""
     from dlc.core.errors import EngineError, ProcessError
     from dlc.engine import connection, images
@@ -115,13 +115,13 @@ def _built(refs: Sequence[str]) -> dict[str, Image] | None:
         return None
 
 
-def unavailable(variants: Sequence[Variant]) -> list[str]:
+def note_unavailable(variants: Sequence[Variant]) -> list[str]:
     """One line for each thing that a version cannot have, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unavailable for v in variants}
     return [f"no {what} for {name}: {why}" for name, absent in headers.items() for what, why in absent.items()]
 
 
-def missing(variants: Sequence[Variant]) -> list[str]:
+def note_missing(variants: Sequence[Variant]) -> list[str]:
     """One line for each package that images lack which others of their framework have, with the reason."""
     lacking: dict[tuple[str, str], list[str]] = {}
     for variant in variants:
@@ -130,7 +130,7 @@ def missing(variants: Sequence[Variant]) -> list[str]:
     return [f"no {name} in {', '.join(ids)}: {why}" for (name, why), ids in lacking.items()]
 
 
-def unsupported(variants: Sequence[Variant]) -> list[str]:
+def note_unsupported(variants: Sequence[Variant]) -> list[str]:
     """One line for each framework version that gets no fixes any more, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unsupported for v in variants}
     return [f"{name} is unsupported: {why}" for name, why in headers.items() if why]
@@ -139,4 +139,6 @@ def unsupported(variants: Sequence[Variant]) -> list[str]:
 def as_text(rows: list[dict[str, str]]) -> str:
     """Rows under their names."""
     names = list(rows[0])
-    return format_table([name.upper() for name in names], [[row[name] for name in names] for row in rows], columns())
+    return format_table(
+        [name.upper() for name in names], [[row[name] for name in names] for row in rows], terminal_columns()
+    )

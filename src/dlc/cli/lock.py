@@ -7,7 +7,7 @@ import sys
 
 from dlc.buildspec.lockfile import join_entries, parse_entries
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_globs, add_set, progress
+from dlc.cli.arguments import add_globs, add_set, say_progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import warn_of_find_links
 from dlc.locks import resolve
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     for variant in load_variants(tree, args.globs, args.sets):
         # With --set only what it asks for is to differ, not what indexes have newer since.
         plain = variant.plain if variant.plain and variant.plain.lock_folder != variant.lock_folder else None
-        progress(f"{variant.id}: lock")
+        say_progress(f"{variant.id}: lock")
         texts = resolve.make_lock(resolve.make_request(variant, join_entries(tree, plain) if plain else ""))
         resolve.store_lock(texts, root / variant.lock_folder)
         print(f"{variant.lock_folder}: {sum(len(parse_entries(text)) for text in texts.values())} packages")

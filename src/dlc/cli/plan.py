@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     warnings = warn_of_end(variants)
     decisions: tuple[Decision, ...] = ()
     if args.engine:
-        plan, decisions = _compared(variants, tree)
+        plan, decisions = _compare_with_engine(variants, tree)
     if args.json:
         print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": warnings})
     else:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compared(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
+def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
     """The plan with digests of base images, and what of it the engine has. Starts no engine."""
     from dlc.build.base_images import plan_with_digests
     from dlc.engine.connection import connect
@@ -79,11 +79,11 @@ def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
 def targets_as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
     """One paragraph per target, in the order of the build."""
     by_id = {decision.id: decision for decision in decisions}
-    blocks = [_paragraph(target, by_id.get(target.id)) for target in plan.targets]
+    blocks = [_format_target(target, by_id.get(target.id)) for target in plan.targets]
     return "\n\n".join([*blocks, f"{len(plan.targets)} targets for {len(plan.selected)} images"])
 
 
-def _paragraph(target: Target, decision: Decision | None) -> str:
+def _format_target(target: Target, decision: Decision | None) -> str:
     dockerfile = "(written by dlc)" if target.inline else target.dockerfile
     lines = [target.id]
     if decision:

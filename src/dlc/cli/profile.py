@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
-from dlc.cli.arguments import add_json, count, print_json
+from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ProfileError
 from dlc.jobs.advice.cost_model import make_catalogue
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an image and the entry point of a job, which is started; or what DLC_PROFILE=1 wrote, a folder or files",
     )  # fmt: skip
     parser.add_argument(
-        "--steps", type=count, default=STEPS, metavar="N",
+        "--steps", type=parse_count, default=STEPS, metavar="N",
         help=f"that a job is measured for, then it ends and saves nothing (default: {STEPS})",
     )  # fmt: skip
     run_job.add_job(parser)
@@ -46,14 +46,14 @@ def run(args: argparse.Namespace) -> int:
     """Print what was measured; with --on, the advice too. The exit code of a job that failed."""
     if _is_job(args.report):
         image, script = args.report
-        words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_switches(args)]}
-        job = run_job.job_of_words(argparse.Namespace(**words), "profile")
+        words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_list_switches(args)]}
+        job = run_job.make_job_of_words(argparse.Namespace(**words), "profile")
         with contextlib.redirect_stdout(sys.stderr):  # what the job prints is no part of the answer
-            if code := run_job.start(job):
+            if code := run_job.start_job(job):
                 return code
         args.report = [job.folder / REPORTS]
     args.report = [Path(word) for word in args.report]
-    return say(args, read_profile(args.report))
+    return print_profile(args, read_profile(args.report))
 
 
 def _is_job(words: list[str]) -> bool:
@@ -61,11 +61,11 @@ def _is_job(words: list[str]) -> bool:
     return len(words) == 2 and not Path(words[0]).exists()
 
 
-def _switches(args: argparse.Namespace) -> tuple[str, ...]:
+def _list_switches(args: argparse.Namespace) -> tuple[str, ...]:
     return "DLC_PROFILE=1", "DLC_PROFILE_ENDS_JOB=1", f"DLC_PROFILE_STEPS={args.steps}"
 
 
-def say(args: argparse.Namespace, profile: Profile) -> int:
+def print_profile(args: argparse.Namespace, profile: Profile) -> int:
     """The same for a profile that is already here: what starts a run to measure it ends with this."""
     if args.on and profile.cpu is None:
         raise ProfileError(
@@ -73,10 +73,10 @@ def say(args: argparse.Namespace, profile: Profile) -> int:
             "dlc advise REPORT --on CLUSTER --cpu-seconds S",
         )
     if args.on and profile.cpu:
-        machines = make_catalogue(read_instances(read_tree(find_root())), advise.prices(args.price))
+        machines = make_catalogue(read_instances(read_tree(find_root())), advise.parse_prices(args.price))
         step = args.step_ms / 1000 if args.step_ms else profile.step
-        advice = advise.advised(args, machines, step, profile.cpu, profile.batch_bytes, profile)
-        advise.show(args, advise.Found(profile, advice, ()))
+        advice = advise.make_advice(args, machines, step, profile.cpu, profile.batch_bytes, profile)
+        advise.print_advice(args, advise.Found(profile, advice, ()))
     elif args.json:
         print_json({"profile": profile_json(profile)})
     else:

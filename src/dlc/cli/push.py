@@ -67,15 +67,15 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for order in orders:
         if args.dry_run:
-            row = _intended(order, destination)
+            row = _describe_intended(order, destination)
         else:
             captured = cache(
                 partial(facts.capture_facts, engine, order.ref)
             )  # once, for the scan and the bill of materials
             if not args.no_scan:
-                _say(f"{order.id}: known vulnerabilities")
+                _say_line(f"{order.id}: known vulnerabilities")
                 require_clean(scan_image(engine, captured(), exceptions, os.environ, date.today()))
-            row = _push(order, destination, engine, args.compression, captured)
+            row = _push_all(order, destination, engine, args.compression, captured)
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
@@ -84,20 +84,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _push(
+def _push_all(
     order: Order, destination: Destination, engine: Engine, compression: str, captured: Callable[[], facts.Facts]
 ) -> Pushed:
-    _say(f"{order.id} to {destination.reference(order.framework)}")
-    repository = destination.repository(order.framework, _say)
-    return push.push_image(order, repository, engine, compression, _say, lambda: sbom.render_json(captured()).encode())
+    _say_line(f"{order.id} to {destination.reference(order.framework)}")
+    repository = destination.repository(order.framework, _say_line)
+    return push.push_image(
+        order, repository, engine, compression, _say_line, lambda: sbom.render_json(captured()).encode()
+    )
 
 
-def _intended(order: Order, destination: Destination) -> Pushed:
+def _describe_intended(order: Order, destination: Destination) -> Pushed:
     """What the push would report; the digest is only known once the layers are compressed."""
     return Pushed(order.id, destination.name(order.framework), "", "", order.tags, 0, 0.0)
 
 
-def _say(line: str) -> None:
+def _say_line(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
 

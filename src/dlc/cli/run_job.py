@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, count, print_json
+from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_job(parser: argparse.ArgumentParser) -> None:
     """What the job is."""
-    parser.add_argument("--hosts", type=count, default=1, metavar="N", help="hosts of the job, or of each group")
+    parser.add_argument("--hosts", type=parse_count, default=1, metavar="N", help="hosts of the job, or of each group")
     parser.add_argument(
         "--distributed", default="", metavar="STRATEGY",
         help=f"train one model together: {', '.join(STRATEGIES)}; without it each host runs SCRIPT for itself",
@@ -77,7 +77,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shm-size", default=SHARED_MEMORY, metavar="SIZE", help=f"(default: {SHARED_MEMORY})")
     parser.add_argument("--user", default="", metavar="USER", help="who runs in the containers; as for `docker run`")
     parser.add_argument(
-        "--grace", type=count, default=STOP_SECONDS, metavar="SECONDS",
+        "--grace", type=parse_count, default=STOP_SECONDS, metavar="SECONDS",
         help=f"from a stop to SIGKILL (default: {STOP_SECONDS})",
     )  # fmt: skip
 
@@ -89,21 +89,21 @@ def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: 
 def run(args: argparse.Namespace) -> int:
     """The job's exit code."""
     if args.remove:
-        return _remove(args.remove)
+        return _remove_job(args.remove)
     if not args.image or not args.script:
         raise UsageError("dlc run: expected an image and a script", "dlc run --help")
     if args.json and not args.explain:
         raise UsageError("dlc run --json: expected --explain too, because a job prints its own lines", "add --explain")
-    job = job_of_words(args)
+    job = make_job_of_words(args)
     if args.explain:
         print_json(explain_as_dict(job)) if args.json else print(explain_as_text(job))
         return 0
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start(job)
+    return start_job(job)
 
 
-def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
+def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
     """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
     if (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
         raise UsageError(
@@ -114,22 +114,24 @@ def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") 
     identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
-        return make_job(options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16))
+        return make_job(
+            read_options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
+        )
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
 
 
-def start(job: Job) -> int:
+def start_job(job: Job) -> int:
     """The job's exit code."""
-    return run_job(job, engine(), cache_folder() / CLAIMS)
+    return run_job(job, find_engine_for_job(), cache_folder() / CLAIMS)
 
 
-def engine() -> Engine:
+def find_engine_for_job() -> Engine:
     """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
     return find_engine(PATIENT_SECONDS) or connect()
 
 
-def options(args: argparse.Namespace) -> Options:
+def read_options(args: argparse.Namespace) -> Options:
     """The words of `add_job` and `add_limits`."""
     return Options(
         script=args.script,
@@ -152,7 +154,7 @@ def options(args: argparse.Namespace) -> Options:
     )
 
 
-def _remove(job_id: str) -> int:
+def _remove_job(job_id: str) -> int:
     if not re.fullmatch(JOB, job_id):  # it becomes the name of a file that is removed
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY

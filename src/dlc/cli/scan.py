@@ -62,15 +62,18 @@ def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
         known = answer.asked - len(answer.unknown)
         state = f"NOT ASKED: {answer.unanswered}" if answer.unanswered else f"{known} of {answer.asked} packages known"
         lines.append(f"  {answer.source}: {state}")
-    lines += [f"  open      {_line(finding)}" for finding in verdict.open]
+    lines += [f"  open      {_format_finding(finding)}" for finding in verdict.open]
     lines += [
-        f"  expired   {_line(finding)}  excepted until {e.expires} by {e.owner}" for finding, e in verdict.expired
+        f"  expired   {_format_finding(finding)}  excepted until {e.expires} by {e.owner}"
+        for finding, e in verdict.expired
     ]
-    lines += [f"  excepted  {_line(f)}  until {e.expires} by {e.owner}: {e.reason}" for f, e in verdict.excepted]
+    lines += [
+        f"  excepted  {_format_finding(f)}  until {e.expires} by {e.owner}: {e.reason}" for f, e in verdict.excepted
+    ]
     lines += [f"  unused    exception {e.advisory}: it matches no finding" for e in verdict.unused]
     return "\n".join(lines)
 
 
-def _line(finding: Finding) -> str:
+def _format_finding(finding: Finding) -> str:
     names = " ".join([finding.advisory, *finding.aliases])
     return f"{finding.package} {finding.version}  {names}  fixed in: {finding.fix or 'nothing yet'}"

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
         **schema_docs.make_schemas(),
         schema_docs.DOCUMENT: schema_docs.update_document((root / schema_docs.DOCUMENT).read_text()),
     }
-    stale = {path: text for path, text in derived.items() if not _is(root / path, text)}
+    stale = {path: text for path, text in derived.items() if not _is_current(root / path, text)}
     if args.check and stale:
         raise SpecError("\n".join(f"{path}: not what the models say" for path in stale), "dlc schema")
     for path, text in stale.items():
@@ -34,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _is(path: Path, text: str) -> bool:
+def _is_current(path: Path, text: str) -> bool:
     return path.is_file() and path.read_text() == text

@@ -43,10 +43,10 @@ def as_dict(variant: Variant) -> dict[str, object]:
     from dlc.buildspec.yaml_layers import list_origins
 
     settings = {path: {"value": value, "origin": origin} for path, value, origin in list_origins(variant.node)}
-    return {"settings": settings, "derived": derived(variant)}
+    return {"settings": settings, "derived": derive_facts(variant)}
 
 
-def derived(variant: Variant) -> dict[str, str]:
+def derive_facts(variant: Variant) -> dict[str, str]:
     """What dlc derives from the settings."""
     return {
         "ref": variant.ref,
@@ -66,5 +66,5 @@ def as_text(variant: Variant) -> str:
     path_width = max(len(path) for path, _, _ in rows)
     value_width = min(60, max(len(value) for _, value, _ in rows))
     lines = [f"  {path:<{path_width}}  {value:<{value_width}}  {origin}" for path, value, origin in rows]
-    lines += [f"  {name:<{path_width}}  {value}" for name, value in derived(variant).items()]
+    lines += [f"  {name:<{path_width}}  {value}" for name, value in derive_facts(variant).items()]
     return "\n".join([variant.id, *lines])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, columns, count, print_json, progress
+from dlc.cli.arguments import add_json, parse_count, print_json, say_progress, terminal_columns
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import archive, facts, size
@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """ID, --compare, --top, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("--compare", metavar="REF", help="an image to compare with: identifier or Docker reference")
-    parser.add_argument("--top", type=count, default=TOP, metavar="N", help=f"rows of each table (default: {TOP})")
+    parser.add_argument(
+        "--top", type=parse_count, default=TOP, metavar="N", help=f"rows of each table (default: {TOP})"
+    )
     add_json(parser)
 
 
@@ -32,10 +34,10 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(read_tree(find_root()))
     ref, variant = selection.find_image(args.image, variants)
     engine = connect()
-    progress(f"{ref}: packages")
+    say_progress(f"{ref}: packages")
     found = facts.capture_facts(engine, ref)
-    report = size.make_report(found, *archive.export_measured(engine, ref, progress))
-    changes = _changes(engine, selection.find_image(args.compare, variants)[0], found) if args.compare else None
+    report = size.make_report(found, *archive.export_measured(engine, ref, say_progress))
+    changes = _print_changes(engine, selection.find_image(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))
     else:
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 Compared = tuple[facts.Facts, facts.Facts, tuple[size.Change, ...]]
 
 
-def _changes(engine: Engine, ref: str, after: facts.Facts) -> Compared:
+def _print_changes(engine: Engine, ref: str, after: facts.Facts) -> Compared:
     before = facts.capture_facts(engine, ref)
     return before, after, size.find_size_changes(before, after)
 
@@ -76,15 +78,15 @@ def as_text(report: size.SizeReport, top: int) -> str:
     """For people, in megabytes (10^6 bytes)."""
     sizes = f"{report.bytes / 1e9:.3f} GB unpacked, {report.compressed / 1e9:.3f} GB compressed"
     lines = [f"{report.ref}  {sizes}", "", "layers"]
-    room = max((columns() or COMMAND_COLUMN + LONGEST_COMMAND) - COMMAND_COLUMN, 1)
-    lines += [f"  {_mb(step.bytes)}  {step.command[: min(room, LONGEST_COMMAND)]}" for step in report.layers]
+    room = max((terminal_columns() or COMMAND_COLUMN + LONGEST_COMMAND) - COMMAND_COLUMN, 1)
+    lines += [f"  {_in_megabytes(step.bytes)}  {step.command[: min(room, LONGEST_COMMAND)]}" for step in report.layers]
     lines += ["", f"packages  ({len(report.packages)})"]
-    lines += [f"  {_mb(share.bytes)}  {share.name}" for share in report.packages[:top]]
-    lines += ["", "largest files", *(f"  {_mb(share.bytes)}  {share.name}" for share in report.files[:top])]
-    lines += ["", f"stored and never seen  {_mb(report.hidden_bytes).strip()} in {len(report.hidden)} files"]
+    lines += [f"  {_in_megabytes(share.bytes)}  {share.name}" for share in report.packages[:top]]
+    lines += ["", "largest files", *(f"  {_in_megabytes(share.bytes)}  {share.name}" for share in report.files[:top])]
+    lines += ["", f"stored and never seen  {_in_megabytes(report.hidden_bytes).strip()} in {len(report.hidden)} files"]
     for item in report.hidden[:top]:
         fate = f"{'deleted' if item.deleted else 'written again'} by layer {item.by + 1}"
-        lines.append(f"  {_mb(item.bytes)}  /{item.path}  of layer {item.layer + 1}, {fate}")
+        lines.append(f"  {_in_megabytes(item.bytes)}  /{item.path}  of layer {item.layer + 1}, {fate}")
     return "\n".join([*lines, ""])
 
 
@@ -93,11 +95,11 @@ def changes_as_text(before: facts.Facts, after: facts.Facts, changes: tuple[size
     difference = (after.bytes - before.bytes) / 1e6
     lines = [f"against {before.ref}  {before.bytes / 1e9:.3f} GB: {difference:+.1f} MB"]
     lines += [
-        f"  {(c.after - c.before) / 1e6:+9.1f} MB  {c.name}  {_mb(c.before).strip()} -> {_mb(c.after).strip()}"
+        f"  {(c.after - c.before) / 1e6:+9.1f} MB  {c.name}  {_in_megabytes(c.before).strip()} -> {_in_megabytes(c.after).strip()}"
         for c in changes[:top]
     ]
     return "\n".join([*lines, ""])
 
 
-def _mb(size_in_bytes: int) -> str:
+def _in_megabytes(size_in_bytes: int) -> str:
     return f"{size_in_bytes / 1e6:8.1f} MB"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import progress
+from dlc.cli.arguments import say_progress
 from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import cache_folder
@@ -30,15 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print one line for each change."""
     if args.what == "debian":
-        return _debian(find_root(), args.write)
-    return _packages(find_root(), args.package, args.write)
+        return _update_debian(find_root(), args.write)
+    return _update_packages(find_root(), args.package, args.write)
 
 
-def _packages(root: Path, only: list[str], write: bool) -> int:
+def _update_packages(root: Path, only: list[str], write: bool) -> int:
     """Nothing is written unless every changed image has a lock without conflicts."""
     tree = read_tree(root)
-    found = updates.find_proposals(tree, load_variants(tree), only, progress)
-    print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
+    found = updates.find_proposals(tree, load_variants(tree), only, say_progress)
+    print("\n".join(format_proposal(proposal) for proposal in found) or "nothing newer that every image can have")
     texts = updates.apply_proposals(tree, found)
     if not write or not texts:
         return 0
@@ -46,7 +46,7 @@ def _packages(root: Path, only: list[str], write: bool) -> int:
     touched = [variant for variant in load_variants(changed) if explain_staleness(changed, variant)]
     locks = {}
     for number, variant in enumerate(touched, 1):
-        progress(f"{variant.id}: lock (image {number} of {len(touched)})")
+        say_progress(f"{variant.id}: lock (image {number} of {len(touched)})")
         locks[variant.lock_folder] = resolve.make_lock(resolve.make_request(variant))
     for path, content in texts.items():
         replace_text(root / path, content)
@@ -56,16 +56,16 @@ def _packages(root: Path, only: list[str], write: bool) -> int:
     return 0
 
 
-def as_line(proposal: updates.Proposal) -> str:
+def format_proposal(proposal: updates.Proposal) -> str:
     """`numpy 2.4.6 -> 2.5.5  buildspec/pins.yml:5`."""
     pin = proposal.pin
     return f"{pin.name:<22} {pin.version} -> {proposal.version}  {pin.mark.file}:{pin.mark.line}"
 
 
-def _debian(root: Path, write: bool) -> int:
+def _update_debian(root: Path, write: bool) -> int:
     for suite, names in updates.list_debian_packages(load_variants(read_tree(root))).items():
         file = root / suites.versions_path(suite)
-        progress(f"{suite}: versions of {len(names)} packages and what they need")
+        say_progress(f"{suite}: versions of {len(names)} packages and what they need")
         found = updates.resolve_debian(suite, names, cache_folder() / "apt")
         print(as_text(file.relative_to(root), suites.parse_versions(file.read_text()) if file.exists() else {}, found))
         if write:

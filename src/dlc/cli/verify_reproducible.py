@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
     for variant in variants:
         plan = base_images.plan_with_digests([variant], tree, engine)
         archives = [
-            _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
+            _build_archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]
-        found = reproducible.find_differences(*archives) or _from_built(plan, engine, archives[0])
+        found = reproducible.find_differences(*archives) or _compare_with_built(plan, engine, archives[0])
         if not args.json:
             print(as_text(variant.id, archives[0], found), flush=True)
         rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
@@ -64,18 +64,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:
+def _build_archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:
     start = time.monotonic()
     log = new_log(cache_folder(), "rebuild")
     archive = reproducible.build_from_nothing(
-        plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
+        plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_print_result
     )  # fmt: skip
     how = "with cached steps" if cached else "without cache"
     print(f"  {plan.selected[0]} built {how} in {time.monotonic() - start:.0f} s: {archive.digest}", file=sys.stderr)
     return archive
 
 
-def _from_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproducible.Difference, ...]:
+def _compare_with_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproducible.Difference, ...]:
     """Against the image that `dlc build` left in the engine, if it is of these sources."""
     [target] = [plan.target(identifier) for identifier in plan.selected]
     ref = target.tags[0]
@@ -85,7 +85,7 @@ def _from_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproduci
     return reproducible.compare_with_built(archive, facts.inspect_image(engine, ref)["RootFS"]["Layers"])
 
 
-def _show(step: Step) -> None:
+def _print_result(step: Step) -> None:
     if not step.cached and step.seconds >= 1:
         print(f"  {step.seconds:6.1f} s  {step.name}", file=sys.stderr, flush=True)
 

@@ -9,7 +9,7 @@ import pytest
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import require_supported, warn_of_support
 from dlc.cli import push, run
-from dlc.cli.list import unsupported
+from dlc.cli.list import note_unsupported
 from dlc.core.checkout import Tree
 from dlc.core.errors import ImageError, SpecError, UsageError
 from dlc.plan.plan import make_plan
@@ -42,7 +42,7 @@ def test_an_unsupported_image_is_said_to_be_so_by_plan_list_and_label() -> None:
     tree = locked(UNSUPPORTED)
     variants = load_variants(tree)
     assert warn_of_support(variants, date(2026, 1, 1)) == [f"{TORCH_ID}: unsupported: too old: move to a newer version"]
-    assert unsupported(variants) == ["pytorch 2.13 is unsupported: too old"]
+    assert note_unsupported(variants) == ["pytorch 2.13 is unsupported: too old"]
     assert make_plan(tree).target(TORCH_ID).labels["org.dlc.unsupported"] == "too old"
     assert "org.dlc.unsupported" not in make_plan(specimen()).target(TORCH_ID).labels
 

@@ -7,7 +7,7 @@ import pytest
 from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.list import missing
+from dlc.cli.list import note_missing
 from dlc.core.checkout import Tree
 from dlc.core.errors import DlcError, SpecError, UsageError
 from harness.specimen import (
@@ -83,7 +83,7 @@ MISSING = "packages.missing.pandas=no wheel fits"
 
 
 def test_what_an_image_cannot_have_is_left_out_and_said_by_dlc_list() -> None:
-    lines = missing(load_variants(tree_with(), (), [MISSING]))
+    lines = note_missing(load_variants(tree_with(), (), [MISSING]))
     assert lines == [f"no pandas in {TORCH_ID}, {TENSORFLOW_ID}: no wheel fits"]
     assert torch(tree_with(), MISSING).training_requirements == ("numpy==2.4.6", "transformers==5.23.0")
 

@@ -121,7 +121,8 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
     for name, version in parse_entries(lock):
         if "+" in version and name not in named and (name, version) not in have:
             raise LockError(
-                f"{name}=={version}: a local version, for which the buildspec names no index\n  folders: {_own_folders()}",
+                f"{name}=={version}: a local version, for which the buildspec names no index\n"
+                f"  folders: {_own_folders()}",
                 "name its index under `indexes` in the buildspec, or a folder that holds its wheel in UV_FIND_LINKS",
             )
 

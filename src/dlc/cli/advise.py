@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     advice = None
     if step and cpu:
         size = args.batch_mb * 1e6 if args.batch_mb else profile.batch_bytes if profile else 0.0
-        advice = make_advice(args, machines, step, cpu, size, profile)
+        advice = advise_from_words(args, machines, step, cpu, size, profile)
     elif not measured:
         absent = [name for name, value in (("--step-ms", step), ("--cpu-seconds", cpu)) if not value]
         raise UsageError(f"dlc advise: expected {' and '.join(absent)}, or a REPORT that says it", "dlc profile --help")
@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def make_advice(
+def advise_from_words(
     args: argparse.Namespace, machines: Catalogue, step: float, cpu: float, size: float, profile: Profile | None
 ) -> Advice:
     """The advice. Raises UsageError without --on, and for machines that the catalogue lacks."""

@@ -75,7 +75,7 @@ def print_profile(args: argparse.Namespace, profile: Profile) -> int:
     if args.on and profile.cpu:
         machines = make_catalogue(read_instances(read_tree(find_root())), advise.parse_prices(args.price))
         step = args.step_ms / 1000 if args.step_ms else profile.step
-        advice = advise.make_advice(args, machines, step, profile.cpu, profile.batch_bytes, profile)
+        advice = advise.advise_from_words(args, machines, step, profile.cpu, profile.batch_bytes, profile)
         advise.print_advice(args, advise.Found(profile, advice, ()))
     elif args.json:
         print_json({"profile": profile_json(profile)})

@@ -95,7 +95,8 @@ def changes_as_text(before: facts.Facts, after: facts.Facts, changes: tuple[size
     difference = (after.bytes - before.bytes) / 1e6
     lines = [f"against {before.ref}  {before.bytes / 1e9:.3f} GB: {difference:+.1f} MB"]
     lines += [
-        f"  {(c.after - c.before) / 1e6:+9.1f} MB  {c.name}  {_in_megabytes(c.before).strip()} -> {_in_megabytes(c.after).strip()}"
+        f"  {(c.after - c.before) / 1e6:+9.1f} MB  {c.name}"
+        f"  {_in_megabytes(c.before).strip()} -> {_in_megabytes(c.after).strip()}"
         for c in changes[:top]
     ]
     return "\n".join([*lines, ""])

@@ -84,7 +84,7 @@ class Engine:
         """
         merged = {**self.environment, **(env or {})}
         plugin = self.buildx if words[0] == "buildx" else ""
-        return docker_client.stream_program(
+        return docker_client.stream_docker(
             *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
         )
 

@@ -52,13 +52,13 @@ from dlc.images.inspection import facts
 from dlc.images.inspection.archive import export_measured
 from dlc.images.push.registry.repository import Repository
 from dlc.images.push.registry.http import Session
-from dlc.images.push.push import Order, push
+from dlc.images.push.push import Order, push_image
 
 def verb(argv):
     print("begun", flush=True)
     engine = Engine(None, "", "", containerd_store=False)
-    order = Order("toy", "toy:1", "toy", ("1",), facts.inspect(engine, "toy:1"))
-    push(order, Repository(Session(argv[0], "toy"), "toy"), engine, "gzip", lambda _: None, lambda: b"{}")
+    order = Order("toy", "toy:1", "toy", ("1",), facts.inspect_image(engine, "toy:1"))
+    push_image(order, Repository(Session(argv[0], "toy"), "toy"), engine, "gzip", lambda _: None, lambda: b"{}")
     export_measured(engine, "toy:1")
     return 0
 

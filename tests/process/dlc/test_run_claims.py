@@ -18,8 +18,8 @@ HOLD = """
 import sys
 from pathlib import Path
 from dlc.engine.connection import Engine
-from dlc.jobs.run.run import claimed
-with claimed(Path(sys.argv[1]), "other", Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", True)):
+from dlc.jobs.run.run import claim_job
+with claim_job(Path(sys.argv[1]), "other", Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", True)):
     print("held", flush=True)
     sys.stdin.read()
 """

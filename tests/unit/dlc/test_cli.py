@@ -160,11 +160,11 @@ def test_what_takes_long_is_said_before_it_begins(
     def begin(*_: object, **__: object) -> NoReturn:
         raise DlcError("begun")
 
-    for name in ("facts.capture", "archive.export_archive", "archive.export_measured"):
+    for name in ("facts.capture_facts", "archive.export_archive", "archive.export_measured"):
         monkeypatch.setattr(f"dlc.images.inspection.{name}", begin)
     for verb in ("size", "diff"):
         monkeypatch.setattr(f"dlc.cli.{verb}.connect", lambda: None)
-    for name in ("locks.updates.newest_versions", "locks.updates.resolve_debian", "locks.resolve.make_lock"):
+    for name in ("locks.updates.resolve_newest", "locks.updates.resolve_debian", "locks.resolve.make_lock"):
         monkeypatch.setattr(f"dlc.{name}", begin)
     assert main(argv) == DlcError.exit_code
     error = capsys.readouterr().err

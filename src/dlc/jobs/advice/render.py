@@ -181,7 +181,8 @@ def _describe_gain(before: Estimate, after: Estimate) -> str:
     saved = compute_saving(before, after)
     if saved is None:
         return f"{compute_speedup(before, after):.1f}x faster; cost unknown"
-    return f"{compute_speedup(before, after):.1f}x faster, {abs(saved):.0%} {'cheaper' if saved >= 0 else 'dearer'} for each step"
+    compared = f"{abs(saved):.0%} {'cheaper' if saved >= 0 else 'dearer'}"
+    return f"{compute_speedup(before, after):.1f}x faster, {compared} for each step"
 
 
 def make_choices_table(advice: Advice, columns: int | None = None) -> str:
@@ -195,8 +196,10 @@ def _choice_row(advice: Advice, choice: Choice) -> tuple[str, ...]:
     first = choice.kind == SAME
     mark = "> " if choice is advice.chosen else "  "
     return (
-        mark + choice.kind, str(found.cluster), _format_short(found.cluster.vcpus_per_gpu) + ":1", format_ms(found.seconds),
-        f"{found.steps_per_second:.2f}", format_share(found.use), found.bound, format_dollars(found.cluster.price), format_cost(found),
+        mark + choice.kind, str(found.cluster), _format_short(found.cluster.vcpus_per_gpu) + ":1",
+        format_ms(found.seconds),
+        f"{found.steps_per_second:.2f}", format_share(found.use), found.bound,
+        format_dollars(found.cluster.price), format_cost(found),
         *(("", "", "", "") if first else (*_compare_cells(now, found), _format_cpu_limit(advice, choice))),
     )  # fmt: skip
 

@@ -107,8 +107,8 @@ def require_limits(job: Job, engine: Engine) -> None:
             raise _limit_error(job, group, "--memory", group.memory, f"{most} at most", most)
         if group.gpus and not engine.offers_gpus:
             raise UsageError(
-                f"{_limit_as_typed(job, group, '--gpus', group.gpus)}: expected an engine that gives GPUs to containers, found "
-                f"neither NVIDIA's runtime nor a CDI device of a GPU at {engine.address or 'the Docker engine'}",
+                f"{_limit_as_typed(job, group, '--gpus', group.gpus)}: expected an engine that gives GPUs to "
+                f"containers, found neither NVIDIA's runtime nor a CDI device of a GPU at {engine.address or 'the Docker engine'}",
                 GPU_REMEDY,
             )
 

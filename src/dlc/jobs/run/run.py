@@ -108,7 +108,8 @@ def require_limits(job: Job, engine: Engine) -> None:
         if group.gpus and not engine.offers_gpus:
             raise UsageError(
                 f"{_limit_as_typed(job, group, '--gpus', group.gpus)}: expected an engine that gives GPUs to "
-                f"containers, found neither NVIDIA's runtime nor a CDI device of a GPU at {engine.address or 'the Docker engine'}",
+                f"containers, found neither NVIDIA's runtime nor a CDI device of a GPU at "
+                f"{engine.address or 'the Docker engine'}",
                 GPU_REMEDY,
             )
 

@@ -77,7 +77,7 @@ def test_a_killed_dlc_leaves_no_guard_behind(host: Path, number: int) -> None:
     program = (
         "import os, sys; from pathlib import Path; from dlc.debian import apt; os.geteuid = lambda: 0;"
         "apt.POLICY, apt.UNFINISHED = Path(sys.argv[1], 'policy-rc.d'), Path(sys.argv[1], 'updates');"
-        "apt.install(['tool'], Path(sys.argv[1], 'work'))"
+        "apt.install_packages(['tool'], Path(sys.argv[1], 'work'))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     dlc = subprocess.Popen([sys.executable, "-c", program, str(host)], env=environment, stderr=subprocess.DEVNULL)

@@ -20,7 +20,7 @@ MAKING = """
 import sys
 from pathlib import Path
 from dlc.debian import rootfs
-rootfs.make("bookworm", {}, Path(sys.argv[1]))
+rootfs.make_rootfs("bookworm", {}, Path(sys.argv[1]))
 """
 # Mounts as mmdebstrap does, and works without end; with `quick` beside it, it makes a tar instead.
 STAND_IN = """#!/bin/sh

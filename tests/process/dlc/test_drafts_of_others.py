@@ -39,7 +39,7 @@ def kill(child: subprocess.Popen[str]) -> None:
 
 
 def test_what_a_killed_process_left_goes_with_the_next_draft_and_a_living_ones_stays(tmp_path: Path) -> None:
-    killed, living = (holder(tmp_path, "drafts", "draft_folder") for _ in range(2))
+    killed, living = (holder(tmp_path, "atomic_files", "draft_folder") for _ in range(2))
     try:
         kill(killed)
         assert len(list((tmp_path / "drafts").iterdir())) == 2
@@ -55,7 +55,7 @@ def test_a_second_process_waits_within_its_bound_and_is_let_in_when_the_first_is
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lock = tmp_path / "lock"
-    first = holder(lock, "file_lock", "exclusive", ", 1.0")
+    first = holder(lock, "atomic_files", "hold_lock", ", 1.0")
     try:
         with pytest.raises(ProcessError, match=f"{lock}: another dlc has held this lock"), hold_lock(lock, 0.3):
             pytest.fail("two are inside")

@@ -26,7 +26,7 @@ import os, random, signal, sys, threading
 from dlc.core import interrupts
 from dlc.core.compression import COMPRESSIONS, Through
 
-interrupts.arm()
+interrupts.install_handlers()
 interrupts.keep_awake()
 
 class Endless:

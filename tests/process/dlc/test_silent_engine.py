@@ -28,7 +28,7 @@ HURRIED = f"""
 import sys
 from dlc.engine import connection
 connection.QUICK_SECONDS = {QUICK}
-connection.find.__defaults__ = ({QUICK},)
+connection.find_engine.__defaults__ = ({QUICK},)
 from dlc.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """

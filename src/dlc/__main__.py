@@ -90,7 +90,7 @@ def _is_open(number: int) -> bool:
 
 
 def _has_reader_left() -> bool:
-    """Whether the reader of stdout or stderr has gone, not of another pipe; such a stream is dropped."""
+    """Tell whether the reader of stdout or stderr has gone, not of another pipe; such a stream is dropped."""
     left = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
     for stream in left:
         _drop_stream(stream)

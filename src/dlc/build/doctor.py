@@ -15,9 +15,9 @@ from dlc.core.environment import (
     PLATFORM,
     engine_folder,
     find_ca_bundle,
+    list_lost_links,
     local_wheel_folders,
     starts_no_engine,
-    warn_of_find_links,
 )
 from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
@@ -179,5 +179,5 @@ def _check_certificates() -> Finding:
 
 def _check_wheels() -> Finding:
     found = ", ".join(map(str, local_wheel_folders())) or "no folder named; packages come from the index"
-    lost = warn_of_find_links()
+    lost = list_lost_links()
     return Finding("local wheels", "note" if lost else "ok", "; ".join([found, *lost]))

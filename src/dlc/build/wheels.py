@@ -28,11 +28,11 @@ from dlc.core.environment import (
     LOGIN_REMEDY,
     find_ca_bundle,
     hide_password,
+    list_lost_links,
     local_wheel_folders,
     mirror_variable,
     read_own_indexes,
     resolve_index,
-    warn_of_find_links,
     wheel_folder,
 )
 from dlc.core.errors import DlcError, LockError, PackageIndexError
@@ -65,7 +65,7 @@ def make_wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
     wheels.chmod(FOLDER_MODE)
     known = frozenset(HASH.findall(text))
     remove_unlocked(wheels, known)
-    for warning in warn_of_find_links():
+    for warning in list_lost_links():
         print(f"dlc: warning: {warning}", file=sys.stderr)
     _add_own(text, known, wheels, cache)
     for image in plan.targets:

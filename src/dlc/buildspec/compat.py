@@ -21,7 +21,7 @@ PACKAGES = "packages."  # the facts about what the buildspec asks for begin so
 def find_broken_rules(
     variant: Variant, compat: Compat, compat_node: Node | None, file_node: Node, tree: Tree
 ) -> list[Problem]:
-    """Every rule whose `when` the image fulfils and whose `then` it does not. A fact that it lacks breaks no rule.
+    """Find every rule whose `when` the image fulfils and whose `then` it does not. A fact that it lacks breaks no rule.
 
     `tree` holds the locks, whose versions are facts while they are fresh, and the recorded Debian versions.
     """
@@ -43,7 +43,7 @@ def find_broken_rules(
 
 
 def list_constraints(variant: Variant, compat: Compat) -> tuple[str, ...]:
-    """What the rules ask of the packages whose version `dlc lock` chooses, as in `transformers<5`."""
+    """List what the rules ask of packages whose version `dlc lock` chooses, as in `transformers<5`."""
     facts = _collect_facts(variant)
     asked = [_list_conditions(rule.then) for rule in compat.rules if _are_fulfilled(facts, rule.when)]
     found = {
@@ -55,7 +55,7 @@ def list_constraints(variant: Variant, compat: Compat) -> tuple[str, ...]:
 
 
 def fulfils(variant: Variant, conditions: Conditions) -> bool:
-    """Whether an image fulfils all conditions; one that lacks a fact does not."""
+    """Tell whether an image fulfils all conditions. An image that lacks a fact does not."""
     return _are_fulfilled(_collect_facts(variant), conditions)
 
 
@@ -67,12 +67,12 @@ def _are_fulfilled(facts: Mapping[str, str], conditions: Conditions) -> bool:
 
 
 def _list_absent(facts: Mapping[str, str], conditions: Conditions) -> list[str]:
-    """The packages that the conditions want and the image does not ask for."""
+    """List the packages that the conditions want and the image does not ask for."""
     return [name for name in conditions.has if PACKAGES + normal_name(name) not in facts]
 
 
 def _is_left_open(name: str, facts: Mapping[str, str]) -> bool:
-    """Whether a fact is a package that the image asks for without a version."""
+    """Tell whether a fact is a package that the image asks for without a version."""
     return name.startswith(PACKAGES) and facts.get(name) == ""
 
 
@@ -101,7 +101,7 @@ def _collect_facts(variant: Variant) -> Mapping[str, str]:
 
 
 def _collect_recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
-    """Versions that a fresh lock and the Debian list record. A base that the user names has versions of its own."""
+    """Collect versions from a fresh lock and the Debian list. A base that the user names has versions of its own."""
     facts: dict[str, str] = {}
     if not explain_staleness(tree, variant):
         facts |= {f"locked.{name}": version for name, version in locked_versions(tree, variant).items()}
@@ -119,12 +119,12 @@ def _list_conditions(conditions: Conditions) -> Iterator[tuple[str, str]]:
 
 
 def _fact_name(kind: str, name: str) -> str:
-    """Python packages have many spellings, Debian packages one."""
+    """Return the name of a fact. Python packages have many spellings, Debian packages one."""
     return normal_name(name) if kind in ("packages", "locked") else name
 
 
 def _find_place(variant: Variant, file_node: Node, name: str) -> Node:
-    """The node that set a fact."""
+    """Find the node that set a fact."""
     if name in HEADER_FACTS:
         return file_node.at((name,)) or file_node
     if name == "suite":

@@ -29,22 +29,22 @@ EFA_NEEDED = {
 
 
 def device_major(device: str) -> int:
-    """12 of cu128; 0 without CUDA."""
+    """Return the CUDA major of a device: 12 for cu128, 0 without CUDA."""
     return 0 if device == CPU else int(device.removeprefix("cu")[:-1])
 
 
 def build_packages(settings: Settings) -> tuple[str, ...]:
-    """Debian packages that are there only while something is compiled, for the image's CUDA too."""
+    """Return the Debian packages that are there only while something is compiled, for the image's CUDA too."""
     return (*settings.build_packages, *settings.cuda_build_packages.get(str(device_major(settings.device)), ()))
 
 
 def shared_packages(packages: Iterable[str]) -> list[str]:
-    """Of these packages, by their normal names, those in the layer that images of one CUDA share."""
+    """Pick the packages, by their normal names, that go into the layer that images of one CUDA share."""
     return [name for name in packages if SHARED_PACKAGES.fullmatch(name)]
 
 
 def make_cuda_requirement(settings: Settings) -> str:
-    """What NVIDIA_REQUIRE_CUDA says, for which the container runtime refuses hosts; nothing without CUDA.
+    """Return the value of NVIDIA_REQUIRE_CUDA, by which the container runtime refuses hosts; empty without CUDA.
 
     By major version only: a driver runs all minor versions of its major. With a newer user library, one less.
     """
@@ -54,7 +54,7 @@ def make_cuda_requirement(settings: Settings) -> str:
 
 
 def check_cuda(settings: Settings, node: Node) -> list[Problem]:
-    """A problem where the newer user library is half named, or has no CUDA to go with."""
+    """Return a problem if the newer user library is half named, or has no CUDA to go with."""
     wanted = settings.cuda_compat
     values = {"url": wanted.url, "sha256": wanted.sha256}
     given = [name for name, value in values.items() if value]
@@ -72,7 +72,7 @@ def check_cuda(settings: Settings, node: Node) -> list[Problem]:
 
 
 def check_efa(efa: Efa, node: Node) -> list[Problem]:
-    """A problem for each setting that the image's source of EFA software needs and that is empty."""
+    """Return a problem for each setting that the image's source of EFA software needs and that is empty."""
     mark = (node.at(("efa", "source")) or node).mark
     return [
         Problem(mark, f"efa.{name}", f"{EFA_MEANINGS[name]} (efa.source is {efa.source})", "nothing")
@@ -82,5 +82,5 @@ def check_efa(efa: Efa, node: Node) -> list[Problem]:
 
 
 def efa_packages(efa: Efa) -> tuple[str, ...]:
-    """The Debian packages that EFA adds to an image. The installer has newer ones of its own."""
+    """Return the Debian packages that EFA adds to an image. The installer has newer ones of its own."""
     return efa.os_packages if efa.source == "distro" else ()

@@ -68,7 +68,7 @@ def read_buildspec(tree: Tree) -> Buildspec:
 
 
 def _read_defaults(tree: Tree, problems: list[Problem]) -> Node | None:
-    """The lowest layer; None if it lacks settings, because every image would lack them too."""
+    """Return the lowest layer; None if it lacks settings, because every image would lack them too."""
     node = _parse_file(tree, DEFAULTS, problems)
     if node is None:
         return None
@@ -81,7 +81,7 @@ def _read_defaults(tree: Tree, problems: list[Problem]) -> Node | None:
 
 
 def _by_version(path: str) -> tuple[str, Version, str]:
-    """2.9 before 2.13."""
+    """Return a key that sorts 2.9 before 2.13."""
     folder, _, name = path.rpartition("/")
     return folder, parse_number(name), name
 
@@ -119,7 +119,7 @@ def _read_image(path: str, node: Node, tree: Tree, problems: list[Problem]) -> I
 
 
 def _check_names(path: str, header: Header, node: Node, tree: Tree) -> list[Problem]:
-    """Problems with a file whose name or folder does not fit its header, such as a copy that was not edited."""
+    """Return problems with a file whose name or folder does not fit its header, such as a copy that was not edited."""
     problems = []
     file = PurePosixPath(path)
     if header.framework != file.parent.name:
@@ -136,7 +136,7 @@ def _check_names(path: str, header: Header, node: Node, tree: Tree) -> list[Prob
 
 
 def validate_node(model: type[M], node: Node) -> tuple[M | None, list[Problem]]:
-    """The model of `node`, or None and every problem that keeps it from being one."""
+    """Return the model of `node`, or None and every problem that keeps it from being a model."""
     try:
         return model.model_validate(node.plain()), []
     except ValidationError as error:
@@ -177,7 +177,7 @@ def _describe_expected(details: ErrorDetails) -> str:
 
 
 def describe_node(node: Node, *, is_address: bool = False) -> str:
-    """What stands at a node, in words short enough for one line. No address is shown with its password."""
+    """Describe the value of a node, short enough for one line. An address is shown without its password."""
     if isinstance(node.value, tuple):
         return f"a list of {len(node.value)}"
     if not isinstance(node.value, str):
@@ -191,7 +191,7 @@ def _join_path(steps: tuple[str | int, ...]) -> str:
 
 
 def _find_model(model: type[BaseModel], steps: tuple[str | int, ...]) -> type[BaseModel]:
-    """The model that describes the mapping at `steps`, for the names it knows."""
+    """Find the model that describes the mapping at `steps`, for the names that it knows."""
     kind: Any = model
     for step in steps:
         if isinstance(kind, type) and issubclass(kind, BaseModel):

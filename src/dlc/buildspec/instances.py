@@ -66,7 +66,7 @@ class Instances(Model):
 
 
 def read_instances(tree: Tree) -> Instances:
-    """The file of machines. Raises SpecError with file:line:col of every mistake."""
+    """Read the file of machines. Raises SpecError with file:line:col of every mistake."""
     node, problems = parse_yaml(read_text(tree, INSTANCES), INSTANCES)
     raise_report(problems)
     if node is None:
@@ -81,7 +81,7 @@ def read_instances(tree: Tree) -> Instances:
 
 
 def _find_unsourced(found: Instances | None, node: Node) -> list[Problem]:
-    """Prices that name a source which the file does not have."""
+    """Find prices that name a source which the file does not have."""
     problems = []
     for name, instance in (found.instances if found else {}).items():
         named = instance.price.source

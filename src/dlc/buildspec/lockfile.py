@@ -43,13 +43,13 @@ BUILDSPEC = "the buildspec"
 
 
 def with_headers(digest: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """The lock files, by name, with these entries. `digest` is of what they were resolved from."""
+    """Return the lock files, by name, with these entries. `digest` is of what they were resolved from."""
     head = f"{INPUT}{digest}\n{FOR}{PLATFORM}\n{CONTENT}{_hash_entries(texts)}\n"
     return {name: head + texts[name] for name in FILES}
 
 
 def without_headers(files: Tree) -> Tree:
-    """The files as a build has them: a step runs again where entries of its own lock changed, and for nothing else."""
+    """Return the files as a build has them: a step runs again only if entries of its own lock changed."""
     found = dict(files)
     for name in FILES:
         if name in files and files[name].data.startswith(INPUT.encode()):
@@ -59,23 +59,23 @@ def without_headers(files: Tree) -> Tree:
 
 
 def parse_entries(lock: str) -> dict[tuple[str, str], str]:
-    """(Normal name, version) -> the whole entry with its hashes, from the text of one lock file, in its order."""
+    """Map (normal name, version) to the whole entry with its hashes, from the text of one lock file, in its order."""
     return {(normal_name(match[1]), match[2]): match[0] for match in ENTRY.finditer(lock)}
 
 
 def parse_versions(lock: str) -> dict[str, str]:
-    """Normal package name -> version, from the text of one lock file."""
+    """Map normal package names to versions, from the text of one lock file."""
     return dict(parse_entries(lock).keys())
 
 
 def join_entries(tree: Tree, variant: Variant) -> str:
-    """The text of all entries of an image's lock, empty where it has none."""
+    """Join the text of all entries of an image's lock; empty if it has no lock."""
     texts = [_read_text(tree, f"{variant.lock_folder}/{name}") for name in FILES]
     return "\n".join(entry for text in texts for entry in parse_entries(text).values())
 
 
 def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
-    """Every package of the image, over its lock files."""
+    """Return the version of every package of the image, over its lock files."""
     found: dict[str, str] = {}
     for name in FILES:
         found |= parse_versions(_read_text(tree, f"{variant.lock_folder}/{name}"))
@@ -83,7 +83,7 @@ def locked_versions(tree: Tree, variant: Variant) -> Mapping[str, str]:
 
 
 def framework_version(tree: Tree, variant: Variant) -> str:
-    """The locked version of the framework itself. Raises LockError when the lock holds none."""
+    """Return the locked version of the framework itself. Raises LockError if the lock holds none."""
     name = normal_name(variant.framework_requirements[0])
     found = locked_versions(tree, variant)
     if name not in found:
@@ -107,7 +107,7 @@ def require_fresh(tree: Tree, variants: Iterable[Variant], globs: Sequence[str] 
 
 
 def explain_staleness(tree: Tree, variant: Variant) -> str:
-    """The reason why the lock may not be used, or an empty text."""
+    """Return the reason why the lock may not be used, or an empty text."""
     folder = variant.lock_folder
     present = files_below(tree, folder)
     if not present:
@@ -131,7 +131,7 @@ def explain_staleness(tree: Tree, variant: Variant) -> str:
 
 
 def _explain_other_request(tree: Tree, variant: Variant, first: str) -> str:
-    """What the buildspec asks for and the lock does not have. `first` is the first line of one of its files."""
+    """Tell what the buildspec asks for and the lock does not have. `first` is the first line of one of its files."""
     if not first.startswith(INPUT):
         return f"expected {INPUT + 'sha256:...'!r}, found {first[:100]!r}"
     locked = locked_versions(tree, variant)
@@ -148,7 +148,10 @@ def _explain_other_request(tree: Tree, variant: Variant, first: str) -> str:
 
 
 def _explain_mixture(folder: str, texts: Mapping[str, str], recorded: Mapping[str, str]) -> str:
-    """The reason why these files are no lock of one run, or an empty text. `recorded`: file -> what it says of all."""
+    """Return the reason why these files are no lock of one run, or an empty text.
+
+    `recorded`: file -> what it says of all.
+    """
     expected = CONTENT + _hash_entries(texts)
     if set(recorded.values()) == {expected}:
         return ""
@@ -161,7 +164,10 @@ def _explain_mixture(folder: str, texts: Mapping[str, str], recorded: Mapping[st
 
 
 def _explain_broken_rule(variant: Variant, texts: Mapping[str, str]) -> str:
-    """The first version in these lock files that a rule of compat.yml does not allow; the file was made before it."""
+    """Name the first version in these lock files that a rule of compat.yml does not allow.
+
+    The file was made before the rule.
+    """
     limits = {limit: normal_name(limit) for limit in variant.constraints}
     for file in FILES:
         found = parse_versions(texts[file])
@@ -173,12 +179,12 @@ def _explain_broken_rule(variant: Variant, texts: Mapping[str, str]) -> str:
 
 
 def _read_text(tree: Tree, path: str) -> str:
-    """A lock file as text. One with bytes that are none is damaged, hence stale, and `dlc lock` makes it anew."""
+    """Read a lock file as text. Invalid UTF-8 means that the file is damaged: the lock counts as stale."""
     return tree[path].data.decode(errors="replace") if path in tree else ""
 
 
 def _hash_entries(texts: Mapping[str, str]) -> str:
-    """`sha256:...` of all entries of a lock."""
+    """Return `sha256:...` of all entries of a lock."""
     total = hashlib.sha256()
     for name in FILES:
         data = texts[name].encode()
@@ -187,7 +193,7 @@ def _hash_entries(texts: Mapping[str, str]) -> str:
 
 
 def find_conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-    """The conflicts of a resolution: what was expected, and the packages (name -> what it is) that break it.
+    """Find the conflicts of a resolution: what was expected, and the packages (name -> what it is) that break it.
 
     Of each kind only the first package by name.
     """
@@ -198,7 +204,7 @@ def find_conflicts(versions: Mapping[str, str]) -> list[tuple[str, dict[str, str
 
 
 def cuda_major(name: str, version: str) -> str:
-    """The CUDA major that a package belongs to, as in `12`; empty if it belongs to none."""
+    """Return the CUDA major that a package belongs to, as in `12`; empty if it belongs to none."""
     if match := SUFFIXED.search(name):
         return match[1] or match[2]
     if match := LOCAL.search(version):
@@ -207,7 +213,7 @@ def cuda_major(name: str, version: str) -> str:
 
 
 def cuda_version(versions: Mapping[str, str]) -> tuple[str, str]:
-    """CUDA's version in these packages, as a device is written (`cu128`), and the package that says so; or nothing."""
+    """Return CUDA's version in these packages, as in `cu128`, and the package that says so; or two empty texts."""
     if TENSORFLOW_CPU in versions:
         return cuda_efa.CPU, TENSORFLOW_CPU
     for name in sorted(versions):
@@ -221,7 +227,7 @@ def cuda_version(versions: Mapping[str, str]) -> tuple[str, str]:
 
 
 def explain_other_cuda(device: str, versions: Mapping[str, str]) -> str:
-    """What is wrong where the packages are for another CUDA version than the device; empty where nothing is known."""
+    """Tell what is wrong if the packages are for another CUDA version than the device; empty if nothing is known."""
     found, name = cuda_version(versions)
     if not device or not found or found == device:
         return ""
@@ -229,7 +235,7 @@ def explain_other_cuda(device: str, versions: Mapping[str, str]) -> str:
 
 
 def find_chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]:
-    """The shortest chain of requirements from the buildspec to a package; the package is last."""
+    """Find the shortest chain of requirements from the buildspec to a package; the package is last."""
     chains = deque([[name]])
     seen = {name}
     while chains:
@@ -243,7 +249,7 @@ def find_chain(name: str, required_by: Mapping[str, Sequence[str]]) -> list[str]
 
 
 def parse_requirers(annotated: str) -> dict[str, list[str]]:
-    """Package -> what requires it (package names, or BUILDSPEC), from uv's annotated resolution."""
+    """Map each package to what requires it (package names, or BUILDSPEC), from uv's annotated resolution."""
     return {
         normal_name(name): [_parse_requirer(source) for source in sources.split(", ") if not source.startswith("-c")]
         for name, sources in REQUIRED_BY.findall(annotated)
@@ -251,7 +257,7 @@ def parse_requirers(annotated: str) -> dict[str, list[str]]:
 
 
 def _parse_requirer(words: str) -> str:
-    """A package's name; BUILDSPEC for `-r -` and `buildspec (pyproject.toml)`."""
+    """Return a package's name; BUILDSPEC for `-r -` and `buildspec (pyproject.toml)`."""
     return BUILDSPEC if words.startswith("-r") or words.endswith("pyproject.toml)") else normal_name(words)
 
 
@@ -273,7 +279,10 @@ def require_sound(tree: Tree, variants: Iterable[Variant]) -> None:
 
 
 def conflict_error(versions: Mapping[str, str], required_by: Mapping[str, Sequence[str]]) -> LockError | None:
-    """The error for a resolution with conflicts, with the chain of requirements of each; None if it has none."""
+    """Return the error for a resolution with conflicts. It has the chain of requirements of each.
+
+    None without conflicts.
+    """
     lines = []
     for expected, packages in find_conflicts(versions):
         chains = [
@@ -288,7 +297,7 @@ def conflict_error(versions: Mapping[str, str], required_by: Mapping[str, Sequen
 
 
 def _pick_firsts(kinds: Mapping[str, str]) -> dict[str, str]:
-    """One name of each kind."""
+    """Pick one name of each kind."""
     found: dict[str, str] = {}
     for name, kind in kinds.items():
         if kind not in found.values():

@@ -33,7 +33,7 @@ class Candidate:
 
 
 def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
-    """The variants that `globs` select (all without one), each with the `--set path=value` texts applied to it.
+    """Load the variants that `globs` select (all without a glob), each with the `--set path=value` texts applied to it.
 
     Raises SpecError with every problem of every file, SelectorError for a glob without a match, and UsageError
     where --set is the only cause.
@@ -56,7 +56,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
 
 
 def _expand_candidates(buildspec: Buildspec) -> list[Candidate]:
-    """The merged layers of each variant; none without defaults, which are a problem already."""
+    """Return the merged layers of each variant; none without defaults, which are a problem already."""
     if buildspec.defaults is None:
         return []
     return [
@@ -69,7 +69,7 @@ def _expand_candidates(buildspec: Buildspec) -> list[Candidate]:
 def _check_candidates(
     candidates: Sequence[Candidate], buildspec: Buildspec, tree: Tree, problems: list[Problem]
 ) -> tuple[Variant, ...]:
-    """One variant per candidate; raises the report of `problems` and of those found here."""
+    """Return one variant per candidate. Raises the report of `problems` and of those found here."""
     variants: dict[str, Variant] = {}
     for candidate in candidates:
         variant, found = resolve_variant(candidate, buildspec, tree)
@@ -83,7 +83,7 @@ def _check_candidates(
 
 
 def resolve_variant(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
-    """The variant of one merged layer, or None and why not."""
+    """Return the variant of one merged layer, or None and why not."""
     image, node = candidate.image, candidate.node
     settings, problems = validate_node(Settings, node)
     if settings is None:
@@ -112,7 +112,7 @@ def _check_suite(settings: Settings, node: Node) -> list[Problem]:
 
 
 def _check_labels(settings: Settings, node: Node) -> list[Problem]:
-    """A problem for each setting of a label that dlc itself sets."""
+    """Return a problem for each setting of a label that dlc itself sets."""
     return [
         Problem((node.at(("labels", name)) or node).mark, f"labels.{name}", f"a label outside {OWN_LABELS}*")
         for name in settings.labels
@@ -121,7 +121,7 @@ def _check_labels(settings: Settings, node: Node) -> list[Problem]:
 
 
 def _check_header(image: ImageFile, settings: Settings, node: Node) -> list[Problem]:
-    """The first framework requirement is the framework itself and must be of the version that names the image."""
+    """Require that the first framework requirement, the framework itself, has the version that names the image."""
     if not settings.packages.framework:
         mark = image.node.mark
         return [Problem(mark, "packages.framework", "the framework's requirement, such as torch==2.13.0", "none")]

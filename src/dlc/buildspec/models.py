@@ -177,12 +177,12 @@ class Budget(Model):
 
     @property
     def compressed_bytes(self) -> float:
-        """The largest compressed size in bytes."""
+        """Return the largest compressed size in bytes."""
         return float(self.compressed) * 1e9 or COMPRESSED_SHARE * self.bytes
 
     @property
     def bytes(self) -> float:
-        """The same in bytes."""
+        """Return the largest size in bytes."""
         return float(self.gigabytes) * 1e9
 
 

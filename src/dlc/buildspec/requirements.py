@@ -21,17 +21,17 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """Its normal name."""
+        """Return its normal name."""
         return normal_name(self.requirement)
 
 
 def list_framework(settings: Settings, node: Node) -> list[Asked]:
-    """The framework and what must match it."""
+    """List the framework and what must match it."""
     return list(_parse_list(settings.packages.framework, ("packages", "framework"), node))
 
 
 def list_training(settings: Settings, node: Node, problems: list[Problem]) -> list[Asked]:
-    """The packages of the image's lists, of its extras, and its own, each once; of two with one name the later.
+    """List the packages of the image's lists and extras, and its own. Of two with one name the later wins.
 
     Without those that the image cannot have. An extra that it cannot have is a problem.
     """
@@ -51,7 +51,7 @@ def list_training(settings: Settings, node: Node, problems: list[Problem]) -> li
 
 
 def add_versions(asked: Sequence[Asked], pins: Pins | None, problems: list[Problem]) -> tuple[str, ...]:
-    """Requirements with the versions of pins.yml where they name none; nothing can be said without pins.
+    """Add the versions of pins.yml to requirements that name none; without pins nothing can be said.
 
     One that pins.yml leaves to `dlc lock` stays a bare name.
     """
@@ -72,7 +72,7 @@ def add_versions(asked: Sequence[Asked], pins: Pins | None, problems: list[Probl
 
 
 def check_providers(settings: Settings, node: Node) -> list[Problem]:
-    """A problem for each name of `packages.provides` whose provider has no exact version among the framework's."""
+    """Return a problem for each name of `packages.provides` whose provider has no exact version."""
     exact = {normal_name(each) for each in settings.packages.framework if "==" in each}
     return [
         Problem((node.at(("packages", "provides", name)) or node).mark, f"packages.provides.{name}",

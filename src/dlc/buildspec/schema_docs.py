@@ -18,7 +18,7 @@ BEGIN, END = "<!-- settings: `dlc schema` writes this -->\n", "<!-- end of setti
 
 
 def make_schemas() -> Mapping[str, str]:
-    """Path from the repository's root -> text of the schema file."""
+    """Map paths from the repository's root to the text of each schema file."""
     values = {
         "buildspec/buildspec.schema.json": _make_image_schema(),
         "buildspec/defaults.schema.json": Settings.model_json_schema(),
@@ -31,7 +31,7 @@ def make_schemas() -> Mapping[str, str]:
 
 
 def _make_image_schema() -> Schema:
-    """An image file is a header and settings in one mapping; its variants are settings; no setting is required."""
+    """Join header and settings in one mapping, as image files do. Variants are settings; no setting is required."""
     header, settings = Header.model_json_schema(), _drop_required(Settings.model_json_schema())
     definitions = settings.pop("$defs")
     variants = {**header["properties"]["variants"], "items": {"$ref": "#/$defs/Variant"}}
@@ -47,7 +47,7 @@ def _make_image_schema() -> Schema:
 
 
 def _drop_required(schema: Schema) -> Schema:
-    """The same schema without a required key in any object."""
+    """Return the same schema without a required key in any object."""
     trimmed = {key: value for key, value in schema.items() if key != "required"}
     if "$defs" in trimmed:
         trimmed["$defs"] = {name: _drop_required(definition) for name, definition in trimmed["$defs"].items()}
@@ -60,14 +60,14 @@ def _to_text(schema: Schema) -> str:
 
 
 def update_document(document: str) -> str:
-    """The document with its table updated."""
+    """Return the document with its table updated."""
     return re.sub(
         f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + make_table() + END, document, flags=re.DOTALL
     )
 
 
 def make_table() -> str:
-    """One row per key: where it may stand, what it holds, what it means."""
+    """Return a row per key: where it may stand, what it holds, what it means."""
     rows = ["| key | in | holds | meaning |", "|---|---|---|---|"]
     rows += [_format_row(path, "image file", field) for path, field in _list_fields(Header)]
     rows += [_format_row(path, "any layer", field) for path, field in _list_fields(Settings)]
@@ -75,7 +75,7 @@ def make_table() -> str:
 
 
 def _list_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, dict[str, object]]]:
-    """Dotted path and JSON schema of each leaf of a model."""
+    """List dotted path and JSON schema of each leaf of a model."""
     properties = model.model_json_schema()["properties"]
     for name, field in model.model_fields.items():
         inner = field.annotation
@@ -90,7 +90,7 @@ def _format_row(path: str, place: str, schema: dict[str, object]) -> str:
 
 
 def _describe_schema(schema: dict[str, object]) -> str:
-    """A schema in words: `a list of Debian package names` rather than its pattern."""
+    """Describe a schema in words: `a list of Debian package names` rather than its pattern."""
     items, pattern = schema.get("items"), schema.get("pattern")
     if isinstance(items, dict):
         return f"list: {_describe_schema(items)}"

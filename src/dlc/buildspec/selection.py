@@ -12,7 +12,7 @@ from dlc.core.errors import SelectorError
 
 
 def select_images(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str, ...]:
-    """The identifiers that any glob matches, in their own order; no glob selects all.
+    """Return the identifiers that any glob matches, in their own order; no glob selects all.
 
     Raises SelectorError for each glob without a match, with the identifiers or versions that come near it.
     """
@@ -25,7 +25,7 @@ def select_images(globs: Sequence[str], identifiers: Iterable[str]) -> tuple[str
 
 
 def hint_at_prefix(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'pytorch-2.13-*'?` for a word that identifiers begin with, or an empty text."""
+    """Return `did you mean 'pytorch-2.13-*'?` for a word that identifiers begin with, or an empty text."""
     return f"did you mean '{word}-*'?" if any(name.startswith(f"{word}-") for name in known) else ""
 
 
@@ -44,7 +44,7 @@ def _make_hint(glob: str, known: Sequence[str]) -> str:
 
 
 def find_image(word: str, variants: Sequence[Variant]) -> tuple[str, Variant | None]:
-    """The Docker reference that `word` stands for, and the image of the buildspec where it is one of its images.
+    """Return the Docker reference that `word` stands for, and the image of the buildspec if it is one of its images.
 
     A word without `:`, `/` and `@` can only be an identifier: raises SelectorError when there is none of that name.
     """

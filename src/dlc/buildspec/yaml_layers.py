@@ -24,7 +24,7 @@ class Node:
     key_mark: Mark | None = None
 
     def plain(self) -> Plain:
-        """The value without marks: str, list and dict only."""
+        """Return the value without marks: str, list and dict only."""
         if isinstance(self.value, str):
             return self.value
         if isinstance(self.value, tuple):
@@ -32,11 +32,11 @@ class Node:
         return {key: child.plain() for key, child in self.value.items()}
 
     def children(self) -> Mapping[str, Node]:
-        """The entries of a mapping; none where this is no mapping."""
+        """Return the entries of a mapping; none if this is no mapping."""
         return {} if isinstance(self.value, str | tuple) else self.value
 
     def at(self, path: tuple[str | int, ...]) -> Node | None:
-        """The node below this one that `path` (keys and indices) names, or None."""
+        """Return the node below this one that `path` (keys and indices) names, or None."""
         node: Node | None = self
         for step in path:
             if node is None:
@@ -48,7 +48,7 @@ class Node:
         return node
 
     def leaves(self, path: str = "") -> Iterator[tuple[str, Node]]:
-        """Every scalar or sequence with its dotted path, in written order."""
+        """Yield every scalar or sequence with its dotted path, in written order."""
         if not isinstance(self.value, str | tuple):
             for key, child in self.value.items():
                 yield from child.leaves(f"{path}.{key}" if path else key)
@@ -120,7 +120,7 @@ class _Reader:
 
 
 def merge_layers(lower: Node, upper: Node) -> Node:
-    """`upper` over `lower`: mappings are merged key by key, anything else is replaced whole."""
+    """Merge `upper` over `lower`: mappings are merged key by key, anything else is replaced whole."""
     if isinstance(lower.value, str | tuple) or isinstance(upper.value, str | tuple):
         return upper
     merged = dict(lower.value)
@@ -130,7 +130,7 @@ def merge_layers(lower: Node, upper: Node) -> Node:
 
 
 def merge_all_layers(layers: Sequence[Node]) -> Node:
-    """All layers, lowest first."""
+    """Merge all layers, lowest first."""
     merged = layers[0]
     for layer in layers[1:]:
         merged = merge_layers(merged, layer)
@@ -138,7 +138,9 @@ def merge_all_layers(layers: Sequence[Node]) -> Node:
 
 
 def make_override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
-    """The layer that one `--set path=value` makes; `legal` is the defaults, whose mappings say where the path splits.
+    """Return the layer that one `--set path=value` makes.
+
+    The mappings of `legal`, the defaults, say where the path splits.
 
     The value is read as YAML, so `--set 'os_packages=[g++, make]'` is a list. Raises UsageError without a path.
     """
@@ -154,13 +156,13 @@ def make_override(argument: str, legal: Node) -> tuple[Node, list[Problem]]:
 
 
 def make_set_mark(argument: str) -> Mark:
-    """The place of what one --set says; an address in it without its password."""
+    """Return the place of one --set; an address in it without its password."""
     path, _, value = argument.partition("=")
     return Mark(f"--set {path}={hide_passwords(value)}")
 
 
 def split_path(path: str, legal: Node) -> list[str]:
-    """The keys of a dotted path; below the last mapping of `legal` the rest is one key, dots and all."""
+    """Split a dotted path into keys; below the last mapping of `legal` the rest is one key, dots and all."""
     first, dot, rest = path.partition(".")
     below = legal.children().get(first)
     if dot and below is not None and not isinstance(below.value, str | tuple):
@@ -169,14 +171,14 @@ def split_path(path: str, legal: Node) -> list[str]:
 
 
 def list_origins(node: Node) -> Iterable[tuple[str, str, str]]:
-    """Each merged value as (path, value, the place that set it)."""
+    """Yield each merged value as (path, value, the place that set it)."""
     for path, leaf in node.leaves():
         plain = leaf.plain()
         yield path, plain if isinstance(plain, str) else f"[{', '.join(map(str, plain))}]", str(leaf.mark)
 
 
 def _mark_all(node: Node, mark: Mark) -> Node:
-    """The same value, all of it said to come from `mark`."""
+    """Return the same value, all of it said to come from `mark`."""
     if isinstance(node.value, str):
         return Node(node.value, mark, mark)
     if isinstance(node.value, tuple):

@@ -69,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"dlc {read_version()}")
         return 0
     starts_no_engine(os.environ)
-    for warning in warn_of_misspelt(os.environ):
+    for warning in list_misspelt(os.environ):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     verb = argv[0]
     parser, module = _make_parser(verb)
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
     return int(module.run(parse(argv[1:])))
 
 
-def warn_of_misspelt(environment: Mapping[str, str]) -> list[str]:
+def list_misspelt(environment: Mapping[str, str]) -> list[str]:
     """A warning for each variable that looks like one of dlc's, and is none of them or of the launcher's."""
     strange = [name for name in environment if name.startswith("DLC_") and name not in OWN_VARIABLES]
     near = {name: did_you_mean(name, OWN_VARIABLES, LIKENESS) for name in sorted(strange)}

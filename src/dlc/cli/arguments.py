@@ -61,7 +61,7 @@ def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     """Print a warning for each image whose end of patch is near or past; returns the warnings."""
     from dlc.buildspec import variant
 
-    found = variant.warn_of_support(variants, datetime.now(UTC).date())
+    found = variant.list_support_warnings(variants, datetime.now(UTC).date())
     for warning in found:
         print(f"dlc: warning: {warning}", file=sys.stderr)
     return found

@@ -9,7 +9,7 @@ from dlc.buildspec.lockfile import join_entries, parse_entries
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_set, say_progress
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.environment import warn_of_find_links
+from dlc.core.environment import list_lost_links
 from dlc.locks import resolve
 
 HELP = "resolve the packages of images and write their locks, with hashes"
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     which git ignores.
     """
     root = find_root()
-    for warning in warn_of_find_links():
+    for warning in list_lost_links():
         print(f"dlc: warning: {warning}", file=sys.stderr)
     tree = read_tree(root)
     for variant in load_variants(tree, args.globs, args.sets):

@@ -25,7 +25,7 @@ ASK_AGAIN_SECONDS = 0.1
 
 @contextmanager
 def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
-    """A new folder below `place`/`name`: removed after the block; if dlc is killed, the next call removes it.
+    """Make a folder below `place`/`name`: removed after the block; if dlc is killed, the next call removes it.
 
     It is on the file system of `place`, so that what is finished is moved there in one step.
     """
@@ -39,7 +39,10 @@ def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A new folder in TMPDIR, whose name begins so: removed after the block; of a killed dlc by the next call."""
+    """Make a folder in TMPDIR whose name begins with `prefix`.
+
+    It is removed after the block, or, if dlc is killed, by the next call.
+    """
     home = Path(tempfile.gettempdir())
     _remove_abandoned(home.glob(f"{prefix}*"))
     with _make_own_folder(home, prefix) as mine:
@@ -48,7 +51,7 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _make_own_folder(home: Path, prefix: str) -> Iterator[Path]:
-    """A new folder with a lock, which shows other processes that its owner is alive."""
+    """Make a folder with a lock, which shows other processes that its owner is alive."""
     mine: Path | None = None
     descriptor = -1
     try:
@@ -118,7 +121,7 @@ def report_disk_errors(folder: Path) -> Iterator[None]:
 
 
 def _remove_abandoned(folders: Iterable[Path]) -> None:
-    """Remove those of processes that were killed."""
+    """Remove the folders of processes that were killed."""
     for left in folders:
         if (descriptor := _lock_folder(left)) >= 0:
             shutil.rmtree(left, ignore_errors=True)
@@ -126,7 +129,10 @@ def _remove_abandoned(folders: Iterable[Path]) -> None:
 
 
 def _lock_folder(folder: Path) -> int:
-    """The folder's descriptor, with its lock; -1 where another process has it, has removed it, or lets nobody in."""
+    """Return the folder's descriptor, with its lock; -1 if that cannot be had.
+
+    Another process may hold the lock, or have removed the folder.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

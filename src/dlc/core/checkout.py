@@ -31,11 +31,13 @@ Tree = Mapping[str, SourceFile]
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The nearest folder with a buildspec: `start` (default: the current folder) or one above it. No other is used.
+    """Return the nearest folder with a buildspec: `start` (default: the current folder) or one above it.
+
+    No other is used.
 
     Raises UsageError where there is none.
     """
-    here = (start or _find_above()).absolute()
+    here = (start or _current_folder()).absolute()
     for folder in (here, *here.parents):
         if (folder / SIGN).is_file():
             return folder
@@ -46,7 +48,7 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def find_root_or_own() -> Path:
-    """As `find_root`, or else the checkout that this dlc belongs to: users start jobs from where their scripts are.
+    """Do as `find_root`, or else return the checkout of this dlc: users start jobs from where their scripts are.
 
     Only for what writes nothing there. Raises UsageError as `find_root` does where dlc belongs to none.
     """
@@ -58,7 +60,7 @@ def find_root_or_own() -> Path:
         return OWN
 
 
-def _find_above() -> Path:
+def _current_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -66,7 +68,7 @@ def _find_above() -> Path:
 
 
 def read_tree(root: Path) -> Tree:
-    """Every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
+    """Read every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
 
     Raises OSError for a file or a folder that cannot be read: without it the tree would be another one.
     """
@@ -82,7 +84,10 @@ def read_tree(root: Path) -> Tree:
 
 
 def _read_source(path: Path) -> SourceFile:
-    """Whether its owner may execute it, as git has it: whoever reads it, from whatever file system."""
+    """Read a file.
+
+    Its owner decides whether it may be executed, as in git: whoever reads it, from whatever file system.
+    """
     return SourceFile(path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
 
 
@@ -96,7 +101,7 @@ def _is_left_over(name: str) -> bool:
 
 
 def read_text(tree: Tree, path: str) -> str:
-    """A file as text. Raises SpecError when it is not there or not UTF-8."""
+    """Return a file as text. Raises SpecError if it is not there or not UTF-8."""
     if path not in tree:
         raise SpecError(f"{path}: expected this file, found none")
     try:
@@ -106,6 +111,6 @@ def read_text(tree: Tree, path: str) -> str:
 
 
 def files_below(tree: Tree, folder: str) -> Tree:
-    """The files under `folder`, by their path from it."""
+    """Return the files under `folder`, by their path from it."""
     prefix = f"{folder}/"
     return {path.removeprefix(prefix): file for path, file in tree.items() if path.startswith(prefix)}

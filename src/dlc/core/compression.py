@@ -27,10 +27,10 @@ class Sink(Protocol):
     """What takes the compressed bytes."""
 
     def write(self, data: bytes) -> int:
-        """Take some."""
+        """Take some bytes."""
 
     def flush(self) -> None:
-        """Nothing more comes for now."""
+        """Expect nothing more for now."""
 
 
 class Through:
@@ -42,18 +42,18 @@ class Through:
         self._file = file
 
     def write(self, data: bytes) -> int:
-        """Into the file."""
+        """Write into the file."""
         self._note(data)
         return self._file.write(data) if self._file else len(data)
 
     def read(self, size: int) -> bytes:
-        """Out of the file."""
+        """Read out of the file."""
         data = self._file.read(size) if self._file else b""
         self._note(data)
         return data
 
     def flush(self) -> None:
-        """What was written is in the file."""
+        """Bring what was written into the file."""
         if self._file:
             self._file.flush()
 
@@ -66,7 +66,7 @@ class Source(Protocol):
     """What gives the bytes to compress."""
 
     def read(self, size: int) -> bytes:
-        """The next ones, at most `size`; none at the end."""
+        """Return the next bytes, at most `size`; none at the end."""
 
 
 def compress_gzip(content: Source, sink: Sink) -> None:
@@ -100,7 +100,7 @@ class _Endable:
         self._content = content
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         return self._content.read(size) if self.is_wanted else b""
 
 
@@ -134,7 +134,7 @@ COMPRESSIONS: Mapping[str, Callable[[Source, Sink], None]] = {"gzip": compress_g
 
 
 def open_plain(content: IO[bytes]) -> IO[bytes]:
-    """The same file, uncompressed while it is read where it is compressed."""
+    """Return the same file; if it is compressed, it is uncompressed while it is read."""
     start = content.read(4)
     content.seek(0)
     if start.startswith(MAGIC["gzip"]):

@@ -11,7 +11,10 @@ MODE, FOLDER_MODE = 0o644, 0o755  # of what a build takes, whatever the umask is
 
 
 def hash_file(path: Path) -> str:
-    """Of a file, in hexadecimal. Always read: a disk that loses bits changes neither time nor size of a file."""
+    """Return a file's digest in hexadecimal.
+
+    It is always read: a disk that loses bits changes neither time nor size.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -26,7 +29,7 @@ def seal(path: Path) -> None:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether the file is there as `seal` found it."""
+    """Tell whether the file is there as `seal` found it."""
     try:
         return hash_file(path) == _record_path(path).read_text().strip()
     except (FileNotFoundError, UnicodeDecodeError):
@@ -34,7 +37,7 @@ def is_sealed(path: Path) -> bool:
 
 
 def say_damaged(path: Path) -> None:
-    """Say that what is there is not what it was, where anything is there."""
+    """Print a warning that a file is not as it was written, if there is one."""
     if path.exists():
         print(f"dlc: warning: {path}: not as it was written; made anew", file=sys.stderr, flush=True)
 

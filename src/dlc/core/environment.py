@@ -33,7 +33,7 @@ MIRROR = "DLC_INDEX_"  # and the index's name: DLC_INDEX_PYTORCH_CPU
 
 
 def cache_folder() -> Path:
-    """Where dlc keeps what it can make again: `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`."""
+    """Return `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`: what dlc can make again."""
     if chosen := os.environ.get("DLC_CACHE_DIR"):
         return user_path(chosen).absolute()
     chosen = os.environ.get("XDG_CACHE_HOME")
@@ -41,13 +41,13 @@ def cache_folder() -> Path:
 
 
 def engine_folder() -> Path:
-    """`DLC_ENGINE_DIR`, else `engine` in the cache folder: socket, data, pid and log of the private engine."""
+    """Return `DLC_ENGINE_DIR`, else `engine` in the cache folder: socket, data, pid and log of the private engine."""
     chosen = os.environ.get("DLC_ENGINE_DIR")
     return user_path(chosen).absolute() if chosen else cache_folder() / "engine"
 
 
 def starts_no_engine(environment: Mapping[str, str]) -> bool:
-    """Whether DLC_ENGINE forbids to start one. Raises UsageError where it says anything but `off`."""
+    """Tell whether DLC_ENGINE forbids to start an engine. Raises UsageError if it says anything but `off`."""
     said = environment.get("DLC_ENGINE", "")
     if said not in ("", "off"):
         raise UsageError(f"DLC_ENGINE={said}: expected off, found another word", "correct it, or unset it")
@@ -55,13 +55,13 @@ def starts_no_engine(environment: Mapping[str, str]) -> bool:
 
 
 def local_wheel_folders() -> list[Path]:
-    """The folders that are there, absolute, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
+    """Return the folders that are there, absolute, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
     folders = (_path_of_link(word).absolute() for _, word in _read_find_links() if _path_of_link(word).is_dir())
     return list(dict.fromkeys(folders))
 
 
-def warn_of_find_links() -> list[str]:
-    """A warning for each place that those variables name and that is no folder here: dlc does not look there."""
+def list_lost_links() -> list[str]:
+    """Return a warning for each place that those variables name and that is no folder here: dlc does not look there."""
     lost = dict.fromkeys(pair for pair in _read_find_links() if not _path_of_link(pair[1]).is_dir())
     return [
         f"{variable}: expected folders, found {hide_password(word)}, which is passed over" for variable, word in lost
@@ -69,7 +69,7 @@ def warn_of_find_links() -> list[str]:
 
 
 def _read_find_links() -> list[tuple[str, str]]:
-    """Variable and word of each place."""
+    """Return variable and word of each place."""
     words = {
         "UV_FIND_LINKS": os.environ.get("UV_FIND_LINKS", "").split(","),
         "PIP_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "").split(),
@@ -78,37 +78,37 @@ def _read_find_links() -> list[tuple[str, str]]:
 
 
 def _path_of_link(word: str) -> Path:
-    """What a path or a file:// address names; of another address a path that is not there."""
+    """Return the path of a path or a file:// address; of another address a path that is not there."""
     return Path(unquote(urlsplit(word).path)) if word.startswith("file://") else user_path(word)
 
 
 def user_path(word: str) -> Path:
-    """A path in which `~` is a home folder; that of a user who is not there stays as it is written."""
+    """Return a path with `~` as a home folder; of a user who is not there it stays as it is written."""
     with suppress(RuntimeError):
         return Path(word).expanduser()
     return Path(word)
 
 
 def hide_password(address: str) -> str:
-    """An address as messages show it: without the user name and password that it may have, right or wrong."""
+    """Return an address as messages show it: without the user name and password that it may have, right or wrong."""
     scheme = re.match(r"[A-Za-z+]+://|", address)
     start = scheme.end() if scheme else 0
     return address[:start] + re.sub(r"^(?:[^/@]*:.*|[^/]*)@", "", address[start:])
 
 
 def hide_passwords(text: str) -> str:
-    """Any text, cut where an address with a password may stand in it; a digest behind an @ is none."""
+    """Cut any text before an address with a password in it. A digest behind an @ is no password."""
     return hide_password(text) if re.search(r":.*@(?!sha256:)", text) else text
 
 
 def read_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
+    """Return BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
     names = (*PROXY_NAMES, *(name.lower() for name in PROXY_NAMES))
     return {name: environment[name] for name in names if environment.get(name)}
 
 
 def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Build secrets: id -> where BuildKit reads it, as bake writes it. Never a value."""
+    """Map each build secret to where BuildKit reads it, as bake writes it. Never to a value."""
     found: dict[str, str] = {}
     for identifier, names in INDEX_VARIABLES.items():
         for name in names:
@@ -122,7 +122,7 @@ def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_ca_bundle(environment: Mapping[str, str]) -> Path | None:
-    """The file of certificate authorities that this host trusts: a variable's, else the system's own, else none.
+    """Return the file of certificate authorities that this host trusts: a variable's, else the system's own, else None.
 
     Raises UsageError where DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
     """
@@ -136,17 +136,17 @@ def find_ca_bundle(environment: Mapping[str, str]) -> Path | None:
 
 
 def docker_platform(machine: str) -> str:
-    """A Linux machine's name as Docker writes its platform: x86_64 is linux/amd64."""
+    """Return a Linux machine's name as Docker writes its platform: x86_64 is linux/amd64."""
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
 
 
 def host_platform() -> str:
-    """The platform of this host."""
+    """Return the platform of this host."""
     return docker_platform(os.uname().machine)
 
 
 def home_folder() -> Path:
-    """The user's home folder. Raises UsageError where neither HOME nor the user database has one."""
+    """Return the user's home folder. Raises UsageError if neither HOME nor the user database has one."""
     if home := os.environ.get("HOME"):
         return Path(home)
     try:
@@ -167,12 +167,15 @@ class OwnIndexes:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every index that the user names, in the order in which they are searched."""
+        """Return every index that the user names, in the order in which they are searched."""
         return (*self.extra, *((self.default,) if self.default else ()))
 
 
 def read_own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
-    """What the variables of uv and pip name, the same for a lock and for a build. Raises UsageError for no address."""
+    """Read the variables of uv and pip, in the same way for a lock and for a build.
+
+    Raises UsageError for a wrong address.
+    """
     default, extra = (
         next((environment[name] for name in names if environment.get(name)), "") for names in INDEX_VARIABLES.values()
     )
@@ -188,12 +191,14 @@ def read_own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
 
 
 def mirror_variable(index: str) -> str:
-    """`DLC_INDEX_PYTORCH_CPU` for `pytorch-cpu`."""
+    """Return `DLC_INDEX_PYTORCH_CPU` for `pytorch-cpu`."""
     return MIRROR + index.upper().replace("-", "_")
 
 
 def resolve_index(index: str, address: str, environment: Mapping[str, str]) -> str:
-    """Where an index of the buildspec is asked: the user's mirror of it, else its own address. Folders become file://.
+    """Return the address at which to ask an index of the buildspec: the user's mirror, else its own.
+
+    Folders become file://.
 
     Raises UsageError for a mirror that is neither an address nor a folder.
     """
@@ -219,12 +224,12 @@ def _is_place(address: str) -> bool:
 
 
 def _is_http(parts: SplitResult) -> bool:
-    """Raises ValueError for a port that is none."""
+    """Tell whether an address is of HTTP. Raises ValueError for a wrong port."""
     return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
 
 
 def wheel_folder(address: str) -> Path | None:
-    """The folder of a file:// address that holds wheels as they are, without an index's pages."""
+    """Return the folder of a file:// address that holds wheels as they are, without an index's pages."""
     if not address.startswith("file://"):
         return None
     folder = Path(unquote(urlsplit(address).path))
@@ -232,6 +237,6 @@ def wheel_folder(address: str) -> Path | None:
 
 
 def _strip_name(word: str) -> str:
-    """uv lets an index have a name: `NAME=ADDRESS`."""
+    """Return the address of an index, without the name that uv lets it have: `NAME=ADDRESS`."""
     name, equals, address = word.partition("=")
     return address if equals and "://" not in name else word

@@ -146,7 +146,7 @@ class Interrupted(DlcError):  # noqa: N818 (Ctrl-C is no error)
 
 
 def list_exit_codes() -> dict[int, str]:
-    """Exit code -> what it means, in order."""
+    """Map each exit code to its meaning, in order."""
     meanings = {0: "Done."}
     for error in _all_classes(DlcError):
         meanings.setdefault(error.exit_code, (error.__doc__ or "").partition("\n")[0])

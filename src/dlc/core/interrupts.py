@@ -73,7 +73,7 @@ held = Held()
 
 
 def _is_main() -> bool:
-    """Python runs the handlers of signals in this thread alone."""
+    """Tell whether this is the main thread: Python runs the handlers of signals in no other."""
     return threading.current_thread() is threading.main_thread()
 
 

@@ -188,7 +188,10 @@ def _open_group(
     stderr: int,
     grace: float,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program in a process group of its own. If the block ends early (an error, Ctrl-C), the whole group is ended."""
+    """Start a program in a process group of its own.
+
+    If the block ends early (an error, Ctrl-C), the whole group is ended.
+    """
     child: subprocess.Popen[str] | None = None
     try:
         with _open_input(stdin) as given, held:  # no program runs that nobody ends
@@ -219,7 +222,7 @@ def _start_child(
 
 
 def _open_input(text: str | None) -> IO[bytes]:
-    """A file to read `text` from: a pipe could break, or block while nobody reads."""
+    """Return a file to read `text` from: a pipe could break, or block while nobody reads."""
     if text is None:
         return Path(os.devnull).open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
@@ -257,7 +260,7 @@ def _wait_for_group(child: subprocess.Popen[str], seconds: float) -> None:
 
 
 def _has_running(group: int) -> bool:
-    """Whether a process of this group still runs; a zombie does not count."""
+    """Tell whether a process of this group still runs; a zombie does not count."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, number = path.read_text(errors="replace").rpartition(")")[2].split()[:3]
@@ -269,5 +272,5 @@ def _has_running(group: int) -> bool:
 
 
 def last_lines(text: str, lines: int = TAIL_LINES) -> str:
-    """The last `lines` lines, where programs say what went wrong."""
+    """Return the last `lines` lines, in which programs say what went wrong."""
     return "\n".join(text.rstrip().splitlines()[-lines:])

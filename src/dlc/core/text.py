@@ -8,7 +8,7 @@ CONTROLS = "\n\t"  # that a message may hold
 
 
 def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:
-    """Aligned columns under their heads; with `columns` characters to a line, no line is wrapped where it can be."""
+    """Align columns under their heads; with `columns` characters to a line, no line is wrapped if that is possible."""
     lines = [tuple(heads), *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     text = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -21,5 +21,5 @@ def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: i
 
 
 def escape_controls(text: str) -> str:
-    """The text without control characters, which a terminal obeys: programs and registries have written parts of it."""
+    """Escape control characters, which a terminal obeys: programs and registries have written parts of the text."""
     return "".join(each if each.isprintable() or each in CONTROLS else repr(each)[1:-1] for each in text)

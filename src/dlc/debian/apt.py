@@ -48,7 +48,7 @@ class Donor:
 
 
 def read_os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
-    """The host's distribution as /etc/os-release states it; empty where there is no such file."""
+    """Return the host's distribution as /etc/os-release states it; empty if there is no such file."""
     if not path.exists():
         return {}
     pairs = re.findall(r'^(\w+)="?([^"\n]*)"?$', path.read_text(errors="replace"), re.MULTILINE)
@@ -56,7 +56,7 @@ def read_os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
 
 
 def can_install() -> str:
-    """Why packages cannot be installed here, or the empty string."""
+    """Return why packages cannot be installed here, or the empty string."""
     if os.geteuid() != 0:
         return "not root"
     if shutil.which("apt-get") is None:
@@ -86,7 +86,7 @@ def install_packages(names: Sequence[str], work: Path, donor: Donor | None = Non
 
 
 def list_brought(work: Path) -> list[str]:
-    """The packages that `install` added to this host and that are still installed."""
+    """List the packages that `install_packages` added to this host and that are still installed."""
     recorded = _record_path(work).read_text().split() if _record_path(work).exists() else []
     if not recorded or shutil.which("dpkg-query") is None:
         return []
@@ -97,7 +97,7 @@ def list_brought(work: Path) -> list[str]:
 
 
 def list_dependents(names: Sequence[str]) -> list[str]:
-    """The packages besides `names` that apt would remove together with them."""
+    """List the packages besides `names` that apt would remove together with them."""
     return sorted(set(parse_removed_packages(_run_apt(["--simulate", "purge", *names], UPDATE_SECONDS))) - set(names))
 
 
@@ -110,12 +110,12 @@ def remove_packages(names: Sequence[str], work: Path) -> None:
 
 
 def parse_new_packages(simulated: str) -> list[str]:
-    """The packages that `apt-get --simulate install` would add, without those that it would upgrade."""
+    """Return the packages that `apt-get --simulate install` would add, without those that it would upgrade."""
     return re.findall(r"^Inst (\S+) \(", simulated, re.MULTILINE)
 
 
 def parse_removed_packages(simulated: str) -> list[str]:
-    """The packages that `apt-get --simulate purge` would remove."""
+    """Return the packages that `apt-get --simulate purge` would remove."""
     return re.findall(r"^(?:Remv|Purg) ([^\s:]+)", simulated, re.MULTILINE)
 
 
@@ -157,7 +157,7 @@ def _record_path(work: Path) -> Path:
 
 
 def _record_packages(work: Path, names: Sequence[str]) -> None:
-    """Add to the list. It is written before the installation, so that a kill loses nothing."""
+    """Add packages to the list. It is written before the installation, so that a kill loses nothing."""
     known = _record_path(work).read_text().split() if _record_path(work).exists() else []
     _record_path(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
 
@@ -167,7 +167,7 @@ def _needs_donor(donor: Donor, names: Sequence[str]) -> bool:
 
 
 def _make_donor_options(work: Path, donor: Donor) -> list[str]:
-    """apt options that add the donor suite, pinned so that only its own packages come from it.
+    """Return apt options that add the donor suite, pinned so that only its own packages come from it.
 
     The files are in `work`: the host's apt set-up is not changed.
     """

@@ -33,13 +33,13 @@ STEP = re.compile(r"I: ((?:download|extract|install|creat)ing .*?)(?: in the chr
 
 
 def rootfs_folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
-    """Where the tar of this suite is, or will be: named after what it is made from."""
+    """Return the folder of the tar of this suite, now or later: it is named after what the tar is made from."""
     digest = hashlib.sha256(base_recipe(suite, recorded).encode()).hexdigest()[:12]
     return cache / "rootfs" / f"{suite}-{digest}"
 
 
 def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
-    """The folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing, or not as it was made.
+    """Return the folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing, or not as it was made.
 
     `recorded`: package -> version that is preferred. Raises BaseImageError if the Debian packages are not
     available, DiskError if the disk is full.
@@ -67,7 +67,9 @@ def require_program(cache: Path) -> None:
 
 
 def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:
-    """The folder with a `rootfs.tar` of the suite that stays when a newer one is made: for tools that no image holds.
+    """Return a folder with a `rootfs.tar` of the suite that stays when a newer one is made.
+
+    It is for tools that no image holds.
 
     `made` is a folder of `make`, whose tar is taken where there is none yet.
     """
@@ -96,8 +98,9 @@ def _require_room(cache: Path) -> None:
 
 
 def _can_be_alone() -> bool:
-    """Whether this host lets us. Else mmdebstrap unpacks where it likes, and killed it leaves its folder with mounts,
-    in which nobody may remove anything before they are unmounted.
+    """Tell whether this host lets mmdebstrap run in namespaces of its own.
+
+    Else a killed one leaves its folder with mounts, in which nobody may remove anything before they are unmounted.
     """
     if os.geteuid() or not all(map(shutil.which, ("setpriv", "unshare"))):
         return False
@@ -118,7 +121,7 @@ def _build_tar(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
 
 
 def _run_mmdebstrap(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Raises BaseImageError with mmdebstrap's words, DiskError where the disk is full."""
+    """Run mmdebstrap. Raises BaseImageError with its words, DiskError if the disk is full."""
     lines: list[str] = []
 
     def line(text: str) -> None:

@@ -59,7 +59,7 @@ SUITES = {
 
 
 def find_suite(name: str) -> Suite:
-    """The facts about a suite. Raises LockError for one that the table does not have."""
+    """Return the facts about a suite. Raises LockError for a suite that the table does not have."""
     if name not in SUITES:
         raise LockError(
             f"suite {name}: expected one of {', '.join(SUITES)}, which src/dlc/debian/suites.py knows",
@@ -69,17 +69,20 @@ def find_suite(name: str) -> Suite:
 
 
 def versions_folder(suite: str) -> str:
-    """Path of the folder with a suite's list; it is the named context `debian` of a build."""
+    """Return the path of the folder with a suite's list; it is the named context `debian` of a build."""
     return f"docker/debian/{suite}"
 
 
 def versions_path(suite: str) -> str:
-    """The list itself."""
+    """Return the path of the list itself."""
     return f"{versions_folder(suite)}/versions.txt"
 
 
 def read_recorded(tree: Tree, suite: str) -> dict[str, str]:
-    """Package -> version. Raises LockError if the suite has no list, or one with a line of a merge conflict."""
+    """Map packages to versions.
+
+    Raises LockError if the suite has no list, or a list with a line of a merge conflict.
+    """
     if versions_path(suite) not in tree:
         raise LockError(
             f"{versions_path(suite)}: expected the Debian versions of this suite, found no file",
@@ -96,24 +99,24 @@ def read_recorded(tree: Tree, suite: str) -> dict[str, str]:
 
 
 def parse_versions(listing: str) -> dict[str, str]:
-    """Package -> version, from the text of a list."""
+    """Map packages to versions, from the text of a list."""
     lines = [line.partition("=") for line in listing.splitlines() if line and not line.startswith("#")]
     return {name: version for name, _, version in lines}
 
 
 def format_versions(suite: str, found: Mapping[str, str]) -> str:
-    """The list as its file has it."""
+    """Return the list as its file has it."""
     return HEADING.format(suite=suite) + "".join(f"{name}={found[name]}\n" for name in sorted(found))
 
 
 def make_preferences(found: Mapping[str, str]) -> str:
-    """The list as apt preferences. Above 1000: apt goes back to the version even where it is older than another."""
+    """Return the list as apt preferences. Above 1000: apt goes back to the version even if it is older than another."""
     stanzas = [f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n" for name, version in found.items()]
     return "\n".join(stanzas)
 
 
 def mmdebstrap_command(suite: str, packages: Sequence[str] = ()) -> list[str]:
-    """The mmdebstrap command without its target; `packages` are installed on top of the minimum.
+    """Return the mmdebstrap command without its target; `packages` are installed on top of the minimum.
 
     Raises LockError for a suite that dlc does not know.
     """
@@ -127,7 +130,7 @@ def mmdebstrap_command(suite: str, packages: Sequence[str] = ()) -> list[str]:
 
 
 def pin_arguments(file: Path) -> list[str]:
-    """Further arguments: apt takes the versions that the preferences in `file` name. The file is not kept."""
+    """Return further arguments: apt takes the versions that the preferences in `file` name. The file is not kept."""
     inside = f"/etc/apt/preferences.d/{file.name}"
     return [
         f"--setup-hook=copy-in {shlex.quote(str(file))} /etc/apt/preferences.d",
@@ -136,6 +139,6 @@ def pin_arguments(file: Path) -> list[str]:
 
 
 def base_recipe(suite: str, recorded: Mapping[str, str]) -> str:
-    """One line that names all that the tar is made from: the command and the recorded versions."""
+    """Return one line that names all that the tar is made from: the command and the recorded versions."""
     digest = hashlib.sha256(make_preferences(recorded).encode()).hexdigest()[:12]
     return f"{' '.join(mmdebstrap_command(suite))} # versions {digest}, epoch {EPOCH}"

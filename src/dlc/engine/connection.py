@@ -45,7 +45,7 @@ class Engine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a docker client needs in its environment to reach this engine."""
+        """Return what a docker client needs in its environment to reach this engine."""
         return docker_client.client_environment(self.address)
 
     def docker(
@@ -77,7 +77,7 @@ class Engine:
         cwd: Path | None = None,
         on_error: Callable[[str], None] | None = None,
     ) -> int:
-        """The same for what takes long: each line of the output goes to `on_line`; returns the exit code.
+        """Do the same for what takes long: each line of the output goes to `on_line`; returns the exit code.
 
         With `on_error` the lines of stderr go there, from another thread. The plug-in buildx is started by itself: the
         client would ask it first what it is.
@@ -89,14 +89,14 @@ class Engine:
         )
 
     def require_platform(self, wanted: str = PLATFORM) -> None:
-        """Raise EngineError where this engine, or the host that makes base files for it, is of another platform."""
+        """Raise EngineError if this engine, or the host that makes base files for it, is of another platform."""
         for place, found in ((self.address or "the Docker engine", self.platform), ("this host", host_platform())):
             if found != wanted:
                 raise _platform_error(place, wanted, found)
 
 
 def search_engine() -> Future[Engine | None]:
-    """`find` in a thread of its own: for a caller that has other work before it needs the engine."""
+    """Run `find_engine` in a thread of its own: for a caller that has other work before it needs the engine."""
     found: Future[Engine | None] = Future()
 
     def ask() -> None:
@@ -110,7 +110,9 @@ def search_engine() -> Future[Engine | None]:
 
 
 def connect(start: bool = True, found: Future[Engine | None] | None = None) -> Engine:
-    """An engine that answers. If there is none and `start` is true, the private one is started. Raises EngineError.
+    """Return an engine that answers. If there is none and `start` is true, the private one is started.
+
+    Raises EngineError.
 
     `found` is a search that was begun before.
     """
@@ -124,14 +126,14 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
 
 
 def must_install(found: Future[Engine | None]) -> bool:
-    """Whether `connect` will install an engine, since the search found none and this host lacks the programs."""
+    """Tell whether `connect` will install an engine, since the search found none and this host lacks the programs."""
     if found.exception() or found.result():
         return False
     return not (_why_forbidden() or is_installed())
 
 
 def find_engine(seconds: float = QUICK_SECONDS) -> Engine | None:
-    """The engine that can be used without starting anything, or None. Takes `seconds` at most.
+    """Return the engine that can be used without starting anything, or None. Takes `seconds` at most.
 
     Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
@@ -157,18 +159,18 @@ def find_engine(seconds: float = QUICK_SECONDS) -> Engine | None:
 
 
 def absence_error() -> str:
-    """The reason why `find` found none."""
+    """Return the reason why `find_engine` found none."""
     return "no Docker engine answers" if docker_client.is_present() else docker_client.missing_error().message
 
 
 def advise_start() -> str:
-    """What gets this user an engine where none answers."""
+    """Return what gets this user an engine if none answers."""
     error = _why_forbidden()
     return error.remedy if error else "dlc engine start"
 
 
 def probe_engine(address: str | None, origin: str, deadline: float) -> Engine | str:
-    """The engine at `address`, or the client's message if there is none.
+    """Return the engine at `address`, or the client's message if there is none.
 
     `deadline` is a time of the monotonic clock. Raises EngineError if there is no answer until then, or one that is
     not JSON.
@@ -192,7 +194,10 @@ def probe_engine(address: str | None, origin: str, deadline: float) -> Engine | 
 
 
 def _parse_info(info: Mapping[str, Any], address: str | None, origin: str) -> Engine:
-    """Raises ValueError, TypeError or AttributeError for an answer of another form."""
+    """Parse the answer of `docker info`.
+
+    Raises ValueError, TypeError or AttributeError for an answer of another form.
+    """
     store = str(dict(info.get("DriverStatus") or []).get("driver-type", ""))
     found = docker_platform(str(info.get("Architecture") or os.uname().machine))
     plugins = (info.get("ClientInfo") or {}).get("Plugins") or []
@@ -236,7 +241,7 @@ def _require_answer(found: Engine | str, place: str, variable: str, address: str
 
 
 def _why_forbidden() -> EngineError | None:
-    """Why no private engine can be started here."""
+    """Return why no private engine can be started here."""
     if starts_no_engine(os.environ):
         return EngineError(
             f"{absence_error()}, and DLC_ENGINE=off forbids to start one", remedies.advise_without_engine()

@@ -17,12 +17,12 @@ CONTEXT_SECONDS = 10.0
 
 
 def is_present() -> bool:
-    """Whether there is a client on PATH."""
+    """Tell whether there is a client on PATH."""
     return shutil.which(PROGRAM) is not None
 
 
 def missing_error() -> EngineError:
-    """The error for a host without a client."""
+    """Return the error for a host without a client."""
     return EngineError(
         "no docker client: expected the program docker on PATH, found none",
         "install it with its buildx plug-in (Debian 13: docker-cli and docker-buildx)",
@@ -30,7 +30,7 @@ def missing_error() -> EngineError:
 
 
 def client_environment(address: str | None) -> dict[str, str]:
-    """What the client needs in its environment to reach the engine at `address`; None is the client's own context."""
+    """Return the variables by which the client reaches the engine at `address`; None is the client's own context."""
     return {"DOCKER_HOST": address} if address else {}
 
 
@@ -43,7 +43,7 @@ def run_docker(
     stdin: str | None = None,
     grace: float = GRACE_SECONDS,
 ) -> Completed:
-    """Run the client to its end. `env` is added to the environment; who has little time to answer has little to end.
+    """Run the client to its end. `env` is added to the environment. A short timeout also shortens the time for its end.
 
     Raises EngineError where there is no client or no answer within `timeout` seconds, ProcessError when it fails and
     `check` is true.
@@ -83,12 +83,15 @@ def stream_docker(
 
 
 def as_typed(*words: str) -> str:
-    """A command of the client as a user would type it."""
+    """Return a command of the client as a user would type it."""
     return shlex.join([PROGRAM, *words])
 
 
 def read_context(seconds: float = CONTEXT_SECONDS) -> tuple[str, str]:
-    """Name and address of the client's current context, whatever DOCKER_HOST is. Raises EngineError for no answer."""
+    """Return name and address of the client's current context, whatever DOCKER_HOST is.
+
+    Raises EngineError for no answer.
+    """
     done = _run_context("inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}", seconds=seconds)
     name, _, address = done.stdout.strip().partition(" ")
     return name, address

@@ -33,7 +33,7 @@ class Image:
 def find_images(
     engine: Engine, refs: Iterable[str], seconds: float = SECONDS, *, built: Iterable[str] = ()
 ) -> dict[str, Image]:
-    """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
+    """Return those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
 
     `built` are known to be there: their sizes are asked for at the same time.
     """
@@ -53,7 +53,10 @@ def find_images(
 
 
 def find_keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
-    """Content key of each of `refs` that the engine has and dlc built. Raises EngineError as `find` does."""
+    """Return the content key of each of `refs` that the engine has and dlc built.
+
+    Raises EngineError as `find_images` does.
+    """
     wanted = sorted(set(refs))
     form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
     done = engine.docker("image", "inspect", "--format", form, *wanted, check=False, timeout=seconds)
@@ -62,14 +65,14 @@ def find_keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> 
 
 
 def image_size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
-    """Bytes of all layers, unpacked."""
+    """Return the bytes of all layers, unpacked."""
     done = engine.docker("history", "--human=false", "--format", "{{.Size}}", ref, timeout=seconds)
     return sum(int(line) for line in done.stdout.split())
 
 
 @contextmanager
 def expect_client_answer(engine: Engine, command: str, answer: str) -> Iterator[None]:
-    """Within the block, an answer of another form than a Docker client's becomes an EngineError that shows it."""
+    """Turn an answer of another form than a Docker client's, within the block, into an EngineError that shows it."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
@@ -82,7 +85,7 @@ def expect_client_answer(engine: Engine, command: str, answer: str) -> Iterator[
 
 @contextmanager
 def remove_replaced(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
-    """After the block, remove the images that `refs` named before it and that have no name now.
+    """Remove, after the block, the images that `refs` named before it and that have no name now.
 
     Other images without a name stay, because another build may need them, and so do those that a container uses. It is
     done in a thread, and before dlc ends.
@@ -101,7 +104,7 @@ def _remove_nameless(engine: Engine, identifiers: Iterable[str]) -> None:
 
 
 def _list_tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
-    """The id of each image that is there, with all its tags."""
+    """Return the id of each image that is there, with all its tags."""
     form = "{{.Id}} {{range .RepoTags}}{{.}} {{end}}"
     done = engine.docker("image", "inspect", "--format", form, *sorted(names), check=False)
     rows = [line.split() for line in done.stdout.splitlines() if line]  # none found is an empty line

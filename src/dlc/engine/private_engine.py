@@ -50,21 +50,21 @@ class PrivateEngine:
 
     @property
     def socket(self) -> Path:
-        """The socket that only root may open."""
+        """Return the socket that only root may open."""
         return self.folder / "docker.sock"
 
     @property
     def address(self) -> str:
-        """The value for DOCKER_HOST."""
+        """Return the value for DOCKER_HOST."""
         return f"unix://{self.socket}"
 
     @property
     def log(self) -> Path:
-        """What dockerd prints."""
+        """Return the file with what dockerd prints."""
         return self.folder / "dockerd.log"
 
     def pid(self) -> int | None:
-        """The pid of our dockerd while it runs, else None (a stale file or another program's pid counts as None).
+        """Return the pid of our dockerd while it runs, else None. A stale file or another program's pid counts as None.
 
         One that has just started has no pid file yet: it is found by its command line.
         """
@@ -76,7 +76,7 @@ class PrivateEngine:
         return number if number in ours else next(iter(ours), None)
 
     def answers(self) -> bool:
-        """Whether a client gets an answer over the socket."""
+        """Tell whether a client gets an answer over the socket."""
         if not self.socket.exists() or not docker_client.is_present():
             return False
         try:
@@ -120,7 +120,7 @@ class PrivateEngine:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Only one process starts or stops the engine at a time; others wait.
+        """Hold the engine's lock: only one process starts or stops it at a time; others wait.
 
         Raises EngineError after LOCK_SECONDS.
         """
@@ -164,7 +164,10 @@ class PrivateEngine:
             ) from None
 
     def _require_alone(self) -> None:
-        """Two engines in one network would share a bridge and delete each other's firewall rules."""
+        """Raise EngineError beside another engine.
+
+        In one network both share a bridge and delete each other's firewall rules.
+        """
         network = Path("/proc/self/ns/net").readlink()
         for number, command in _list_daemons():
             try:
@@ -219,7 +222,7 @@ class PrivateEngine:
 
 
 def read_kept_store(config: Path) -> dict[str, object]:
-    """The store of an engine that was started before: in another one its images would be out of sight."""
+    """Return the store of an engine that was started before: with another store its images disappear from view."""
     try:
         return {"features": json.loads(config.read_text())["features"]}
     except (OSError, ValueError, KeyError, TypeError):
@@ -227,7 +230,7 @@ def read_kept_store(config: Path) -> dict[str, object]:
 
 
 def _list_daemons() -> Iterator[tuple[int, list[str]]]:
-    """Pid and command line of each dockerd on this host."""
+    """List pid and command line of each dockerd on this host."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = os.fsdecode(path.read_bytes()).split("\0")
@@ -238,14 +241,14 @@ def _list_daemons() -> Iterator[tuple[int, list[str]]]:
 
 
 def is_installed() -> bool:
-    """Whether the programs of a private engine are on this host."""
+    """Tell whether the programs of a private engine are on this host."""
     if not all(shutil.which(name) for name in (docker_client.PROGRAM, "dockerd", "iptables")):
         return False
     return docker_client.run_docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
 
 
 def _is_same(handle: IO[str], path: Path) -> bool:
-    """Whether the open file is still the one at `path`."""
+    """Tell whether the open file is still the one at `path`."""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), path.stat())
     except FileNotFoundError:
@@ -262,10 +265,10 @@ def _wait_until(done: Callable[[], bool], seconds: float) -> bool:
 
 
 def docker_packages() -> tuple[str, ...]:
-    """What these packages are called in this host's distribution."""
+    """Return the names of these packages in this host's distribution."""
     return UBUNTU_PACKAGES if apt.read_os_release().get("ID") == "ubuntu" else DOCKER_PACKAGES
 
 
 def install_docker() -> None:
-    """Install them without starting a daemon. Raises HostError, PackageIndexError."""
+    """Install Docker's packages without starting a daemon. Raises HostError, PackageIndexError."""
     apt.install_packages(docker_packages(), cache_folder() / "apt", DONOR)

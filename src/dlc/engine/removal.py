@@ -65,7 +65,7 @@ def remove_all(removal: Removal, force: bool) -> None:
 
 
 def _list_own(folder: Path, names: tuple[str, ...], variable: str) -> list[Path]:
-    """What is dlc's in a folder: everything, unless `variable` names a folder that others may use too."""
+    """List what is dlc's in a folder: everything, unless `variable` names a folder that others may use too."""
     present = sorted(folder.iterdir()) if folder.is_dir() else []
     own = [path for path in present if path.name in names or not os.environ.get(variable)]
     return [path for path in own if path != cache_folder() / "engine"]  # it may be another engine, in use
@@ -76,7 +76,7 @@ def _list_others(folder: Path, known: list[Path]) -> list[Path]:
 
 
 def _why_packages_stay(names: list[str]) -> str:
-    """Why packages that dlc installed must stay, or the empty string."""
+    """Return why packages that dlc installed must stay, or the empty string."""
     if reason := apt.can_install():
         return reason
     if SYSTEM_DATA.is_dir() and any(SYSTEM_DATA.iterdir()):
@@ -105,7 +105,10 @@ class Mount(NamedTuple):
 
 
 def _is_dockerds(mount: Mount, paths: tuple[Path, ...]) -> bool:
-    """A folder mounted onto itself, a network namespace, layers of a container or of a build's step, shared memory."""
+    """Tell whether dockerd made a mount.
+
+    Its kinds: a folder onto itself, a network namespace, layers, shared memory of a container.
+    """
     if mount.kind == "overlay":
         return any(f"dir={path}/" in mount.options for path in paths)
     if mount.kind == "tmpfs":
@@ -114,7 +117,7 @@ def _is_dockerds(mount: Mount, paths: tuple[Path, ...]) -> bool:
 
 
 def _list_mounts(paths: tuple[Path, ...]) -> list[Mount]:
-    """Each mount below `paths`, the last one first."""
+    """List each mount below `paths`, the last one first."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         fields, _, rest = line.partition(" - ")

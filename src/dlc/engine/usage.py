@@ -28,7 +28,7 @@ ATTRIBUTE = struct.Struct("=HH")  # length, type
 
 
 def describe_usage(address: str, socket: Path) -> list[str]:
-    """A line for each running container and each connected client; none when the engine is idle."""
+    """Return a line for each running container and each connected client; none if the engine is idle."""
     try:
         reach = docker_client.client_environment(address)
         done = docker_client.run_docker(
@@ -52,7 +52,7 @@ def _list_clients(address: str, socket: Path) -> list[str]:
 
 
 def _list_commands(address: str) -> list[str]:
-    """The command lines of docker clients on this host, without those that use another engine."""
+    """List the command lines of docker clients on this host, without those that use another engine."""
     found = []
     for path in sorted(Path("/proc").glob("[0-9]*")):
         try:
@@ -67,14 +67,14 @@ def _list_commands(address: str) -> list[str]:
 
 
 def count_connections(path: Path) -> int:
-    """How many clients hold a connection to the socket at a path. Raises OSError where the kernel does not say."""
+    """Count the clients that hold a connection to the socket at a path. Raises OSError if the kernel does not say."""
     name = str(path).encode()
     found = (dict(_split_attributes(answer[ANSWER.size :])) for answer in _ask_kernel())
     return sum(one.get(NAME, b"").rstrip(b"\0") == name and any(one.get(PEER, b"")) for one in found)
 
 
 def _ask_kernel() -> Iterator[bytes]:
-    """One answer for each Unix socket that is connected."""
+    """Yield an answer for each Unix socket that is connected."""
     body = REQUEST.pack(socket.AF_UNIX, 0, 0, 1 << CONNECTED, 0, SHOW_NAME_AND_PEER, 0, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(5.0)

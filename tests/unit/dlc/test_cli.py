@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from dlc.__main__ import main
-from dlc.cli import PLUMBING, VERBS, load_verb, run, warn_of_misspelt
+from dlc.cli import PLUMBING, VERBS, list_misspelt, load_verb, run
 from dlc.cli.list import format_built
 from dlc.cli.plan import as_text
 from dlc.core.errors import DlcError, LockError, ScriptError, SelectorError, SpecError, UsageError
@@ -230,7 +230,7 @@ def test_a_misspelt_variable_is_told_with_the_one_that_is_meant(
         "dlc: warning: DLC_ENGIN: dlc reads no such variable; did you mean 'DLC_ENGINE'?\n"
     )
     of_jobs = {*(switch.name for switch in switches.SWITCHES), *switches.RUNTIME}
-    assert warn_of_misspelt(dict.fromkeys(of_jobs, "")) == []
+    assert list_misspelt(dict.fromkeys(of_jobs, "")) == []
 
 
 def test_another_word_than_off_does_not_let_an_engine_be_started(

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from dlc.buildspec.matrix import load_variants
-from dlc.buildspec.variant import require_supported, warn_of_support
+from dlc.buildspec.variant import list_support_warnings, require_supported
 from dlc.cli import push, run
 from dlc.cli.list import note_unsupported
 from dlc.core.checkout import Tree
@@ -27,12 +27,12 @@ def with_end(day: str) -> Tree:
     [(91, ""), (90, "in 90 days"), (0, "in 0 days"), (-1, "1 days ago")],
 )
 def test_the_warning_begins_90_days_before_the_end(days_left: int, words: str) -> None:
-    found = warn_of_support(load_variants(with_end(END.isoformat())), END - timedelta(days=days_left))
+    found = list_support_warnings(load_variants(with_end(END.isoformat())), END - timedelta(days=days_left))
     assert [TORCH_ID in line and words in line for line in found] == ([True] if words else [])
 
 
 def test_images_without_an_end_are_never_warned_of() -> None:
-    assert warn_of_support(load_variants(specimen()), date(2999, 1, 1)) == []
+    assert list_support_warnings(load_variants(specimen()), date(2999, 1, 1)) == []
 
 
 UNSUPPORTED = changed(unlocked(), PYTORCH_PATH, PYTORCH.replace("job: training", "job: training\nunsupported: too old"))
@@ -41,7 +41,9 @@ UNSUPPORTED = changed(unlocked(), PYTORCH_PATH, PYTORCH.replace("job: training",
 def test_an_unsupported_image_is_said_to_be_so_by_plan_list_and_label() -> None:
     tree = locked(UNSUPPORTED)
     variants = load_variants(tree)
-    assert warn_of_support(variants, date(2026, 1, 1)) == [f"{TORCH_ID}: unsupported: too old: move to a newer version"]
+    assert list_support_warnings(variants, date(2026, 1, 1)) == [
+        f"{TORCH_ID}: unsupported: too old: move to a newer version"
+    ]
     assert note_unsupported(variants) == ["pytorch 2.13 is unsupported: too old"]
     assert make_plan(tree).target(TORCH_ID).labels["org.dlc.unsupported"] == "too old"
     assert "org.dlc.unsupported" not in make_plan(specimen()).target(TORCH_ID).labels

@@ -100,7 +100,7 @@ def measure_compressed(path: Path, on_layer: Callable[[int, int], None] = lambda
         layers = tuple(dict.fromkeys(read_members(path, tar).layers))
         for number, name in enumerate(layers, 1):
             on_layer(number, len(layers))
-            total += _is_compressed(tar, name)
+            total += _measure_member(tar, name)
     return total
 
 
@@ -119,13 +119,13 @@ def read_members(path: Path, tar: tarfile.TarFile) -> Members:
 
     Raises ImageError where it is neither, KeyError where a member is missing.
     """
-    found = _parse_members(path, tar)
+    found = _find_members(path, tar)
     for name in (found.config, *found.layers):
         open_member(tar, name)
     return found
 
 
-def _parse_members(path: Path, tar: tarfile.TarFile) -> Members:
+def _find_members(path: Path, tar: tarfile.TarFile) -> Members:
     has_index = "index.json" in tar.getnames()
     manifests = _read_json(tar, "index.json")["manifests"] if has_index else _read_json(tar, "manifest.json")
     if len(manifests) != 1:
@@ -141,7 +141,7 @@ def _parse_members(path: Path, tar: tarfile.TarFile) -> Members:
     return Members(digest, blob_path(manifest["config"]["digest"]), layers)
 
 
-def _is_compressed(tar: tarfile.TarFile, name: str) -> int:
+def _measure_member(tar: tarfile.TarFile, name: str) -> int:
     counter = Through()
     compress_gzip(open_plain(open_member(tar, name)), counter)
     return counter.bytes

@@ -142,13 +142,13 @@ def _upload_image(image: Saved, repository: Repository, compression: str, say: S
 
 def _move_tag(repository: Repository, tag: str, manifest: Manifest) -> None:
     """Move a tag to the manifest, and check that it was moved."""
-    if _read_tag(repository, tag) != manifest.digest:
+    if _read_tag_digest(repository, tag) != manifest.digest:
         repository.put_manifest(tag, manifest)
-        if (found := _read_tag(repository, tag)) != manifest.digest:
+        if (found := _read_tag_digest(repository, tag)) != manifest.digest:
             raise MismatchError(f"{repository.name}:{tag}", manifest.digest, found)
 
 
-def _read_tag(repository: Repository, tag: str) -> str:
+def _read_tag_digest(repository: Repository, tag: str) -> str:
     found = repository.manifest(tag)
     return found.digest if found else "no manifest"
 

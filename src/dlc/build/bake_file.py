@@ -32,7 +32,7 @@ class HostInputs:
 
 
 def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision: str) -> dict[str, object]:
-    """The bake file as a value for JSON.
+    """Return the bake file as a value for JSON.
 
     `output` is a BuildKit exporter such as `type=docker` and goes to the selected images only: parents are built
     through `target:` links and leave no image (`run.BUILDX`). `epoch` is SOURCE_DATE_EPOCH in seconds,
@@ -58,12 +58,12 @@ def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision:
 
 
 def bake_name(identifier: str) -> str:
-    """Bake's target names may hold neither dots nor slashes."""
+    """Return a target's name for bake, which may hold neither dots nor slashes."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", identifier)
 
 
 def _linked_contexts(target: Target, plan: Plan) -> dict[str, Context]:
-    """Its contexts without the stages of its own Dockerfile: those are built with it (one more build: 0.1 s)."""
+    """Return its contexts without the stages of its own Dockerfile. Those are built with it (one more build: 0.1 s)."""
     return {
         name: context for name, context in target.contexts.items() if not _is_own_stage(name, context, target, plan)
     }

@@ -13,7 +13,7 @@ from dlc.plan.plan import Plan, plan_variants
 
 
 def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -> Plan:
-    """The plan for these images, with the digests of their base images in its content keys.
+    """Make the plan for these images, with the digests of their base images in its content keys.
 
     Raises BaseImageError for a base image that does not exist, and LockError as `plan_of` does.
     """
@@ -23,7 +23,7 @@ def plan_with_digests(variants: Sequence[Variant], tree: Tree, engine: Engine) -
 
 
 def resolve_base_images(plan: Plan, engine: Engine) -> dict[str, Image]:
-    """Reference -> the image it means now, for each base image that the plan names by a tag.
+    """Map each base image that the plan names by a tag to the image that the tag means now.
 
     An image that the engine has is taken, as a build would take it; the registry is asked for the others. Raises
     BaseImageError where neither has it.

@@ -77,14 +77,17 @@ class Progress:
         return None
 
     def failure(self) -> tuple[str, str, str]:
-        """The failed step's name, its command, and its last lines, or BuildKit's error where it printed none."""
+        """Return the failed step's name, its command, and its last lines.
+
+        BuildKit's error stands for the lines of a step that printed none.
+        """
         name, command = self._names.get(self.failed, ("the build", ""))
         printed = "\n".join(self._output.get(self.failed, ()))
         return name, command, printed or self._errors.get(self.failed) or "\n".join(self._last)
 
     @property
     def last(self) -> str:
-        """The last line: of a failed build, BuildKit's own reason."""
+        """Return the last line: of a failed build, BuildKit's own reason."""
         return self._last[-1] if self._last else ""
 
     def _printed(self, number: str, seconds: float, text: str, now: float) -> None:
@@ -164,7 +167,7 @@ CAUSES = (
 
 
 def error_of(progress: Progress, log: Path) -> DlcError:
-    """The error for a failed build."""
+    """Return the error for a failed build."""
     step, command, lines = progress.failure()
     cause = next((cause for cause in CAUSES if re.search(cause.pattern, f"{lines}\n{progress.last}")), None)
     if command.startswith(BASE_LOOKUP) and not (cause and cause.error is DiskError):

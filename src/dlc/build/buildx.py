@@ -93,7 +93,7 @@ def build_plan(
 
 
 def choose_exporter(engine: Engine) -> str:
-    """BuildKit's exporter for an image that stays in the engine."""
+    """Return BuildKit's exporter for an image that stays in the engine."""
     return CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
 
 
@@ -126,7 +126,7 @@ def run_bake(
 
 
 def _run_once(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], options: tuple[str, ...]) -> int:
-    """One run of bake; its exit code."""
+    """Run bake once; return its exit code."""
     noted: set[str] = set()
     # buildx leaves a folder in TMPDIR for each inline Dockerfile, so TMPDIR is a folder that is removed afterwards.
     with open_log(log) as handle, draft_folder(log.parent) as folder:
@@ -146,7 +146,7 @@ def _run_once(text: str, engine: Engine, log: Path, on_line: Callable[[str], Non
 
 
 def read_results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
-    """What the engine has now of each selected image. Raises BuildError for one that it does not have."""
+    """Return what the engine has now of each selected image. Raises BuildError for an image that it does not have."""
     targets = [plan.target(identifier) for identifier in plan.selected]
     refs = [target.tags[0] for target in targets]
     found = images.find_images(engine, refs, built=refs)
@@ -162,7 +162,7 @@ def read_results(plan: Plan, engine: Engine, seconds: float, built: set[str]) ->
 
 
 def read_revision(root: Path) -> tuple[str, int]:
-    """The commit that is built from (with `-dirty` where files differ) and its time in seconds.
+    """Return the commit that is built from (with `-dirty` if files differ) and its time in seconds.
 
     SOURCE_DATE_EPOCH, where set, is the time. A folder that is no git checkout is `unknown` at time 0, and so is any
     folder where there is no git. Raises UsageError for a SOURCE_DATE_EPOCH that is no number.
@@ -181,7 +181,7 @@ def read_revision(root: Path) -> tuple[str, int]:
 
 
 def _last_commit(root: Path) -> tuple[str, str]:
-    """The commit and its time in seconds, both empty where git tells none: of a checkout, this is warned of.
+    """Return the commit and its time in seconds; two empty texts if git cannot tell. In a checkout that is a warning.
 
     As of one that another user owns, where git reads nothing: its configuration may name programs, which git would run.
     """
@@ -196,7 +196,7 @@ def _last_commit(root: Path) -> tuple[str, str]:
 
 
 def new_log(cache: Path, kind: str) -> Path:
-    """An empty log file in the cache under a name that no other run has. Raises as `drafts.writing` does."""
+    """Make an empty log file in the cache with a name that no other run has. Raises as `report_disk_errors` does."""
     folder = cache / "logs"
     with report_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -210,7 +210,7 @@ def new_log(cache: Path, kind: str) -> Path:
 
 @contextmanager
 def open_log(log: Path) -> Iterator[TextIO]:
-    """The log, open to append; each line is written at once. Raises as `drafts.writing` does."""
+    """Open the log to append; each line is written at once. Raises as `report_disk_errors` does."""
     with report_disk_errors(log.parent):
         log.parent.mkdir(parents=True, exist_ok=True)
         handle = log.open("a", buffering=1, errors="replace")

@@ -31,18 +31,21 @@ class Need:
 
     @property
     def total(self) -> int:
-        """All images at the same time, and WORK."""
+        """Return the bytes of all images at the same time, and WORK."""
         return sum(self.images.values()) + WORK if self.images else 0
 
 
 def estimate_need(variants: Sequence[Variant], existing: Collection[str], *, containerd_store: bool) -> Need:
-    """The need of the images whose refs are not among `existing`. Pure."""
+    """Estimate the need of the images whose refs are not among `existing`. Pure."""
     copies = COPIES_CONTAINERD if containerd_store else COPIES_CLASSIC
     return Need({v.id: int(copies * v.settings.budget.bytes) for v in variants if v.ref not in existing})
 
 
 def data_folder(engine: Engine) -> Path | None:
-    """Where an engine of this host keeps its data; None where its disk cannot be seen from here, or by this user."""
+    """Return the folder where an engine of this host keeps its data.
+
+    None if its disk cannot be seen from here, or by this user.
+    """
     if engine.address and not engine.address.startswith("unix://"):
         return None
     folder = Path(engine.data_root or "/nonexistent")

@@ -41,7 +41,7 @@ class Finding:
 
 
 def examine_host() -> list[Finding]:
-    """All findings, in the order in which a build needs what they are about."""
+    """Return all findings, in the order in which a build needs what they are about."""
     tree, plan = _load_all_images()
     engine, found = _check_engine()
     existing: Mapping[str, str] = {}
@@ -72,7 +72,7 @@ def _check_engine() -> tuple[Engine | None, Finding]:
 
 
 def _run_check(name: str, check: Callable[[], Finding]) -> Finding:
-    """What a check found. One that this host does not let us make is a finding like others."""
+    """Return what a check found. If this host does not let us make the check, that is a finding like others."""
     try:
         return check()
     except DlcError as error:
@@ -94,7 +94,7 @@ def _check_platform(engine: Engine | None) -> Finding:
 
 
 def _load_all_images() -> tuple[Tree, Plan | None]:
-    """The checkout and the plan of all its images; None if there is no checkout or its buildspec has mistakes."""
+    """Load the checkout and the plan of all its images. None if there is no checkout or its buildspec has mistakes."""
     try:
         tree = read_tree(find_root())
         return tree, make_plan(tree)

@@ -26,7 +26,7 @@ FILE = "file"  # name of every downloaded file in its folder
 
 
 def fetch(context: Pinned, cache: Path, ca: Path | None) -> Path:
-    """A folder in the cache that holds only the file, under the name FILE.
+    """Return a folder in the cache that holds only the file, under the name FILE.
 
     Raises LockError if the file cannot be downloaded or has another hash; such a file is deleted. A cached file is not
     downloaded again while it has its hash, and an interrupted download is continued.
@@ -80,7 +80,7 @@ def _download(url: str, part: Path, ca: Path | None) -> None:
 
 
 def _address_error(url: str, error: Exception) -> LockError:
-    """Of the file, or of the proxy that a variable names."""
+    """Return the error for a malformed address: the file's, or that of a proxy in a variable."""
     return LockError(
         f"{url}: expected an address, found: {error}",
         "correct the address, or HTTP_PROXY and HTTPS_PROXY if it is right",
@@ -88,7 +88,7 @@ def _address_error(url: str, error: Exception) -> LockError:
 
 
 def _make_ssl_context(ca: Path | None) -> ssl.SSLContext:
-    """Raises UsageError for a bundle that holds no certificates."""
+    """Make a TLS context with these authorities. Raises UsageError for a bundle that holds no certificates."""
     try:
         return ssl.create_default_context(cafile=str(ca) if ca else None)
     except OSError as error:  # ssl.SSLError is one

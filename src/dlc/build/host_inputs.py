@@ -30,7 +30,7 @@ FOLDER, FILE, PROGRAM = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFREG
 
 
 def collect(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
-    """Everything that the targets of a plan take from this host; missing base file systems are made.
+    """Collect everything that the targets of a plan take from this host; missing base file systems are made.
 
     `tree` is what the plan was made from. Raises BaseImageError and LockError.
     """
@@ -57,7 +57,7 @@ def install_programs(plan: Plan, cache: Path) -> None:
 
 
 def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
-    """The folder of a `Host` context."""
+    """Return the folder of a `Host` context."""
     kind, _, suite = name.rpartition("rootfs-")
     if suite and suite in SUITES:
         made = rootfs.make_rootfs(suite, suites.read_recorded(tree, suite), cache)
@@ -67,7 +67,7 @@ def _host_folder(name: str, plan: Plan, tree: Tree, cache: Path) -> Path:
 
 
 def without_secrets(dockerfile: str, known: Collection[str]) -> str:
-    """The Dockerfile without the mounts of secrets that are not among `known`; every line keeps its number.
+    """Return the Dockerfile without the mounts of secrets that are not in `known`; every line keeps its number.
 
     For a step that mounts a secret, given or not, BuildKit 0.13 (Docker Engine 26.1) hashes the whole parent of the
     step: 12 s for a CUDA framework.
@@ -80,7 +80,7 @@ def _copy_dockerfile(dockerfile: str, known: Collection[str], cache: Path) -> Pa
 
 
 def _copy_authorities(cache: Path) -> Path:
-    """A folder with the certificate authorities that this host trusts as ca.pem, or with nothing."""
+    """Make a folder with the certificate authorities that this host trusts as ca.pem, or with nothing."""
     bundle = find_ca_bundle(os.environ)
     return snapshot({"ca.pem": SourceFile(bundle.read_bytes())} if bundle else {}, cache)
 
@@ -90,12 +90,12 @@ def _make_empty_folder(cache: Path) -> Path:
 
 
 def _copy_uv(cache: Path) -> Path:
-    """A folder that holds the uv binary and nothing else."""
+    """Make a folder that holds the uv binary and nothing else."""
     return snapshot({"uv": SourceFile(Path(find_uv_bin()).read_bytes(), executable=True)}, cache)
 
 
 def snapshot(files: Tree, cache: Path) -> Path:
-    """A folder below `cache` with exactly these files (by their path from it), named by their content.
+    """Make a folder below `cache` with exactly these files (by their path from it), named by their content.
 
     Edits of the checkout while a build runs do not reach the build. Two builds may want the same folder at once. One
     that is there is compared with the files, modes included, and made anew where it differs.
@@ -118,7 +118,7 @@ def snapshot(files: Tree, cache: Path) -> Path:
 
 
 def _wanted_files(files: Tree) -> dict[str, tuple[int, bytes]]:
-    """Mode and content of all that is to lie in the folder, by the path from it."""
+    """Return mode and content of all that is to lie in the folder, by the path from it."""
     found = {".": (FOLDER, b"")}
     for path, file in files.items():
         found |= {str(folder): (FOLDER, b"") for folder in PurePath(path).parents}
@@ -127,7 +127,7 @@ def _wanted_files(files: Tree) -> dict[str, tuple[int, bytes]]:
 
 
 def _found_files(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """The same of what lies there; nothing where there is no such folder."""
+    """Return the same of what lies there; nothing if there is no such folder."""
     found = {}
     for path in (folder, *folder.rglob("*")) if folder.is_dir() else ():
         mode = path.lstat().st_mode
@@ -150,5 +150,5 @@ def _write_files(files: Tree, folder: Path) -> None:
 
 
 def derive_time(content: bytes) -> int:
-    """Seconds that the content alone decides: BuildKit takes a file of the same size and time for unchanged."""
+    """Derive seconds from the content alone: BuildKit takes a file of the same size and time for unchanged."""
     return SNAPSHOT_TIME - int(hashlib.sha256(content).hexdigest()[:6], 16)

@@ -84,7 +84,7 @@ class Display:
             self._mute()
 
     def _mute(self) -> None:
-        """The reader is gone: drop all further output."""
+        """Drop all further output: the reader is gone."""
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._stream.fileno())
         os.close(null)
@@ -131,13 +131,13 @@ class Screen(Display):
 
 
 def open_display(*, plain: bool, stream: TextIO, environment: Mapping[str, str]) -> Display:
-    """The display for a stream: plain lines if `plain` is true, in CI, and without a terminal."""
+    """Open the display for a stream: plain lines if `plain` is true, in CI, and without a terminal."""
     wants_lines = any(environment.get(name) for name in ("CI", "NO_COLOR")) or environment.get("TERM", "dumb") == "dumb"
     return Display(stream) if plain or wants_lines or not stream.isatty() else Screen(stream)
 
 
 def format_running(step: Running, now: float, width: int) -> str:
-    """A running step in one line of a terminal that has `width` columns."""
+    """Format a running step as one line of a terminal that has `width` columns."""
     name = step.name.partition(" ")[2] if width < NARROW_COLUMNS else ""
     text = f"  {now - step.started:6.0f} s  {name or step.name}  {shorten_command(step.command)}"
     room = max(width - 3, 0)  # for the ^C that a terminal prints
@@ -145,7 +145,7 @@ def format_running(step: Running, now: float, width: int) -> str:
 
 
 def shorten_command(command: str) -> str:
-    """A RUN line without its options, cut to SHOWN_WIDTH."""
+    """Return a RUN line without its options, cut to SHOWN_WIDTH."""
     text = " ".join(word for word in command.split() if not word.startswith("--"))
     return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 3] + "..."
 

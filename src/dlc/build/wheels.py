@@ -53,7 +53,7 @@ MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
 def make_wheels_folder(plan: Plan, tree: Tree, cache: Path) -> Path:
-    """A folder with the wheels that the plan's locks name and that the user's folders or the buildspec's indexes have.
+    """Make a folder with the wheels of the plan's locks that the user's folders or the buildspec's indexes have.
 
     Raises LockError for a file whose hash is not the lock's, and for a local version that no index has.
     """
@@ -95,7 +95,7 @@ def _add_own(locks: str, known: Collection[str], wheels: Path, cache: Path) -> N
 
 
 def _lock_text(tree: Tree, name: str) -> str:
-    """All files of a lock, one after the other."""
+    """Join all files of a lock."""
     return "".join(file.data.decode() for _, file in sorted(files_below(tree, name).items()))
 
 
@@ -128,7 +128,7 @@ def require_places(lock: str, indexed: Iterable[IndexedPackages], folder: Path) 
 
 
 def wheel_origins(variants: Iterable[Variant], environment: Mapping[str, str]) -> dict[str, str]:
-    """Requirement of a local version (`torch==2.13.0+cpu`) -> where these images take it from. Pure.
+    """Map each local version (`torch==2.13.0+cpu`) to the place where these images take it from. Pure.
 
     The address of the buildspec's index or of the user's mirror, without credentials. It is empty if the buildspec
     names none: then the user's own folders or indexes must have it. They come first in any case.
@@ -146,13 +146,13 @@ def wheel_origins(variants: Iterable[Variant], environment: Mapping[str, str]) -
 
 
 def list_wheels(folder: Path) -> list[tuple[Path, tuple[str, str]]]:
-    """Each wheel of a folder with its normal name and version. A file with a name that no wheel may have is none."""
+    """List each wheel of a folder with its normal name and version. Skip files whose name is no valid wheel name."""
     named = [(path, path.stem.split("-")) for path in sorted(folder.glob("*.whl"))]
     return [(path, (normal_name(words[0]), words[1])) for path, words in named if len(words) in WORDS]
 
 
 def _fits_python(wheel: Path, python: str) -> bool:
-    """Whether a wheel is for this Python (3.11): the images of a plan may have several."""
+    """Tell whether a wheel is for this Python (3.11): the images of a plan may have several."""
     major, minor = python.split(".")
     own, version = f"cp{major}{minor}", (int(major), int(minor))
     fitting = {
@@ -164,7 +164,10 @@ def _fits_python(wheel: Path, python: str) -> bool:
 
 
 def link_or_copy(source: Path, target: Path, cache: Path) -> None:
-    """Hard link, else a copy; a copy too of a file with another mode. Two builds may do this at the same time."""
+    """Make a hard link, else a copy; a copy too of a file with another mode.
+
+    Two builds may do this at the same time.
+    """
     with draft_folder(cache) as drafts:
         draft = drafts / target.name
         try:
@@ -180,7 +183,7 @@ def link_or_copy(source: Path, target: Path, cache: Path) -> None:
 
 
 def remove_unlocked(folder: Path, hashes: Collection[str]) -> None:
-    """Remove the files of a folder of the cache that have none of these hashes: damaged ones are made anew."""
+    """Remove the files of a folder of the cache that have none of these hashes: damaged files are made anew."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         with suppress(FileNotFoundError):  # another build was faster
             if path.is_file() and hash_file(path) not in hashes:
@@ -189,7 +192,7 @@ def remove_unlocked(folder: Path, hashes: Collection[str]) -> None:
 
 
 def _keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache: Path) -> Path:
-    """The wheel of an entry, in the cache; fetched where it is not there."""
+    """Return the wheel of an entry, in the cache; it is fetched if it is not there."""
     fits = f"{entry}\n{index.python} {index.glibc}"
     kept = cache / "index-wheels" / hashlib.sha256(fits.encode()).hexdigest()[:16]
     remove_unlocked(kept, HASH.findall(entry))
@@ -203,7 +206,7 @@ def _keep_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, cache:
 
 
 def _fetch_wheel(pin: tuple[str, str], entry: str, index: IndexedPackages, draft: Path) -> Path:
-    """The wheel from the first index that has it: the user's indexes, then the buildspec's or its mirror."""
+    """Fetch the wheel from the first index that has it: the user's indexes, then the buildspec's or its mirror."""
     lock, log = draft / "lock.txt", draft / "pip.log"
     lock.write_text(entry + "\n")
     found = ""
@@ -230,7 +233,7 @@ def _pip_command(index: IndexedPackages, lock: Path, draft: Path) -> list[str]:
 
 
 def _pip_environment(address: str) -> Mapping[str, str]:
-    """pip uses this one index. Its address may hold credentials, so it is no argument."""
+    """Return variables by which pip uses this one index. Its address may hold credentials, so it is no argument."""
     folder = wheel_folder(address)
     ca = find_ca_bundle(os.environ)
     return {
@@ -247,7 +250,7 @@ def _pip_environment(address: str) -> Mapping[str, str]:
 
 
 def _pip_reason(stderr: str, log: Path, address: str) -> str:
-    """What pip says last, and that it got no answer where it did not."""
+    """Return what pip says last, and that it got no answer if it got none."""
     unread = UNREAD.findall(log.read_text(errors="replace")) if log.is_file() else []
     lines = stderr.replace(address, hide_password(address)).strip().splitlines()
     errors = [line for line in lines if line.startswith("ERROR:") and line != EXCEPTION] or lines[-1:]

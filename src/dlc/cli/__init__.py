@@ -78,14 +78,14 @@ def run(argv: Sequence[str]) -> int:
 
 
 def list_misspelt(environment: Mapping[str, str]) -> list[str]:
-    """A warning for each variable that looks like one of dlc's, and is none of them or of the launcher's."""
+    """Return a warning for each variable that looks like one of dlc's, and is none of them or of the launcher's."""
     strange = [name for name in environment if name.startswith("DLC_") and name not in OWN_VARIABLES]
     near = {name: did_you_mean(name, OWN_VARIABLES, LIKENESS) for name in sorted(strange)}
     return [f"{name}: dlc reads no such variable; {hint}" for name, hint in near.items() if hint]
 
 
 def read_version() -> str:
-    """The version of the installed package."""
+    """Return the version of the installed package."""
     from importlib import metadata  # slow to import, and no other verb needs it
 
     try:
@@ -95,7 +95,7 @@ def read_version() -> str:
 
 
 def _print_help(topics: Sequence[str]) -> int:
-    """`dlc help`, `dlc help VERB`, `dlc help exit-codes`."""
+    """Print the text of `dlc help`, `dlc help VERB` or `dlc help exit-codes`."""
     if not topics:
         print(make_overview())
     elif topics[0] == "exit-codes":
@@ -106,7 +106,7 @@ def _print_help(topics: Sequence[str]) -> int:
 
 
 def _make_parser(verb: str) -> tuple[Parser, ModuleType]:
-    """The verb's parser and module. Raises UsageError for an unknown one."""
+    """Return the verb's parser and module. Raises UsageError for an unknown verb."""
     module = load_verb(verb)
     parser = Parser(
         prog=f"dlc {verb}",
@@ -119,7 +119,7 @@ def _make_parser(verb: str) -> tuple[Parser, ModuleType]:
 
 
 def load_verb(verb: str) -> ModuleType:
-    """The verb's module. Raises UsageError for an unknown one."""
+    """Import the verb's module. Raises UsageError for an unknown verb."""
     name = {**VERBS, **PLUMBING}.get(verb)
     if name is None:
         near = did_you_mean(verb, VERBS)
@@ -128,7 +128,7 @@ def load_verb(verb: str) -> ModuleType:
 
 
 def make_overview() -> str:
-    """What `dlc --help` prints: every verb with its line of help."""
+    """Return what `dlc --help` prints: every verb with its line of help."""
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
     width = max(len(verb) for verb in VERBS) + 2
     lines += [f"  {verb:<{width}}{load_verb(verb).HELP}" for verb in VERBS]

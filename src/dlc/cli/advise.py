@@ -37,7 +37,7 @@ LEAST, MOST = 1e-9, 1e12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """REPORT, what was measured, the cluster, what to compare it with, and how to print it."""
+    """Add REPORT, what was measured, the cluster, what to compare it with, and how to print it."""
     parser.add_argument(
         "report", nargs="*", type=Path, metavar="REPORT", help="what DLC_PROFILE=1 wrote: its folder, or files of it"
     )
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """The machines, and what is known of others."""
+    """Add the machines, and what is known of others."""
     add = parser.add_argument
     add(
         "--step-ms",
@@ -91,7 +91,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_positive(text: str) -> float:
-    """A number above 0, and none that no measurement has: its quotients would be infinite."""
+    """Parse a number above 0. Numbers too small or too large to divide by are refused."""
     return parse_number(text, lambda value: LEAST <= value <= MOST, f"a number above 0, from {LEAST:g} to {MOST:g}")
 
 
@@ -105,7 +105,7 @@ class Found:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the advice. Raises UsageError where too little was given."""
+    """Print the advice. Raises UsageError if too little was given."""
     machines = make_catalogue(read_instances(read_tree(find_root())), parse_prices(args.price))
     profile = read_profile(args.report) if args.report else None
     measured = tuple(_parse_measured(machines, text) for text in args.measured)
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 def advise_from_words(
     args: argparse.Namespace, machines: Catalogue, step: float, cpu: float, size: float, profile: Profile | None
 ) -> Advice:
-    """The advice. Raises UsageError without --on, and for machines that the catalogue lacks."""
+    """Make the advice. Raises UsageError without --on, and for machines that the catalogue lacks."""
     if not args.on:
         raise UsageError(
             "expected --on CLUSTER: the machines that the job trains on", "dlc advise --on p4d.24xlarge ..."
@@ -160,7 +160,7 @@ def _require_measured_there(args: argparse.Namespace, now: Cluster, profile: Pro
 
 
 def parse_data_types(machines: Catalogue, globs: Sequence[str]) -> list[Machine]:
-    """Machines that data hosts may be. Raises UsageError for a glob that matches none."""
+    """Return the machines that data hosts may be. Raises UsageError for a glob that matches none."""
     if not globs:
         return [machine for machine in machines.values() if not machine.gpus and machine.price is not None]
     found = []
@@ -172,7 +172,7 @@ def parse_data_types(machines: Catalogue, globs: Sequence[str]) -> list[Machine]
 
 
 def parse_prices(given: Sequence[str]) -> dict[str, float]:
-    """TYPE=USD. Raises UsageError."""
+    """Parse TYPE=USD. Raises UsageError."""
     return {
         name.removeprefix("ml."): value for name, value in (_split_pair("--price", text, "TYPE=USD") for text in given)
     }

@@ -12,7 +12,7 @@ EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --no-disk-check, --json."""
+    """Add GLOB, --set, --no-disk-check, --json."""
     add_globs(parser, at_least_one=True)
     add_set(parser)
     parser.add_argument("--no-disk-check", action="store_true", help="build even if the disk seems too small")

@@ -67,7 +67,7 @@ def _build_missing(
     disk_check: bool,
     ahead: Future[HostInputs] | None,
 ) -> list[buildx.Result]:  # fmt: skip
-    """Build the selected images that the engine lacks; returns what it then has of all of them."""
+    """Build the selected images that the engine lacks; return what it then has of all of them."""
     remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.refs)), 0.0
     if remaining.selected:
         with _wait_for_turn(remaining, engine):
@@ -82,7 +82,10 @@ def _build_missing(
 
 @contextmanager
 def _collect_ahead(plan: Plan, tree: Tree) -> Iterator[Future[HostInputs]]:
-    """On a host that has no engine yet every image is missing: what they take of it is made while one is installed."""
+    """Collect what images take from this host while an engine is installed.
+
+    Without an engine every image is missing.
+    """
     cache = cache_folder()
     with report_disk_errors(cache):
         host_inputs.install_programs(plan, cache)
@@ -96,13 +99,13 @@ def _collect_inputs(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
 
 
 def _drop_current(plan: Plan, existing: Mapping[str, str]) -> Plan:
-    """What is left of a plan without the images that are up to date."""
+    """Return what is left of a plan without the images that are up to date."""
     return plan.without([decision.id for decision in plan.decisions(existing) if not decision.build])
 
 
 @contextmanager
 def _wait_for_turn(plan: Plan, engine: Engine) -> Iterator[None]:
-    """In the block, no other dlc of this user builds these images here. Raises ProcessError after TURN_SECONDS.
+    """Let no other dlc of this user build these images here during the block. Raises ProcessError after TURN_SECONDS.
 
     Two builds of one image at once mostly share each step. Where a step did run in both, the classic store can write
     the layer above it in two ways: the same files, but another digest.
@@ -119,7 +122,7 @@ def _wait_for_turn(plan: Plan, engine: Engine) -> Iterator[None]:
 
 
 def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str], engine: Engine) -> None:
-    """Raises DiskError where the engine's disk is too small for what the plan builds."""
+    """Raise DiskError if the engine's disk is too small for what the plan builds."""
     if folder := disk_space.data_folder(engine):
         missing = [variant for variant in variants if variant.id in plan.selected]
         disk_space.require_room(
@@ -130,7 +133,7 @@ def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str
 def _run_bake(
     plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display, ahead: Future[HostInputs] | None
 ) -> float:
-    """Build the plan; returns the seconds that the bake took."""
+    """Build the plan; return the seconds that the bake took."""
     revision, epoch = buildx.read_revision(root)
     cache = cache_folder()
     with display.during("this host", "base file system, locked wheels, downloads"):

@@ -20,7 +20,7 @@ TOP = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A, B, --top, --json."""
+    """Add A, B, --top, --json."""
     for name, metavar in (("before", "A"), ("after", "B")):
         parser.add_argument(name, metavar=metavar, help="an image identifier, or a Docker reference")
     parser.add_argument(
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_text(found: image_diff.ImageDiff, top: int) -> str:
-    """One section for each kind of difference."""
+    """Return a section for each kind of difference."""
     lines = [f"{found.before} -> {found.after}: {found.bytes / 1e6:+.1f} MB"]
     for title in ("packages", "environment", "labels", "files"):
         changes = getattr(found, title)

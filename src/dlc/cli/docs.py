@@ -23,7 +23,7 @@ NOT_BUILT = "not built yet"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--check."""
+    """Add --check."""
     parser.add_argument(
         "--check", action="store_true",
         help="write nothing and use no engine; fail if the table is not what the buildspec says",
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sizes_now(plan: Plan) -> dict[str, int]:
-    """Bytes, unpacked, of the selected images that are built and up to date, by id."""
+    """Return the bytes, unpacked, of the selected images that are built and up to date, by id."""
     engine = connect()
     existing = images.find_keys(engine, plan.refs)
     built = [d.id for d in plan.decisions(existing) if d.id in plan.selected and not d.build]
@@ -56,7 +56,7 @@ def _sizes_now(plan: Plan) -> dict[str, int]:
 
 
 def update_table(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:
-    """The README with its table updated; unchanged if it has no markers.
+    """Return the README with its table updated; unchanged if it has no markers.
 
     `sizes` are the bytes, unpacked, of the images that are built, by id. The others keep the size that the table has
     for the same framework version, if any.
@@ -66,7 +66,7 @@ def update_table(document: str, targets: Sequence[Target], sizes: Mapping[str, i
 
 
 def make_table(document: str, targets: Sequence[Target], sizes: Mapping[str, int]) -> str:
-    """One row for each of `targets`, in their order."""
+    """Return a row for each of `targets`, in their order."""
     before = _sizes_before(document)
     rows = []
     for target in targets:
@@ -83,6 +83,6 @@ def make_table(document: str, targets: Sequence[Target], sizes: Mapping[str, int
 
 
 def _sizes_before(document: str) -> dict[tuple[str, str], str]:
-    """The last cell of the rows that open with an identifier, by it and the framework's version."""
+    """Return the last cell of the rows that open with an identifier, by it and the framework's version."""
     found = re.findall(r"^\| `([^`]+)` \| ([^|]+) \|.*\| ([^|]+) \|$", document, re.MULTILINE)
     return {(identifier, framework): size for identifier, framework, size in found}

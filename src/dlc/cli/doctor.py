@@ -13,12 +13,12 @@ EXAMPLE = "dlc doctor --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--json."""
+    """Add --json."""
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 1 when a build would fail."""
+    """Print the findings; return 1 if a build would fail."""
     findings = examine_host()
     if args.json:
         print_json([asdict(finding) for finding in findings])

@@ -24,7 +24,7 @@ ACTIONS = """actions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The action, --json, --force, --yes."""
+    """Add the action, --json, --force, --yes."""
     parser.description = f"{HELP}\n\n{ACTIONS}"
     parser.add_argument(
         "action", choices=("status", "start", "stop", "env", "remove"), nargs="?", default="status", metavar="ACTION"
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """`stop` and `remove` touch only an engine that dlc started itself."""
+    """Carry out the action. `stop` and `remove` touch only an engine that dlc started itself."""
     actions = {
         "status": _print_status,
         "start": _start_engine,
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_status(args: argparse.Namespace) -> int:
-    """An engine that does not answer gives the exit code of engine errors, with --json too."""
+    """Print the status. An engine that does not answer gives the exit code of engine errors, with --json too."""
     try:
         engine, error = find_engine(), None
     except EngineError as failure:
@@ -84,7 +84,7 @@ def _stop_engine(args: argparse.Namespace) -> int:
 
 
 def _print_env(args: argparse.Namespace) -> int:
-    """Nothing is printed where plain docker commands reach the engine already."""
+    """Print the variable for a shell; nothing if plain docker commands reach the engine already."""
     engine = find_engine()
     if engine is None:
         raise EngineError(absence_error(), advise_start())
@@ -116,7 +116,7 @@ def _remove_engine(args: argparse.Namespace) -> int:
 
 
 def _ask_user() -> None:
-    """Raises UsageError for any answer but yes, and where nobody can be asked."""
+    """Ask the user. Raises UsageError for any answer but yes, and if nobody can be asked."""
     if not sys.stdin.isatty():
         raise UsageError("dlc engine remove: stdin is no terminal, so it cannot ask", "add --yes")
     print("remove all of this? [y/N] ", end="", flush=True)

@@ -21,12 +21,12 @@ MOST_LINES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCRIPT or a folder of scripts, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
+    """Add SCRIPT or a folder of scripts, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
     command.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; 1 where there are some. Raises ScriptError afterwards for scripts that cannot be read."""
+    """Print the findings; return 1 if there are any. Raises ScriptError afterwards for scripts that cannot be read."""
     if importlib.util.find_spec("libcst") is None:
         raise HostError("libcst, which reads the scripts, is not installed", "make setup")
     args.scripts = [script for word in args.scripts for script in _list_scripts(word)]
@@ -39,7 +39,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list_scripts(word: str) -> Iterator[str]:
-    """The word itself; of a folder the Python scripts in it. A folder without any stays, to be told with the others."""
+    """Yield the word itself, or the Python scripts in a folder.
+
+    A folder without any stays, to be told with the others.
+    """
     folder = Path(word)
     if not folder.is_dir():
         yield word
@@ -53,7 +56,7 @@ def _is_left_out(path: Path) -> bool:
 
 
 def lint_note(job: Job) -> list[str]:
-    """Nothing for a script that is no Python: that is for the job to say."""
+    """Return the note's lines; none for a script that is no Python: that is for the job to say."""
     compiler = read_compiler(job)
     if compiler is None or importlib.util.find_spec("libcst") is None:
         return []
@@ -75,7 +78,7 @@ def lint_note(job: Job) -> list[str]:
 
 
 def read_compiler(job: Job) -> str | None:
-    """The compiler's name, "" where the image's default is meant, None where none is asked for."""
+    """Return the compiler's name, "" for the image's default, None if no compiler is asked for."""
     stated = {**job.secrets, **job.environment}.get(COMPILER_VARIABLE, "").strip().lower()
     if stated:
         return stated if stated in COMPILERS else None
@@ -83,7 +86,7 @@ def read_compiler(job: Job) -> str | None:
 
 
 def list_entry_points(job: Job) -> list[Path]:
-    """The Python files that the job's groups start."""
+    """List the Python files that the job's groups start."""
     folders = [path for path in job.code if path.is_dir()]
     named = {job.program, *job.programs.values()}
     files = [folder / name for folder in folders for name in sorted(named) if name]

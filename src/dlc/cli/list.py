@@ -21,7 +21,7 @@ DIGEST_LENGTH = 12  # characters, as docker shows it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --gpu, --ids or --json."""
+    """Add GLOB, --set, --gpu, --ids or --json."""
     add_globs(parser)
     add_set(parser)
     form = parser.add_mutually_exclusive_group()
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
-    """One line for each CUDA image. Raises SelectorError if none is selected, EngineError if no engine answers."""
+    """Make a line for each CUDA image. Raises SelectorError if none is selected, EngineError if no engine answers."""
     from dlc.core.errors import SelectorError
     from dlc.engine import connection, images
     from dlc.images.inspection import gpu
@@ -71,7 +71,7 @@ def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
 
 
 def describe_planned(variant: Variant, tree: Tree) -> dict[str, str]:
-    """What the buildspec says of an image."""
+    """Return what the buildspec says of an image."""
     from dlc.buildspec.lockfile import explain_staleness
 
     return {
@@ -86,7 +86,7 @@ def describe_planned(variant: Variant, tree: Tree) -> dict[str, str]:
 
 
 def format_built(image: Image | None) -> dict[str, str]:
-    """The built image for people: bytes of its layers unpacked, the start of its digest, minutes in UTC."""
+    """Format the built image for people: bytes of its layers unpacked, the start of its digest, minutes in UTC."""
     if image is None:
         return dict.fromkeys(("size", "digest", "created"), "-")
     digest = image.digest.removeprefix("sha256:")[:DIGEST_LENGTH]
@@ -94,7 +94,7 @@ def format_built(image: Image | None) -> dict[str, str]:
 
 
 def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[str, object]:
-    """The same for programs: size in bytes, the whole digest, null for what no running engine has."""
+    """Return the same for programs: size in bytes, the whole digest, null for what no running engine has."""
     size, digest, created = (image.size, image.digest, image.created) if image else (None, None, None)
     built = {"size": size, "digest": digest, "created": created}
     header = variant.header
@@ -103,7 +103,7 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
 
 
 def _read_built(refs: Sequence[str]) -> dict[str, Image] | None:
-    """What the running engine has; None without one. One that does not answer is said, and is no error of a list."""
+    """Return what the running engine has; None without an engine. If it does not answer, print a note and go on."""
     from dlc.core.errors import EngineError, ProcessError
     from dlc.engine import connection, images
 
@@ -116,13 +116,13 @@ def _read_built(refs: Sequence[str]) -> dict[str, Image] | None:
 
 
 def note_unavailable(variants: Sequence[Variant]) -> list[str]:
-    """One line for each thing that a version cannot have, with the reason."""
+    """Return a line for each thing that a version cannot have, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unavailable for v in variants}
     return [f"no {what} for {name}: {why}" for name, absent in headers.items() for what, why in absent.items()]
 
 
 def note_missing(variants: Sequence[Variant]) -> list[str]:
-    """One line for each package that images lack which others of their framework have, with the reason."""
+    """Return a line for each package missing from some images of a framework but present in others, with the reason."""
     lacking: dict[tuple[str, str], list[str]] = {}
     for variant in variants:
         for lack in variant.missing.items():
@@ -131,13 +131,13 @@ def note_missing(variants: Sequence[Variant]) -> list[str]:
 
 
 def note_unsupported(variants: Sequence[Variant]) -> list[str]:
-    """One line for each framework version that gets no fixes any more, with the reason."""
+    """Return a line for each framework version that gets no fixes any more, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unsupported for v in variants}
     return [f"{name} is unsupported: {why}" for name, why in headers.items() if why]
 
 
 def as_text(rows: list[dict[str, str]]) -> str:
-    """Rows under their names."""
+    """Put rows under their names."""
     names = list(rows[0])
     return format_table(
         [name.upper() for name in names], [[row[name] for name in names] for row in rows], terminal_columns()

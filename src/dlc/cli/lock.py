@@ -17,7 +17,7 @@ EXAMPLE = "dlc lock 'pytorch-2.13-*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set."""
+    """Add GLOB, --set."""
     add_globs(parser, at_least_one=True)
     add_set(parser)
 

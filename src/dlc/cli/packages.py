@@ -9,12 +9,12 @@ EXAMPLE = "dlc packages tini"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The names."""
+    """Add the names."""
     parser.add_argument("names", nargs="+", metavar="PACKAGE")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises HostError and PackageIndexError."""
+    """Install the packages. Raises HostError and PackageIndexError."""
     from dlc.core.environment import cache_folder
     from dlc.debian import apt
 

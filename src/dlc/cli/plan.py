@@ -21,7 +21,7 @@ KEY_LENGTH = 12  # characters of a content key, as messages show it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --engine, --targets, --json."""
+    """Add GLOB, --set, --engine, --targets, --json."""
     add_globs(parser)
     add_set(parser)
     parser.add_argument("--engine", action="store_true", help="ask the Docker engine which images are up to date")
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
-    """The plan with digests of base images, and what of it the engine has. Starts no engine."""
+    """Return the plan with digests of base images, and what of it the engine has. Starts no engine."""
     from dlc.build.base_images import plan_with_digests
     from dlc.engine.connection import connect
     from dlc.engine.images import find_keys
@@ -64,7 +64,7 @@ def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan,
 
 
 def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
-    """One line for each image; with decisions what would be done with it, and why."""
+    """Return a line for each image; with decisions what would be done with it, and why."""
     width = max(map(len, plan.selected), default=0)
     count = f"{len(plan.targets)} targets for {len(plan.selected)} images; --targets shows each"
     if not decisions:
@@ -77,7 +77,7 @@ def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
 
 
 def targets_as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
-    """One paragraph per target, in the order of the build."""
+    """Return a paragraph per target, in the order of the build."""
     by_id = {decision.id: decision for decision in decisions}
     blocks = [_format_target(target, by_id.get(target.id)) for target in plan.targets]
     return "\n\n".join([*blocks, f"{len(plan.targets)} targets for {len(plan.selected)} images"])

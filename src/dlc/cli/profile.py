@@ -25,7 +25,7 @@ REPORTS = "output/profile"  # among the collected results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID and SCRIPT of a job as `dlc run` has it, or REPORT; and the machines as `dlc advise` has them."""
+    """Add ID and SCRIPT of a job as `dlc run` has it, or REPORT; and the machines as `dlc advise` has them."""
     parser.add_argument(
         "report", nargs="+", metavar="ID SCRIPT | REPORT",
         help="an image and the entry point of a job, which is started; or what DLC_PROFILE=1 wrote, a folder or files",
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was measured; with --on, the advice too. The exit code of a job that failed."""
+    """Print what was measured; with --on, the advice too. Return the exit code of a job that failed."""
     if _is_job(args.report):
         image, script = args.report
         words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_list_switches(args)]}
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_job(words: list[str]) -> bool:
-    """Two words of which the first is no file or folder: an image, and a script."""
+    """Tell whether two words, of which the first is no file or folder, are an image and a script."""
     return len(words) == 2 and not Path(words[0]).exists()
 
 
@@ -66,7 +66,7 @@ def _list_switches(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def print_profile(args: argparse.Namespace, profile: Profile) -> int:
-    """The same for a profile that is already here: what starts a run to measure it ends with this."""
+    """Print the same for a profile that is already here: what starts a run to measure it ends with this."""
     if args.on and profile.cpu is None:
         raise ProfileError(
             f"{args.report[0]}: the CPU seconds of a batch could not be seen, and advice needs them",

@@ -32,7 +32,7 @@ EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --to, --compression, --unsupported, --no-scan, --dry-run, --set, --json."""
+    """Add GLOB, --to, --compression, --unsupported, --no-scan, --dry-run, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
@@ -95,7 +95,7 @@ def _push_all(
 
 
 def _describe_intended(order: Order, destination: Destination) -> Pushed:
-    """What the push would report; the digest is only known once the layers are compressed."""
+    """Return what the push would report; the digest is only known once the layers are compressed."""
     return Pushed(order.id, destination.name(order.framework), "", "", order.tags, 0, 0.0)
 
 
@@ -104,7 +104,7 @@ def _say_line(line: str) -> None:
 
 
 def as_text(row: Pushed, registry: str) -> str:
-    """The image's id and what happened, then its references in the registry."""
+    """Return the image's id and what happened, then its references in the registry."""
     where = f"{registry}/{row.repository}"
     tags = [f"  {where}:{tag}" for tag in row.tags]
     if not row.digest:

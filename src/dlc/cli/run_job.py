@@ -34,7 +34,7 @@ REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filte
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
+    """Add ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
     parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
     add_job(parser)
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """What the job is."""
+    """Add what the job is."""
     parser.add_argument("--hosts", type=parse_count, default=1, metavar="N", help="hosts of the job, or of each group")
     parser.add_argument(
         "--distributed", default="", metavar="STRATEGY",
@@ -69,7 +69,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """What each host gets."""
+    """Add what each host gets."""
     _add_each(parser, "--cpus", "[GROUP=]N", "CPUs of a host, such as 0.5; 0 is no limit")
     _add_each(parser, "--memory", "[GROUP=]SIZE", "memory of a host, such as 512m or 4g; 0 is no limit")
     _add_each(parser, "--gpus", "[GROUP=]GPUS", "GPUs of a host: all, a number, or device=0,1")
@@ -87,7 +87,7 @@ def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: 
 
 
 def run(args: argparse.Namespace) -> int:
-    """The job's exit code."""
+    """Run the job; return its exit code."""
     if args.remove:
         return _remove_job(args.remove)
     if not args.image or not args.script:
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
-    """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
+    """Make the job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
     if (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
         raise UsageError(
             f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
@@ -122,17 +122,20 @@ def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str =
 
 
 def start_job(job: Job) -> int:
-    """The job's exit code."""
+    """Start the job; return its exit code."""
     return run_job(job, find_engine_for_job(), cache_folder() / CLAIMS)
 
 
 def find_engine_for_job() -> Engine:
-    """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
+    """Return an engine that answers.
+
+    `connect` would ask for buildx besides, which nothing here needs, and start one.
+    """
     return find_engine(PATIENT_SECONDS) or connect()
 
 
 def read_options(args: argparse.Namespace) -> Options:
-    """The words of `add_job` and `add_limits`."""
+    """Read the words of `add_job` and `add_limits`."""
     return Options(
         script=args.script,
         hosts=args.hosts,

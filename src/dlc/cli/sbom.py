@@ -16,7 +16,7 @@ EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --output."""
+    """Add ID, --output."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
 

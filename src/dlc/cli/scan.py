@@ -22,13 +22,16 @@ EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --json."""
+    """Add ID, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises ImageError for findings that no exception covers, ProcessError where a source could not be asked."""
+    """Print what was found.
+
+    Raises ImageError for findings that no exception covers, ProcessError if a source could not be asked.
+    """
     tree = read_tree(find_root())
     ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
@@ -43,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, object]:
-    """For JSON."""
+    """Return a value for JSON."""
     pairs = {
         name: [
             {**asdict(finding), "exception": exception.model_dump()} for finding, exception in getattr(verdict, name)
@@ -56,7 +59,7 @@ def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, 
 
 
 def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
-    """The sources of advisories, then every finding with its state."""
+    """Return the sources of advisories, then every finding with its state."""
     lines = [ref]
     for answer in answers:
         known = answer.asked - len(answer.unknown)

@@ -10,7 +10,7 @@ EXAMPLE = "dlc schema"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--check."""
+    """Add --check."""
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is not up to date")
 
 

@@ -15,7 +15,7 @@ EXAMPLE = "dlc show pytorch-2.13-training-cpu-py311 --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --set, --ref or --json."""
+    """Add ID, --set, --ref or --json."""
     parser.add_argument("globs", nargs="+", metavar="ID", help="an image identifier, or a glob")
     add_set(parser)
     form = parser.add_mutually_exclusive_group()
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_dict(variant: Variant) -> dict[str, object]:
-    """Settings with origins, and what dlc derives from them."""
+    """Return settings with origins, and what dlc derives from them."""
     from dlc.buildspec.yaml_layers import list_origins
 
     settings = {path: {"value": value, "origin": origin} for path, value, origin in list_origins(variant.node)}
@@ -47,7 +47,7 @@ def as_dict(variant: Variant) -> dict[str, object]:
 
 
 def derive_facts(variant: Variant) -> dict[str, str]:
-    """What dlc derives from the settings."""
+    """Return what dlc derives from the settings."""
     return {
         "ref": variant.ref,
         "suite": variant.suite,
@@ -59,7 +59,7 @@ def derive_facts(variant: Variant) -> dict[str, str]:
 
 
 def as_text(variant: Variant) -> str:
-    """The same for people."""
+    """Return the same for people."""
     from dlc.buildspec.yaml_layers import list_origins
 
     rows = list(list_origins(variant.node))

@@ -20,7 +20,7 @@ COMMAND_COLUMN, LONGEST_COMMAND = 15, 100  # of a layer: where it stands, and it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --compare, --top, --json."""
+    """Add ID, --compare, --top, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("--compare", metavar="REF", help="an image to compare with: identifier or Docker reference")
     parser.add_argument(
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report; raise ImageError afterwards where the image is over its budget."""
+    """Print the report; raise ImageError afterwards if the image is over its budget."""
     variants = load_variants(read_tree(find_root()))
     ref, variant = selection.find_image(args.image, variants)
     engine = connect()
@@ -62,7 +62,7 @@ def _print_changes(engine: Engine, ref: str, after: facts.Facts) -> Compared:
 
 
 def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dict[str, object]:
-    """For JSON, each table cut at `top` rows."""
+    """Return a value for JSON, each table cut at `top` rows."""
     tables = {name: [asdict(row) for row in getattr(report, name)[:top]] for name in ("packages", "files", "hidden")}
     layers = [asdict(step) for step in report.layers]
     sizes = {"bytes": report.bytes, "compressed": report.compressed, "hidden_bytes": report.hidden_bytes}
@@ -75,7 +75,7 @@ def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dic
 
 
 def as_text(report: size.SizeReport, top: int) -> str:
-    """For people, in megabytes (10^6 bytes)."""
+    """Return a text for people, in megabytes (10^6 bytes)."""
     sizes = f"{report.bytes / 1e9:.3f} GB unpacked, {report.compressed / 1e9:.3f} GB compressed"
     lines = [f"{report.ref}  {sizes}", "", "layers"]
     room = max((terminal_columns() or COMMAND_COLUMN + LONGEST_COMMAND) - COMMAND_COLUMN, 1)
@@ -91,7 +91,7 @@ def as_text(report: size.SizeReport, top: int) -> str:
 
 
 def changes_as_text(before: facts.Facts, after: facts.Facts, changes: tuple[size.Change, ...], top: int) -> str:
-    """What the image takes more or less than the other one."""
+    """Return what the image takes more or less than the other one."""
     difference = (after.bytes - before.bytes) / 1e6
     lines = [f"against {before.ref}  {before.bytes / 1e9:.3f} GB: {difference:+.1f} MB"]
     lines += [

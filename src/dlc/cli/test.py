@@ -18,7 +18,7 @@ EXAMPLE = "dlc test 'pytorch-*-cpu-*' --all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --all."""
+    """Add GLOB, --all."""
     parser.add_argument("glob", metavar="GLOB", help="which images, as in 'tensorflow-*'")
     parser.add_argument("--all", action="store_true", help="run tests/integration too: jobs on one host and on several")
 

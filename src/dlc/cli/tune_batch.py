@@ -23,7 +23,7 @@ SECONDS = 10, 1_000_000  # of one trial
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, SCRIPT, which hyperparameter is tried, the bounds of the search, and the job as `dlc run` has it."""
+    """Add ID, SCRIPT, the hyperparameter that is tried, the bounds of the search, and the job as `dlc run` has it."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("script", metavar="SCRIPT", help="the entry point, a file")
     add = parser.add_argument
@@ -54,7 +54,7 @@ def _parse_seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Try, and print what was found. Raises TuneError where no batch fits or nothing can be measured."""
+    """Try, and print what was found. Raises TuneError if no batch fits or nothing can be measured."""
     request = _make_request(args)
     found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line)
     print_json(output.as_dict(request, found)) if args.json else print(output.as_text(request, found))

@@ -21,21 +21,21 @@ DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: do
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """WHAT, PACKAGE, --write."""
+    """Add WHAT, PACKAGE, --write."""
     parser.add_argument("what", choices=["packages", "debian"], help=DESCRIPTIONS)
     parser.add_argument("package", nargs="*", metavar="PACKAGE", help="with `packages`: only these may change")
     parser.add_argument("--write", action="store_true", help="write the newer versions into the files, and lock again")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one line for each change."""
+    """Print a line for each change."""
     if args.what == "debian":
         return _update_debian(find_root(), args.write)
     return _update_packages(find_root(), args.package, args.write)
 
 
 def _update_packages(root: Path, only: list[str], write: bool) -> int:
-    """Nothing is written unless every changed image has a lock without conflicts."""
+    """Print newer pins; with --write take them, unless a changed image has no lock without conflicts."""
     tree = read_tree(root)
     found = updates.find_proposals(tree, load_variants(tree), only, say_progress)
     print("\n".join(format_proposal(proposal) for proposal in found) or "nothing newer that every image can have")
@@ -57,7 +57,7 @@ def _update_packages(root: Path, only: list[str], write: bool) -> int:
 
 
 def format_proposal(proposal: updates.Proposal) -> str:
-    """`numpy 2.4.6 -> 2.5.5  buildspec/pins.yml:5`."""
+    """Return `numpy 2.4.6 -> 2.5.5 buildspec/pins.yml:5`."""
     pin = proposal.pin
     return f"{pin.name:<22} {pin.version} -> {proposal.version}  {pin.mark.file}:{pin.mark.line}"
 
@@ -75,7 +75,7 @@ def _update_debian(root: Path, write: bool) -> int:
 
 
 def as_text(file: Path, old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """The changes of one list, its name first."""
+    """Return the changes of a list, its name first."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     lines = [f"  {name} {old.get(name, '-')} -> {new.get(name, '-')}" for name in changed]
     return "\n".join([f"{file}: {len(new)} packages, {len(changed)} changes", *lines])

@@ -28,7 +28,7 @@ SHOWN = 40  # differences of a layer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --once, --set, --json."""
+    """Add GLOB, --once, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument("--once", action="store_true", help="use the engine's build cache for one of the two builds")
     add_set(parser)
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """One image after the other; raises ImageError at the end where one differs."""
+    """Verify one image after the other; raise ImageError at the end if any differs."""
     root = find_root()
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
@@ -76,7 +76,7 @@ def _build_archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision:
 
 
 def _compare_with_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproducible.Difference, ...]:
-    """Against the image that `dlc build` left in the engine, if it is of these sources."""
+    """Compare with the image that `dlc build` left in the engine, if it is of these sources."""
     [target] = [plan.target(identifier) for identifier in plan.selected]
     ref = target.tags[0]
     if images.find_keys(engine, [ref]).get(ref) != target.key:
@@ -91,7 +91,7 @@ def _print_result(step: Step) -> None:
 
 
 def as_text(identifier: str, archive: Archive, found: tuple[reproducible.Difference, ...]) -> str:
-    """`identical` with the digest, or the differences by layer and path."""
+    """Return `identical` with the digest, or the differences by layer and path."""
     if not found:
         return f"{identifier}  identical  {archive.digest}"
     lines = [f"{identifier}  {len(found)} differences"]

@@ -64,7 +64,7 @@ class LockRequest:
 
 
 def make_request(variant: Variant, preferred: str = "") -> LockRequest:
-    """What to lock for an image; `preferred` as in LockRequest."""
+    """Return what to lock for an image; `preferred` as in LockRequest."""
     return LockRequest(
         framework=variant.framework_requirements,
         training=variant.training_requirements,
@@ -132,12 +132,12 @@ def _require_sound(request: LockRequest, lock: str) -> None:
 
 
 def resolve_packages(request: LockRequest, requirements: Sequence[str], constraints: Sequence[str] = ()) -> str:
-    """The text of a lock for these requirements within these constraints, without comments. Raises LockError."""
+    """Return the text of a lock for these requirements within these constraints, without comments. Raises LockError."""
     return _run_resolution(request, ["--no-annotate", "--generate-hashes"], requirements, constraints)
 
 
 def _make_command(request: LockRequest) -> list[str]:
-    """The command of every resolution for this image."""
+    """Return the command of every resolution for this image."""
     argv = [find_uv_bin(), "pip", "compile", "--quiet", "--no-header"]
     argv += ["--python-version", request.python]
     argv += ["--python-platform", f"x86_64-manylinux_{request.glibc.replace('.', '_')}"]
@@ -179,7 +179,7 @@ _VERBOSE = {"--quiet": "--verbose"}
 
 
 def _list_pins(lock: str) -> list[str]:
-    """`name==version` of every entry."""
+    """Return `name==version` of every entry."""
     return [f"{name}=={version}" for name, version in parse_entries(lock)]
 
 
@@ -190,7 +190,7 @@ def _run_uv(
     constraints: Sequence[str],
     request: LockRequest,
 ) -> Completed:
-    """All travels through files that live as long as the call. uv prefers the versions that its output file has."""
+    """Run uv on files that live as long as the call. uv prefers the versions that its output file has."""
     with scratch_folder("dlc-lock-") as folder:
         project, limits, lock = (folder / name for name in ("pyproject.toml", "constraints.txt", "lock.txt"))
         stand_ins = write_stand_ins(request.provided, folder)
@@ -207,7 +207,7 @@ def _run_uv(
 def find_needed_indexes(
     indexed: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]
 ) -> tuple[IndexedPackages, ...]:
-    """The indexes of the buildspec that a resolution needs, each with the packages that it needs from there.
+    """Return the indexes of the buildspec that a resolution needs, each with the packages that it needs from there.
 
     A package that the user's own folders or indexes have in the wanted version comes from there. `argv` is the
     resolver's command. Raises PackageIndexError for an index of the user that fails: it may have the package.
@@ -225,7 +225,7 @@ def find_needed_indexes(
 def write_project(
     indexes: Sequence[IndexedPackages], requirements: Sequence[str], environment: Mapping[str, str]
 ) -> str:
-    """A pyproject.toml with the requirements, and for some packages the only index that they may come from.
+    """Return a pyproject.toml with the requirements, and for some packages the only index that they may come from.
 
     The project's name appears in the resolver's messages: "because buildspec depends on". The text may hold the
     credentials of a mirror: write it where no other user can read it, and remove it.
@@ -241,13 +241,13 @@ def write_project(
 
 
 def make_uv_environment() -> dict[str, str]:
-    """Variables that point uv at the user's indexes, whichever client's variables name them."""
+    """Return variables that point uv at the user's indexes, whichever client's variables name them."""
     own = read_own_indexes(os.environ)
     return {**ALONE, "UV_DEFAULT_INDEX": own.default, "UV_INDEX": " ".join(own.extra)}
 
 
 def name_places_asked(indexes: Sequence[IndexedPackages]) -> str:
-    """Where packages of these indexes were looked for, one line for each index, without credentials."""
+    """Name where packages of these indexes were looked for, one line for each index, without credentials."""
     own = [str(folder) for folder in local_wheel_folders()]
     own += [hide_password(address) for address in read_own_indexes(os.environ).all]
     lines = []
@@ -258,7 +258,7 @@ def name_places_asked(indexes: Sequence[IndexedPackages]) -> str:
 
 
 def list_own_answers(indexes: Sequence[IndexedPackages], requirements: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """What the user's own folders and indexes answered about what these indexes were needed for, a line for each."""
+    """Return a line for each answer of the user's own folders and indexes about what these indexes were needed for."""
     names = {name for index in indexes for name in index.packages}
     own = read_own_indexes(os.environ)
     answers = {each: _why_lacking(each, tuple(argv), own) for each in requirements if normal_name(each) in names}
@@ -268,13 +268,13 @@ def list_own_answers(indexes: Sequence[IndexedPackages], requirements: Sequence[
 
 
 def find_refused_status(said: str) -> str:
-    """The status with which an index refused, in what uv says with --verbose; empty where none did."""
+    """Return the status with which an index refused, in what uv says with --verbose; empty if none did."""
     found = REFUSED.search(said)
     return found[1] if found else ""
 
 
 def hide_credentials(indexes: Sequence[IndexedPackages], text: str) -> str:
-    """The text without the credentials of these indexes' mirrors."""
+    """Return the text without the credentials of these indexes' mirrors."""
     for index in indexes:
         address = resolve_index(index.index, index.address, os.environ)
         text = text.replace(address, hide_password(address))
@@ -282,7 +282,7 @@ def hide_credentials(indexes: Sequence[IndexedPackages], text: str) -> str:
 
 
 def advise_mirror(indexes: Sequence[IndexedPackages]) -> str:
-    """What to do if an index of the buildspec does not have a package, or does not answer."""
+    """Return what to do if an index of the buildspec does not have a package, or does not answer."""
     variables = " or ".join(f"{mirror_variable(index.index)}=ADDRESS" for index in indexes)
     place = f"name a mirror of the index with {variables}, or a folder that holds the wheels in UV_FIND_LINKS"
     return f"{place} (uv.toml and pip.conf are not read)"
@@ -290,7 +290,7 @@ def advise_mirror(indexes: Sequence[IndexedPackages]) -> str:
 
 @lru_cache
 def _why_lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> str | None:
-    """Why the user's folders and indexes do not have what is asked for, in uv's words; None where they have it.
+    """Tell why the user's folders and indexes do not have a requirement, in uv's words; None if they have it.
 
     The default index counts for local versions (`+cpu`) only: others may be another build of the same version there.
     """
@@ -318,7 +318,9 @@ def _why_lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> st
 
 
 def write_stand_ins(provided: Mapping[str, str], folder: Path) -> list[str]:
-    """One wheel for each package of `provided` (name -> `provider==version`); returns the requirements that name them.
+    """Write a wheel for each package of `provided` (name -> `provider==version`).
+
+    Return the requirements that name them.
 
     A wheel has its provider's version: what asks for another version of the package finds no solution.
     """

@@ -55,7 +55,7 @@ class Proposal:
 def find_proposals(
     tree: Tree, variants: Iterable[Variant], only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
 ) -> list[Proposal]:
-    """Newer versions, in the order of the files. `only`: the packages that may change; empty: all.
+    """Find newer versions, in the order of the files. `only`: the packages that may change; empty: all.
 
     `say` is told which image is resolved, which takes seconds to minutes.
 
@@ -89,7 +89,7 @@ def _require_known(only: Iterable[str], known: Collection[str]) -> None:
 
 
 def find_pins(tree: Tree, variant: Variant) -> list[Pin]:
-    """The versions of an image that may change: its framework's own, and those that come from pins.yml."""
+    """Find the versions of an image that may change: its framework's own, and those that come from pins.yml."""
     root, _ = parse_yaml(read_text(tree, PINS), PINS)
     packages = root and root.at(("packages",))
     shared = {normal_name(name): child for name, child in packages.children().items()} if packages else {}
@@ -106,7 +106,7 @@ def find_pins(tree: Tree, variant: Variant) -> list[Pin]:
 
 
 def resolve_newest(variant: Variant, movable: Sequence[str], compat: Compat | None) -> dict[str, str]:
-    """Package -> version of one resolution in which these packages may be newer. Raises LockError."""
+    """Map packages to versions of one resolution in which these packages may be newer. Raises LockError."""
     request = resolve.make_request(variant)
     asked = [loosen(variant, requirement, movable) for requirement in (*request.framework, *request.training)]
     limits = [*request.constraints, *list_range_constraints(variant, compat, movable)]
@@ -122,7 +122,10 @@ def resolve_newest(variant: Variant, movable: Sequence[str], compat: Compat | No
 
 
 def loosen(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
-    """A requirement for the resolver: the framework within its series, movable packages without a version."""
+    """Return a requirement for the resolver.
+
+    The framework stays within its series, movable packages have no version.
+    """
     name, _, _ = requirement.partition("==")
     if normal_name(name) not in movable:
         return requirement
@@ -130,7 +133,7 @@ def loosen(variant: Variant, requirement: str, movable: Sequence[str]) -> str:
 
 
 def list_range_constraints(variant: Variant, compat: Compat | None, movable: Sequence[str]) -> list[str]:
-    """What compat.yml asks of the packages of this image, as far as it is a range of versions."""
+    """Return what compat.yml asks of the packages of this image, as far as it is a range of versions."""
     asked = [rule.then.packages for rule in (compat.rules if compat else ()) if fulfils(variant, rule.when)]
     return [
         f"{name}{condition.replace(' ', '')}" for packages in asked for name, condition in packages.items()
@@ -139,7 +142,10 @@ def list_range_constraints(variant: Variant, compat: Compat | None, movable: Seq
 
 
 def apply_proposals(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
-    """Path -> text of each file that the proposals change: the old version on its line becomes the new one."""
+    """Map the path of each file that the proposals change to its new text.
+
+    The new version stands on the old one's line.
+    """
     texts: dict[str, list[str]] = {}
     for proposal in chosen:
         mark, old = proposal.pin.mark, proposal.pin.version
@@ -152,12 +158,12 @@ def apply_proposals(tree: Tree, chosen: Iterable[Proposal]) -> dict[str, str]:
 
 
 def replace_texts(tree: Tree, texts: Mapping[str, str]) -> Tree:
-    """The tree with these files."""
+    """Return the tree with these files."""
     return {**tree, **{path: SourceFile(content.encode()) for path, content in texts.items()}}
 
 
 def list_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
-    """Suite -> the Debian packages that its images name, those that only compile included."""
+    """Map each suite to the Debian packages that its images name, those that only compile included."""
     names: dict[str, set[str]] = {}
     for variant in variants:
         settings = variant.settings
@@ -172,7 +178,7 @@ def list_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
 
 
 def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, str]:
-    """Package -> version of everything that a minimal Debian with these packages holds; nothing is installed.
+    """Map every package that a minimal Debian with these packages holds to its version. Nothing is installed.
 
     `work` is a folder for the apt lists where mmdebstrap has to be installed first. Raises LockError with apt's words.
     """

@@ -66,5 +66,5 @@ Context = Repo | Host | TargetRef | Image | Pinned
 
 
 def make_identity(context: Context) -> str:
-    """A context as content keys have it: the address of a file with a known hash is no part of it."""
+    """Return a context as content keys have it: the address of a file with a known hash is no part of it."""
     return str(replace(context, address="")) if isinstance(context, Pinned) else str(context)

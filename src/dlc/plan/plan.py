@@ -35,28 +35,31 @@ class Plan:
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """The Docker references of all images in it."""
+        """Return the Docker references of all images in it."""
         return tuple(tag for target in self.targets for tag in target.tags)
 
     def target(self, identifier: str) -> Target:
-        """The target of this id. Raises SelectorError when the plan has none."""
+        """Return the target of this id. Raises SelectorError if the plan has none."""
         for target in self.targets:
             if target.id == identifier:
                 return target
         raise SelectorError(f"{identifier}: not in this plan", "`dlc plan` shows what is")
 
     def without(self, skipped: Sequence[str]) -> Plan:
-        """The plan that is left when these selected images need no build; parents only they need go as well."""
+        """Return the plan that is left if these selected images need no build; parents only they need go as well."""
         keep = [identifier for identifier in self.selected if identifier not in skipped]
         needed = {ancestor for identifier in keep for ancestor in self.ancestry(identifier)}
         return Plan(tuple(target for target in self.targets if target.id in needed), tuple(keep))
 
     def ancestry(self, identifier: str) -> set[str]:
-        """The id itself and those of all targets below it."""
+        """Return the id itself and those of all targets below it."""
         return {identifier}.union(*(self.ancestry(parent) for parent in self.target(identifier).parents))
 
     def decisions(self, existing: Mapping[str, str]) -> tuple[Decision, ...]:
-        """What to build and what to skip, given the content key of each image that is already there, by its ref."""
+        """Decide what to build and what to skip.
+
+        `existing` is the content key of each image that is there, by its ref.
+        """
         found = [_decide(self.target(identifier), existing) for identifier in self.selected]
         left = {target.id for target in self.without([d.id for d in found if not d.build]).targets}
         parents = [
@@ -66,12 +69,12 @@ class Plan:
         return (*parents, *found)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return a value for JSON."""
         return {"selected": list(self.selected), "targets": [_target_as_dict(target) for target in self.targets]}
 
 
 def _target_as_dict(target: Target) -> dict[str, object]:
-    """Its fields, contexts as text."""
+    """Return its fields, contexts as text."""
     contexts = {name: str(context) for name, context in target.contexts.items()}
     indexed = [vars(packages) for packages in target.indexed]
     own = {"context": str(target.context), "contexts": contexts, "indexed": indexed, "parents": target.parents}
@@ -90,7 +93,9 @@ def _decide(target: Target, existing: Mapping[str, str]) -> Decision:
 def make_plan(
     tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (), images: Mapping[str, Image] | None = None
 ) -> Plan:
-    """The plan for the images that `globs` select, with `--set` texts applied; `images` as `plan_of` takes them.
+    """Make the plan for the images that `globs` select, with `--set` texts applied.
+
+    `images` is as `plan_variants` takes it.
 
     Raises SpecError, SelectorError and UsageError as `load_variants` does, and LockError for missing and stale locks
     and for those that no image may have.
@@ -105,7 +110,7 @@ def plan_variants(
     sets: Sequence[str] = (),
     images: Mapping[str, Image] | None = None,
 ) -> Plan:
-    """The plan for variants that are loaded already; `globs` and `sets` are how the user asked for them.
+    """Make the plan for variants that are loaded already; `globs` and `sets` are how the user asked for them.
 
     `images`: reference of a base image -> what it means now, from `dlc.build.base_images`. Without it, the content
     key holds the reference alone.
@@ -121,14 +126,14 @@ def plan_variants(
 
 
 def _add_key(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
-    """The target with its content key, also as a label where it is an image."""
+    """Return the target with its content key, also as a label if it is an image."""
     dockerfile = target.dockerfile if target.inline else read_text(tree, target.dockerfile)
     key = make_content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
     return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})
 
 
 def make_content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: Tree) -> str:
-    """sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
+    """Return sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
 
     A `Repo` context counts with every file below it, a `TargetRef` with that target's key (`keys`: id -> key), an
     `Image` with its digest, where it has one. What a `Host` context holds is pinned by locks that are themselves in a

@@ -64,12 +64,12 @@ class Target:
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """Ids of the targets that this one takes from."""
+        """Return ids of the targets that this one takes from."""
         return tuple(context.id for context in self.contexts.values() if isinstance(context, TargetRef))
 
 
 def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
-    """All targets of one image, parents first. `images`: reference of a base image -> what it means now."""
+    """Make all targets of one image, parents first. `images`: reference of a base image -> what it means now."""
     reference = variant.settings.base.image
     rootfs = () if reference else (_make_rootfs(variant.suite, tree), _make_tools_rootfs(variant.suite))
     named = images.get(reference, Image(reference))
@@ -87,19 +87,25 @@ def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> t
 
 
 def _make_rootfs(suite: str, tree: Tree) -> Target:
-    """Our own minimal Debian. A comment in the Dockerfile names what the tar is made from, so it is part of the key."""
+    """Return our own minimal Debian.
+
+    A comment in the Dockerfile names what the tar is made from, so it is part of the key.
+    """
     dockerfile = f"# {suites.base_recipe(suite, suites.read_recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"rootfs-{suite}", dockerfile, Host(f"rootfs-{suite}"), inline=True)
 
 
 def _make_tools_rootfs(suite: str) -> Target:
-    """The same for what installs Python packages: whichever versions this host has, since none of it is in an image."""
+    """Return the same for what installs Python packages.
+
+    It has the versions that this host has: none of it is in an image.
+    """
     dockerfile = f"# {' '.join(suites.mmdebstrap_command(suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"tools-rootfs-{suite}", dockerfile, Host(f"tools-rootfs-{suite}"), inline=True)
 
 
 def _make_shared(variant: Variant, below: Mapping[str, Context], stage: str, takes: Collection[str]) -> Target:
-    """A stage of the Dockerfile that all images share."""
+    """Return a stage of the Dockerfile that all images share."""
     return Target(
         id=f"{variant.id}/{stage}",
         dockerfile=SHARED,
@@ -111,7 +117,9 @@ def _make_shared(variant: Variant, below: Mapping[str, Context], stage: str, tak
 
 
 def _make_framework_and_training(variant: Variant, offered: Mapping[str, Target]) -> tuple[Target, Target]:
-    """The framework's own Dockerfile: the framework, which is no later than its lock, and the packages above it.
+    """Return both stages of the framework's own Dockerfile.
+
+    The framework is no later than its lock; the packages are above it.
 
     `offered`: the name that this Dockerfile has for a target -> the target.
     """
@@ -128,7 +136,7 @@ def _make_framework_and_training(variant: Variant, offered: Mapping[str, Target]
 
 
 def _make_settings(variant: Variant, training: Target) -> Target | None:
-    """What the buildspec says that is no package: environment variables, and names of packages that others contain."""
+    """Return what the buildspec says that is no package: environment variables, and names of packages in others."""
     lines = [f"ENV {name}={_quote(value)}\n" for name, value in sorted(variant.settings.env.items())]
     contexts: dict[str, Context] = {"training": TargetRef(training.id)}
     if variant.provided:
@@ -141,7 +149,7 @@ def _make_settings(variant: Variant, training: Target) -> Target | None:
 
 
 def _write_stand_ins(provided: Mapping[str, str]) -> str:
-    """The step that records names of packages which others contain."""
+    """Return the step that records names of packages which others contain."""
     words = " ".join(f"{name} {provider}" for name, provider in provided.items())
     mounts = [f"--mount=type=bind,from=tools,source={path},target={path}" for path in TOOLS]
     mounts.append("--mount=type=bind,from=scripts,source=stand-ins,target=/stand-ins")
@@ -150,7 +158,7 @@ def _write_stand_ins(provided: Mapping[str, str]) -> str:
 
 
 def _quote(value: str) -> str:
-    """A value as a Dockerfile takes it literally: nothing in it is a variable or ends it."""
+    """Return a value as a Dockerfile takes it literally: nothing in it is a variable or ends it."""
     return '"' + re.sub(r'(["\\$])', r"\\\1", value) + '"'
 
 
@@ -196,7 +204,7 @@ def _make_arguments(variant: Variant) -> dict[str, str]:
 
 
 def _make_labels(variant: Variant, tree: Tree) -> dict[str, str]:
-    """The labels that are part of the content key. The bake file adds revision and date."""
+    """Return the labels that are part of the content key. The bake file adds revision and date."""
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)
     licences = settings.labels.get(labels.LICENSES, "")

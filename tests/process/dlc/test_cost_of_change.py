@@ -18,7 +18,10 @@ from dlc.plan.plan import make_plan
 ROOT = find_root(Path(__file__).parent)
 # Tests that read this repository's own images.
 ABOUT_IMAGES = (
-    *(f"tests/unit/dlc/test_{name}.py" for name in ("bake", "cli", "plan", "readme", "repository", "docs", "schema")),
+    *(
+        f"tests/unit/dlc/test_{name}.py"
+        for name in ("bake_file", "cli", "plan", "readme", "repository", "docs", "schema")
+    ),
     "tests/process/dlc/test_command_line.py::test_list_prints_a_line_or_an_object_per_image",
 )
 NEW_VERSION = """\

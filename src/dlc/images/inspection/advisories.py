@@ -89,7 +89,7 @@ class Verdict:
 
 
 def judge_findings(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
-    """An exception is valid until the end of the day `expires`."""
+    """Compare findings with exceptions. An exception is valid until the end of the day `expires`."""
     pairs = [(finding, _find_exception(finding, exceptions)) for finding in sorted(findings)]
     used = [exception for _, exception in pairs if exception]
     late = [(finding, e) for finding, e in pairs if e and date.fromisoformat(e.expires) < today]
@@ -107,7 +107,7 @@ def _find_exception(finding: Finding, exceptions: Sequence[ScanException]) -> Sc
 
 
 def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
-    """The exceptions file; none where there is no file. Raises SpecError with file:line:col of every mistake."""
+    """Read the exceptions file; no file means no exceptions. Raises SpecError with file:line:col of every mistake."""
     if EXCEPTIONS not in tree:
         return ()
     node, problems = parse_yaml(read_text(tree, EXCEPTIONS), EXCEPTIONS)
@@ -120,7 +120,7 @@ def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
 
 
 def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
-    """Advisories of the package index. If it does not answer, the answer is `unanswered`, not a clean image."""
+    """Ask the package index for advisories. If it does not answer, the answer is `unanswered`, not a clean image."""
     if importlib.util.find_spec("pip_audit") is None:
         raise UsageError("dlc scan needs pip-audit, which this Python does not have", "make setup")
     packages = {p.name: LOCAL_VERSION.sub("", p.version) for p in facts.of_kind("python")}
@@ -136,7 +136,7 @@ def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
 
 
 def read_pip_audit(done: Completed, asked: int) -> Answer:
-    """What pip-audit's JSON says; its exit code is 1 both for findings and for failure. Pure."""
+    """Read pip-audit's JSON; its exit code is 1 both for findings and for failure. Pure."""
     source = "the package index's advisories (pip-audit)"
     try:
         rows = list(json.loads(done.stdout)["dependencies"])
@@ -155,7 +155,7 @@ def read_pip_audit(done: Completed, asked: int) -> Answer:
 
 
 def ask_apt(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
-    """Security updates that the image lacks, by its own Debian sources; apt runs in a container of the image."""
+    """Ask the image's own Debian sources for security updates that it lacks; apt runs in a container of the image."""
     words = ["--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
         words += ["--env", name]  # the value is in the client's environment and in no argv
@@ -167,7 +167,7 @@ def ask_apt(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path |
 
 
 def read_apt(done: Completed, asked: int) -> Answer:
-    """What apt would upgrade from a security archive. Pure."""
+    """Read what apt would upgrade from a security archive. Pure."""
     source = "Debian security updates (apt)"
     if done.returncode:
         return Answer(
@@ -181,7 +181,7 @@ def read_apt(done: Completed, asked: int) -> Answer:
 
 
 def fetch_dump(variable: str, environment: Mapping[str, str], cache: Path, ca: Path | None) -> Path | None:
-    """The file that a variable names, downloaded where it is elsewhere; None for no variable.
+    """Return the file that a variable names, downloaded if it is elsewhere; None for no variable.
 
     Raises UsageError for a value without a hash, LockError for a file that cannot be had or has another hash.
     """
@@ -199,7 +199,7 @@ def fetch_dump(variable: str, environment: Mapping[str, str], cache: Path, ca: P
 
 
 def search_osv_dump(facts: Facts, dump: Path) -> Answer:
-    """What OSV's dump of one ecosystem (`all.zip`) says of the Python packages. Raises LockError for another file."""
+    """Search OSV's dump of one ecosystem (`all.zip`) for the Python packages. Raises LockError for another file."""
     installed = {normal_name(package.name): package for package in facts.of_kind("python")}
     found, newest = set(), ""
     try:
@@ -231,7 +231,7 @@ def _osv_findings(entry: Mapping[str, Any], installed: Mapping[str, Package]) ->
 
 
 def _is_affected(version: str, affected: Mapping[str, Any]) -> bool:
-    """Whether a version is listed, or in a range: https://ossf.github.io/osv-schema/#evaluation."""
+    """Tell whether a version is listed, or in a range: https://ossf.github.io/osv-schema/#evaluation."""
     own = Version(version.partition("+")[0])  # a local version is another build of the same release
     if any(_parse_version(listed) == own for listed in affected.get("versions", ())):
         return True
@@ -260,7 +260,10 @@ def _parse_version(text: str) -> Version | None:
 
 
 def search_tracker_dump(facts: Facts, dump: Path) -> Answer:
-    """Security updates that the image lacks, by Debian's tracker (`data/json`). Raises LockError for another file."""
+    """Search Debian's tracker (`data/json`) for security updates that the image lacks.
+
+    Raises LockError for another file.
+    """
     packages = facts.of_kind("debian")
     try:
         known: Mapping[str, Mapping[str, Any]] = json.loads(dump.read_bytes())
@@ -277,5 +280,5 @@ def search_tracker_dump(facts: Facts, dump: Path) -> Answer:
 
 
 def _lacks(installed: str, fixed: str) -> bool:
-    """Whether a version is before the fix; the tracker says 0 where the suite never had the fault."""
+    """Tell whether a version is before the fix; the tracker says 0 if the suite never had the fault."""
     return fixed != "0" and bool(NativeVersion(installed) < NativeVersion(fixed))

@@ -54,7 +54,7 @@ class Layer:
 
     @property
     def bytes(self) -> int:
-        """Of the content of its files."""
+        """Return the bytes of its files' content."""
         return sum(entry.size for entry in self.entries.values())
 
 
@@ -77,7 +77,7 @@ class Archive:
 
 
 def read_archive(path: Path) -> Archive:
-    """The image in an archive. Raises ImageError where there is none, or more than one."""
+    """Read the image in an archive. Raises ImageError if there is none, or more than one."""
     with open_archive(path) as tar:
         found = read_members(path, tar)
         config = _read_json(tar, found.config)
@@ -91,7 +91,9 @@ def read_archive(path: Path) -> Archive:
 
 
 def measure_compressed(path: Path, on_layer: Callable[[int, int], None] = lambda number, count: None) -> int:
-    """Bytes of all layers, compressed as a push compresses them; `on_layer` is told which of how many is begun.
+    """Return the bytes of all layers, compressed as a push compresses them.
+
+    `on_layer` is told which of how many is begun.
 
     Raises ImageError as `read` does.
     """
@@ -106,7 +108,7 @@ def measure_compressed(path: Path, on_layer: Callable[[int, int], None] = lambda
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
-    """The archive while the block runs. What it lacks is an ImageError, in the block too."""
+    """Open the archive for the block. What it lacks is an ImageError, in the block too."""
     try:
         with tarfile.open(path, "r:") as tar:
             yield tar
@@ -115,7 +117,7 @@ def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def read_members(path: Path, tar: tarfile.TarFile) -> Members:
-    """Of an OCI layout, or of what older engines write, which has no index.
+    """Read the names of an OCI layout, or of what older engines write, which has no index.
 
     Raises ImageError where it is neither, KeyError where a member is missing.
     """
@@ -152,7 +154,7 @@ def _hash_member(tar: tarfile.TarFile, name: str) -> str:
 
 
 def open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
-    """A member to read from. Raises KeyError where it is none."""
+    """Open a member to read from. Raises KeyError if there is no such member."""
     member = tar.extractfile(name)
     if member is None:
         raise KeyError(f"{name} is no file")
@@ -160,7 +162,7 @@ def open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 
 
 def blob_path(digest: str) -> str:
-    """The path of a blob in an OCI layout."""
+    """Return the path of a blob in an OCI layout."""
     return "blobs/" + digest.replace(":", "/")
 
 
@@ -169,7 +171,7 @@ def _read_json(tar: tarfile.TarFile, name: str) -> Any:
 
 
 def _read_entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
-    """Every entry of a layer, gzipped or plain."""
+    """Yield every entry of a layer, gzipped or plain."""
     with tarfile.open(fileobj=open_plain(open_member(tar, name)), mode="r|") as layer:
         for item in layer:
             yield item.name.removeprefix("./").strip("/"), _read_entry(layer, item)
@@ -203,7 +205,7 @@ class Hidden:
 
 
 def resolve_layers(layers: Sequence[Layer]) -> tuple[Mapping[str, Entry], tuple[Hidden, ...]]:
-    """The files that a container sees, by path, and those that it does not."""
+    """Return the files that a container sees, by path, and those that it does not."""
     seen: dict[str, tuple[int, Entry]] = {}
     hidden: list[Hidden] = []
     for index, layer in enumerate(layers):
@@ -222,7 +224,7 @@ def resolve_layers(layers: Sequence[Layer]) -> tuple[Mapping[str, Entry], tuple[
 
 
 def _list_deleted(path: str, seen: Mapping[str, tuple[int, Entry]]) -> list[str]:
-    """Paths of lower layers that this entry deletes: none unless it is a whiteout."""
+    """List paths of lower layers that this entry deletes: none unless it is a whiteout."""
     folder, slash, name = path.rpartition("/")
     if not name.startswith(WHITEOUT):
         return []
@@ -236,13 +238,13 @@ def _make_hidden(path: str, place: tuple[int, Entry], by: int, *, deleted: bool)
 
 
 def export_archive(engine: Engine, ref: str, say: Say = lambda _: None) -> Archive:
-    """Layers and files of an image that the engine has; `say` is told what is done. Needs its size in TMPDIR."""
+    """Read layers and files of an image that the engine has. `say` is told what is done. Needs its size in TMPDIR."""
     with _save_to_scratch(engine, ref, say) as path:
         return read_archive(path)
 
 
 def export_measured(engine: Engine, ref: str, say: Say = lambda _: None) -> tuple[Archive, int]:
-    """The same, and the bytes of its layers as a push sends them."""
+    """Do the same, and return the bytes of its layers as a push sends them too."""
     with _save_to_scratch(engine, ref, say) as path:
         found = read_archive(path)
         return found, measure_compressed(

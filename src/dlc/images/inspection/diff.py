@@ -32,7 +32,7 @@ class ImageDiff:
 
 
 def compare_images(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDiff:
-    """The differences of two images, with files as a container sees them, without their times."""
+    """Return the differences of two images, with files as a container sees them, without their times."""
     return ImageDiff(
         before=before.ref,
         after=after.ref,
@@ -45,7 +45,7 @@ def compare_images(before: Facts, after: Facts, old: Archive, new: Archive) -> I
 
 
 def find_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Entries that only one mapping has, or whose values differ."""
+    """Return entries that only one mapping has, or whose values differ."""
     names = sorted({*before, *after})
     found = [Change(name, before.get(name, ""), after.get(name, "")) for name in names]
     return tuple(change for change in found if change.before != change.after)
@@ -56,12 +56,12 @@ def _list_versions(facts: Facts) -> dict[str, str]:
 
 
 def _list_files(archive: Archive) -> dict[str, str]:
-    """Every path with its entry in words."""
+    """Return every path with its entry in words."""
     seen, _ = resolve_layers(archive.layers)
     return {f"/{path}": _describe_entry(entry) for path, entry in seen.items()}
 
 
 def _describe_entry(entry: Entry) -> str:
-    """Kind, mode, owner, and content or target: all but the time."""
+    """Describe kind, mode, owner, and content or target: all but the time."""
     content = f"{entry.size} bytes sha256:{entry.sha256[:12]}" if entry.sha256 else entry.target
     return f"{entry.kind} {entry.mode:04o} {entry.owner} {content}".rstrip()

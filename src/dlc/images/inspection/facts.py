@@ -63,22 +63,22 @@ class Facts:
 
     @property
     def bytes(self) -> int:
-        """Of all layers, unpacked: the figure that `dlc build` prints and budgets limit."""
+        """Return the bytes of all layers, unpacked: the figure that `dlc build` prints and budgets limit."""
         return sum(step.bytes for step in self.steps)
 
     @property
     def suite(self) -> str:
-        """The code name of its Debian release; empty where its system names none."""
+        """Return the code name of its Debian release; empty if its system names none."""
         match = re.search(r"\((\w+)\)", self.os)
         return match[1] if match else ""
 
     def of_kind(self, kind: str) -> tuple[Package, ...]:
-        """Its Debian packages, its Python packages or its launcher, by name."""
+        """Return its Debian packages, its Python packages or its launcher, by name."""
         return tuple(package for package in self.packages if package.kind == kind)
 
 
 def capture_facts(engine: Engine, ref: str) -> Facts:
-    """The facts of an image. Raises ImageError if the engine does not have it, or no Python in it runs the probe."""
+    """Collect the facts of an image. Raises ImageError if the engine lacks it, or no Python in it runs the probe."""
     inspected = inspect_image(engine, ref)
     history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref).stdout
     probed = run_probe(engine, ref, PROBE)
@@ -87,7 +87,7 @@ def capture_facts(engine: Engine, ref: str) -> Facts:
 
 
 def inspect_image(engine: Engine, ref: str) -> dict[str, Any]:
-    """`docker image inspect`. Raises ImageError when the engine does not have the image."""
+    """Return `docker image inspect`. Raises ImageError if the engine does not have the image."""
     done = engine.docker("image", "inspect", ref, check=False)
     if done.returncode:
         raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
@@ -100,7 +100,7 @@ def inspect_image(engine: Engine, ref: str) -> dict[str, Any]:
 
 
 def make_facts(ref: str, inspected: Mapping[str, Any], history: Sequence[str], probed: Mapping[str, Any]) -> Facts:
-    """Facts from what `docker image inspect`, `docker history` (newest first) and the probe printed. Pure."""
+    """Make facts from what `docker image inspect`, `docker history` (newest first) and the probe printed. Pure."""
     rows = [json.loads(line) for line in reversed(history)]
     steps = tuple(Step(row["CreatedBy"], int(row["Size"])) for row in rows if int(row["Size"]))
     config = inspected["Config"]

@@ -26,7 +26,7 @@ class GpuCode:
     cudnn: tuple[int, ...] = ()
 
     def support(self, capability: int) -> str:
-        """`yes`; `PTX`, which the driver compiles at the first start; or `no`.
+        """Return `yes`; `PTX`, which the driver compiles at the first start; or `no`.
 
         Machine code runs on its own capability and later minor ones of the same major, PTX on all later ones. A GPU
         that is older than all code of cuDNN computes no convolution.
@@ -45,7 +45,7 @@ def read_gpu_code(engine: Engine, ref: str) -> GpuCode:
 
 
 def make_gpu_row(image: str, code: GpuCode | None) -> dict[str, str]:
-    """One image's line of the table: its code, then every GPU. `code` is None for an image that is not built."""
+    """Make an image's line of the table: its code, then every GPU. `code` is None for an image that is not built."""
     if code is None:
         return {"id": image, "machine code": "not built", "ptx": "-", "cuDNN": "-", **dict.fromkeys(GPUS, "-")}
     own = {

@@ -37,7 +37,7 @@ def build_from_nothing(
     plan: Plan, engine: Engine, tree: Tree, log: Path, *, epoch: int, revision: str,
     cached: bool = False, on_step: Callable[[Step], None] = lambda _: None,
 ) -> Archive:  # fmt: skip
-    """Build the one selected image of `plan`, under a name that is removed afterwards; the image as an archive.
+    """Build the one selected image of `plan`, under a name that is removed afterwards; return it as an archive.
 
     Of earlier builds only downloads are used, which locks and signatures pin: every step runs, and the base file
     system is made again. With `cached`, steps that the engine has in its cache do not run. Needs the image's size in
@@ -59,7 +59,7 @@ def build_from_nothing(
 def render_rebuild(
     plan: Plan, inputs: HostInputs, ref: str, output: str, *, epoch: int, revision: str, cached: bool
 ) -> str:  # fmt: skip
-    """The bake file of such a build. Pure."""
+    """Return the bake file of such a build. Pure."""
     value: dict[str, Any] = bake_file.render(plan, inputs, output=output, epoch=epoch, revision=revision)
     for target in value["target"].values():
         target |= {"tags": [ref]} if "tags" in target else {}
@@ -68,7 +68,7 @@ def render_rebuild(
 
 
 def find_differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
-    """All differences; empty if both are equal bit for bit."""
+    """Return all differences; empty if both are equal bit for bit."""
     if first.digest == second.digest:
         return ()
     found = [difference for index in range(max(len(first.layers), len(second.layers)))
@@ -82,7 +82,7 @@ def find_differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
 
 
 def compare_with_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[Difference, ...]:
-    """The layers in which a built image differs from an archive, by the diff ids that the engine says it has."""
+    """Return the layers in which a built image differs from an archive, by the diff ids that the engine says it has."""
     own = [layer.digest for layer in archive.layers]
     commands = [layer.command for layer in archive.layers] + [""] * len(diff_ids)
     return tuple(
@@ -108,7 +108,7 @@ def _compare_layer(index: int, first: Archive, second: Archive) -> Iterator[Diff
 
 
 def _describe_change(one: Entry | None, other: Entry | None) -> str:
-    """What differs, in words; empty where nothing does."""
+    """Describe what differs; empty if nothing does."""
     if one is None or other is None:
         return "only in the second image" if one is None else "only in the first image"
     changed = [field.name for field in fields(Entry) if getattr(one, field.name) != getattr(other, field.name)]
@@ -122,7 +122,7 @@ def _describe_change(one: Entry | None, other: Entry | None) -> str:
 
 
 def group_by_layer(found: tuple[Difference, ...]) -> dict[tuple[int, str], list[Difference]]:
-    """Differences by layer and its command."""
+    """Group differences by layer and its command."""
     grouped: dict[tuple[int, str], list[Difference]] = {}
     for difference in found:
         grouped.setdefault((difference.layer, difference.command), []).append(difference)

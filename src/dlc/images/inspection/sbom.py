@@ -44,7 +44,7 @@ References = dict[str, str]  # LicenseRef -> the name that it stands for
 
 
 def make_document(facts: Facts) -> Json:
-    """SPDX 2.3 as a value for JSON. Equal facts give an equal document: its time is the image's own.
+    """Return SPDX 2.3 as a value for JSON. Equal facts give an equal document: its time is the image's own.
 
     The image contains every package; packages depend on those of the same kind that are installed, the launcher on
     Debian's. A package's hash is SPDX's verification code over its files as they are in the image; the image's is its
@@ -73,7 +73,7 @@ def make_document(facts: Facts) -> Json:
 
 
 def render_json(facts: Facts) -> str:
-    """The document as `dlc sbom` writes it and `dlc push` attaches it."""
+    """Return the document as `dlc sbom` writes it and `dlc push` attaches it."""
     return json.dumps(make_document(facts), indent=1) + "\n"
 
 
@@ -117,7 +117,7 @@ def _describe_package(package: Package, expression: str, os: str) -> Json:
 
 
 def _make_locator(package: Package, os: str) -> Json:
-    """The package URL, which scanners use to find advisories: for Debian by the release and the source package."""
+    """Return the package URL, by which scanners find advisories. Debian's has the release and the source package."""
     name, version = package.name, quote(package.version)
     if package.kind == "debian":
         vendor = os.partition(" ")[0].lower()
@@ -137,7 +137,7 @@ def _make_extracted(reference: str, name: str) -> Json:
 
 
 def _list_relationships(packages: tuple[Package, ...]) -> list[Json]:
-    """The document describes the image, which contains the packages, of which some depend on others."""
+    """State that the document describes the image, which contains the packages, and which depend on others."""
     known = _map_providers(packages)
     found = [_make_relationship(DOCUMENT, "DESCRIBES", IMAGE)]
     found += [_make_relationship(IMAGE, "CONTAINS", make_identifier(package)) for package in packages]
@@ -150,7 +150,7 @@ def _list_relationships(packages: tuple[Package, ...]) -> list[Json]:
 
 
 def _map_providers(packages: tuple[Package, ...]) -> Mapping[tuple[str, str], str]:
-    """Identifier by kind and name; a package of that name goes before one that only provides it."""
+    """Map kind and name to identifiers; a package of that name goes before one that only provides it."""
     provided = {(p.kind, normal_name(name)): make_identifier(p) for p in packages for name in p.provides}
     return provided | {(p.kind, normal_name(p.name)): make_identifier(p) for p in packages}
 
@@ -160,18 +160,20 @@ def _make_relationship(one: str, kind: str, other: str) -> Json:
 
 
 def make_identifier(package: Package) -> str:
-    """`SPDXRef-debian-libstdc-2b-2b-6`: letters, digits, dots and dashes; other characters as their hex code."""
+    """Return `SPDXRef-debian-libstdc-2b-2b-6`: letters, digits, dots and dashes; other characters as hex codes."""
     words = f"{package.kind}-{package.name}" + (f"-{package.architecture}" if package.architecture else "")
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", lambda match: f"-{ord(match[0]):02x}-", words)
 
 
 def _cut_to_seconds(created: str) -> str:
-    """A time without the fraction that engines write and SPDX does not allow."""
+    """Return a time without the fraction that engines write and SPDX does not allow."""
     return re.sub(r"\.\d+", "", created)
 
 
 def declared_licences(names: Sequence[str]) -> tuple[str, References]:
-    """One expression for all that a package names (each applies to a part of it), and the references used in it.
+    """Return one expression for all that a package names, and the references used in it.
+
+    Each name applies to a part of the package.
 
     `NOASSERTION` where the package names none.
     """
@@ -185,7 +187,7 @@ def declared_licences(names: Sequence[str]) -> tuple[str, References]:
 
 
 def _licence_expression(name: str) -> tuple[str, References]:
-    """One name, which may itself be an expression: SPDX's, or Debian's `GPL-2+ or Artistic`."""
+    """Parse one name, which may itself be an expression: SPDX's, or Debian's `GPL-2+ or Artistic`."""
     if known := _parse_single(name):
         return known, {}
     references: References = {}
@@ -210,7 +212,7 @@ def _parse_operand(name: str) -> tuple[str, References]:
 
 
 def _parse_single(name: str) -> str | None:
-    """A licence that SPDX knows, with an exception or without; None for every other text."""
+    """Return a licence that SPDX knows, with an exception or without; None for every other text."""
     base, joint, exception = _fix_spelling(name).partition(" WITH ")
     found = _find_listed(f"{_parse_gnu(base) or base}{joint}{exception}")
     # The library also has names of its own for licences that are not on SPDX's list.
@@ -235,7 +237,7 @@ def _load_spdx() -> Licensing:
 
 @cache
 def _find_listed(text: str) -> str | None:
-    """A licence as SPDX's list spells it; None for expressions with operators and for what is not on the list."""
+    """Return a licence as SPDX's list spells it; None for expressions with operators and for unlisted names."""
     try:
         found = _load_spdx().parse(text, validate=True, strict=True)
     except NOT_PARSED:

@@ -43,7 +43,7 @@ def scan_image(
 
 
 def ask_suite(facts: Facts, today: date) -> Answer:
-    """Whether the image's Debian still gets security updates: without them no source has more to say."""
+    """Tell whether the image's Debian still gets security updates: without them no source has more to say."""
     suite = SUITES.get(facts.suite)
     source = "security support of the Debian release"
     if suite is None:

@@ -33,12 +33,12 @@ class SizeReport:
 
     @property
     def hidden_bytes(self) -> int:
-        """Stored in a layer and written again or deleted by a higher one."""
+        """Return the bytes that are stored in a layer and written again or deleted by a higher one."""
         return sum(item.bytes for item in self.hidden)
 
 
 def make_report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
-    """The whole report of an image."""
+    """Make the whole report of an image."""
     seen, hidden = resolve_layers(archive.layers)
     packages = [Share(f"{package.kind} {package.name} {package.version}", package.bytes) for package in facts.packages]
     files = [Share(f"/{path}", entry.size) for path, entry in seen.items() if entry.size]
@@ -63,7 +63,7 @@ class Change:
 
 
 def find_size_changes(before: Facts, after: Facts) -> tuple[Change, ...]:
-    """Packages that take other bytes than before, the largest change first."""
+    """Return packages that take other bytes than before, the largest change first."""
     old, new = ({f"{p.kind} {p.name}": p.bytes for p in facts.packages} for facts in (before, after))
     found = [Change(name, old.get(name, 0), new.get(name, 0)) for name in sorted({*old, *new})]
     return tuple(

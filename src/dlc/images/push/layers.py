@@ -43,18 +43,21 @@ class Saved:
 
     @property
     def config(self) -> bytes:
-        """The configuration, byte for byte."""
+        """Return the configuration, byte for byte."""
         return open_member(self.archive, self.members.config).read()
 
     def write_config(self) -> Descriptor:
-        """The configuration as a blob, described."""
+        """Write the configuration as a blob; return its descriptor."""
         data = self.config
         digest = make_digest(data)
         self.blob(digest).write_bytes(data)
         return {"mediaType": CONFIG, "digest": digest, "size": len(data)}
 
     def write_layer(self, member: str, diff_id: str, compression: str) -> Descriptor:
-        """A layer as a compressed blob, described. Raises ImageError where it is not the one of the diff id."""
+        """Write a layer as a compressed blob; return its descriptor.
+
+        Raises ImageError if it does not have the diff id.
+        """
         content = Through(open_plain(open_member(self.archive, member)))
         made = compress_layer(content, self.folder, compression)
         if (found := f"sha256:{content.sha256.hexdigest()}") != diff_id:
@@ -67,13 +70,13 @@ class Saved:
         }  # fmt: skip
 
     def blob(self, digest: str) -> Path:
-        """The file of what was written."""
+        """Return the file of a blob that was written."""
         return self.folder / digest.removeprefix("sha256:")
 
 
 @contextmanager
 def open_saved(engine: Engine, ref: str, folder: Path) -> Iterator[Saved]:
-    """The image in an empty folder, which needs room for it. Raises DiskError, ProcessError, ImageError."""
+    """Save the image to an empty folder, which needs room for it. Raises DiskError, ProcessError, ImageError."""
     path, blobs = folder / "image.tar", folder / "blobs"
     save_image(engine, ref, path)
     blobs.mkdir()
@@ -84,7 +87,7 @@ def open_saved(engine: Engine, ref: str, folder: Path) -> Iterator[Saved]:
 
 
 def make_manifest(config: Descriptor, layers: list[Descriptor]) -> Manifest:
-    """The manifest of an image, with its keys in the order that BuildKit gives them. Pure."""
+    """Make the manifest of an image, with its keys in the order that BuildKit gives them. Pure."""
     content = {"schemaVersion": 2, "mediaType": KINDS[0], "config": config, "layers": layers}
     return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
 
@@ -154,7 +157,7 @@ class Uploads:
                 self._changed.notify_all()
 
     def _send(self, digest: str, path: Path) -> int:
-        """Bytes that went over the wire."""
+        """Send a blob; return the bytes that went over the wire."""
         size = path.stat().st_size
         if self._repository.size(digest) == size:
             return 0

@@ -70,7 +70,9 @@ class Pushed:
 def make_orders(
     plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, str], sets: Sequence[str] = ()
 ) -> tuple[Order, ...]:
-    """What to push, given what the engine has under each reference: its `inspect` and its content key. Pure.
+    """Return what to push, given what the engine has under each reference. That is its `inspect` and its content key.
+
+    Pure.
 
     `sets` are the user's texts of --set.
 
@@ -114,7 +116,7 @@ def push_image(
 
 
 def _find_complete(order: Order, repository: Repository, compression: str) -> Manifest | None:
-    """The manifest of this image if the repository has all of it under one of its tags, with this compression."""
+    """Return the image's manifest if the repository has all of it under one of its tags, so compressed."""
     for tag in order.tags:
         found = repository.manifest(tag)
         if found and all(layer["mediaType"].endswith(compression) for layer in found.content["layers"]):
@@ -154,7 +156,7 @@ def _read_tag_digest(repository: Repository, tag: str) -> str:
 
 
 def make_tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Content key first, then the day, then the one that moves: the order in which they are set.
+    """Return the tag with the content key, then the day, then the one that moves: they are set in this order.
 
     `ref` and `labels` are the image's. Raises ImageError when one is missing that dlc sets.
     """
@@ -176,14 +178,14 @@ def _require_label(ref: str, labels: Mapping[str, str], name: str) -> str:
 
 
 def _name_system(text: str) -> str:
-    """`bookworm` for our own base, `ubuntu-24.04` for one that the user named as `registry.example/ubuntu:24.04`."""
+    """Return `bookworm` for our own base, `ubuntu-24.04` for the user's `registry.example/ubuntu:24.04`."""
     name = text.partition("@")[0].rpartition("/")[2].lower()
     return re.sub(r"[^a-z0-9._]+", "-", name.removeprefix("debian-")).strip("-.")
 
 
 @contextmanager
 def open_workspace(size: int) -> Iterator[Path]:
-    """An empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
+    """Make an empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
     with scratch_folder(WORKSPACE_PREFIX) as folder:
         # The saved image and its compressed layers lie there.
         needed, free = size + size // 2, shutil.disk_usage(folder).free
@@ -197,7 +199,7 @@ def open_workspace(size: int) -> Iterator[Path]:
 
 
 def attach_bill(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
-    """Attach the document unless one of its kind is there; its manifest's digest. Raises RegistryError.
+    """Attach the document unless one of its kind is there; return its manifest's digest. Raises RegistryError.
 
     `document` is called only where it is needed.
     """
@@ -218,7 +220,7 @@ def attach_bill(repository: Repository, subject: Manifest, document: Callable[[]
 
 
 def make_referrer(subject: Manifest, document: bytes) -> Manifest:
-    """The manifest of an SPDX document about an image. Pure."""
+    """Make the manifest of an SPDX document about an image. Pure."""
     content = {
         "schemaVersion": 2,
         "mediaType": KINDS[0],

@@ -23,7 +23,7 @@ class MismatchError(RegistryError):
 
 
 def verify_served(inspected: Inspected, repository: Repository, digest: str) -> Manifest:
-    """The manifest that the repository serves under `digest`, after a check that it is the built image.
+    """Return the manifest that the repository serves under `digest`, after a check that it is the built image.
 
     Raises MismatchError for other bytes, another configuration, and layers that are missing or of another length.
     """
@@ -45,7 +45,7 @@ def verify_served(inspected: Inspected, repository: Repository, digest: str) -> 
 
 
 def require_same(inspected: Inspected, where: str, layers: int, config: bytes) -> None:
-    """Raise MismatchError where what has this configuration and so many layers is not the built image."""
+    """Raise MismatchError unless this configuration and so many layers are those of the built image."""
     try:
         content = json.loads(config)
         what = find_difference(inspected, content)
@@ -59,7 +59,7 @@ def require_same(inspected: Inspected, where: str, layers: int, config: bytes) -
 
 
 def find_difference(inspected: Inspected, config: Mapping[str, Any]) -> str:
-    """What differs between a configuration and the image that `docker image inspect` describes; empty if nothing.
+    """Tell what differs between a configuration and the image that `docker image inspect` describes; empty if nothing.
 
     The diff ids are the digests of the uncompressed layers: equal lists, equal content whatever the compression.
     """

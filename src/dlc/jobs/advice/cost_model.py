@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def family(self) -> str:
-        """`g5` of g5.8xlarge."""
+        """Return `g5` for g5.8xlarge."""
         return self.name.partition(".")[0]
 
 
@@ -55,27 +55,27 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        """Batches of one step: one for each accelerator, one for a host without any."""
+        """Return the batches of one step: one for each accelerator, or one for a host without any."""
         return self.hosts * max(self.training.gpus, 1)
 
     @property
     def own_vcpus(self) -> int:
-        """vCPUs of the training hosts."""
+        """Return the vCPUs of the training hosts."""
         return self.hosts * self.training.vcpus
 
     @property
     def data_vcpus(self) -> int:
-        """vCPUs of the data hosts."""
+        """Return the vCPUs of the data hosts."""
         return self.data_hosts * self.data.vcpus if self.data else 0
 
     @property
     def vcpus_per_gpu(self) -> float:
-        """Of all hosts together."""
+        """Return the vCPUs of all hosts for each accelerator."""
         return (self.own_vcpus + self.data_vcpus) / self.gpus
 
     @property
     def price(self) -> float | None:
-        """US dollars for an hour of all hosts; None where a price is unknown."""
+        """Return US dollars for an hour of all hosts; None if a price is unknown."""
         if self.training.price is None or (self.data and self.data.price is None):
             return None
         return self.hosts * self.training.price + (
@@ -92,7 +92,7 @@ def _count_machines(count: int, machine: Machine) -> str:
 
 
 def make_catalogue(instances: Instances, prices: Mapping[str, float]) -> Catalogue:
-    """The machines by their type, with the user's own prices."""
+    """Return the machines by their type, with the user's own prices."""
     machines: dict[str, Machine] = {}
     for name, known in instances.instances.items():
         price = known.price
@@ -109,7 +109,7 @@ def make_catalogue(instances: Instances, prices: Mapping[str, float]) -> Catalog
 
 
 def find_machine(machines: Catalogue, name: str, where: str) -> Machine:
-    """Raises UsageError for a type that the catalogue lacks."""
+    """Find a machine by its type. Raises UsageError for a type that the catalogue lacks."""
     plain = name.strip().removeprefix("ml.")
     if plain not in machines:
         near = did_you_mean(plain, machines) or f"known: {', '.join(machines)}"
@@ -119,7 +119,7 @@ def find_machine(machines: Catalogue, name: str, where: str) -> Machine:
 
 
 def parse_cluster(machines: Catalogue, text: str, where: str) -> Cluster:
-    """`p4d.24xlarge+2*c5.18xlarge`: training hosts first, then data hosts. Raises UsageError."""
+    """Parse `p4d.24xlarge+2*c5.18xlarge`: training hosts first, then data hosts. Raises UsageError."""
     parts = [PART.fullmatch(part.strip()) for part in text.split("+")]
     if len(parts) not in (1, 2) or any(part is None for part in parts):
         raise UsageError(
@@ -150,7 +150,7 @@ class Workload:
 
     @property
     def vcpus_per_gpu(self) -> float:
-        """What each accelerator needs to be never without data."""
+        """Return how many vCPUs each accelerator needs to be never without data."""
         return self.cpu / self.step
 
 
@@ -170,13 +170,13 @@ class Estimate:
 
     @property
     def cost(self) -> float | None:
-        """US dollars for 1000 steps; None where a price is unknown."""
+        """Return US dollars for 1000 steps; None if a price is unknown."""
         price = self.cluster.price
         return None if price is None else price / 3600 * self.seconds * 1000
 
 
 def estimate_step(cluster: Cluster, job: Workload, extra: float = 0.0) -> Estimate:
-    """With `extra`, the accelerators prepare the data themselves and need that much longer."""
+    """Estimate a step. With `extra`, the accelerators prepare the data themselves and need that much longer."""
     computing = job.step + extra
     preparing = 0.0 if extra else cluster.gpus / batches_per_second(cluster, job)
     seconds = {COMPUTING: computing, PREPROCESSING: preparing, NETWORK: estimate_sending(cluster, job)}
@@ -185,25 +185,25 @@ def estimate_step(cluster: Cluster, job: Workload, extra: float = 0.0) -> Estima
 
 
 def batches_per_second(cluster: Cluster, job: Workload) -> float:
-    """Batches for one accelerator that all vCPUs together prepare."""
+    """Return the batches for one accelerator that all vCPUs together prepare."""
     own = cluster.own_vcpus / job.cpu if prepares_itself(cluster, job) else 0.0
     return own + count_workers(cluster, job) / job.cpu_elsewhere
 
 
 def count_workers(cluster: Cluster, job: Workload) -> int:
-    """vCPUs of data hosts that prepare data."""
+    """Count the vCPUs of data hosts that prepare data."""
     if cluster.data is None:
         return 0
     return cluster.data_hosts * min(job.data_workers or cluster.data.vcpus, cluster.data.vcpus)
 
 
 def prepares_itself(cluster: Cluster, job: Workload) -> bool:
-    """Whether the training hosts prepare data too."""
+    """Tell whether the training hosts prepare data too."""
     return cluster.data is None or job.where == EVERYWHERE
 
 
 def estimate_sending(cluster: Cluster, job: Workload) -> float:
-    """Seconds in which the network brings the batches of one step that data hosts prepare."""
+    """Estimate the seconds in which the network brings the batches of one step that data hosts prepare."""
     if cluster.data is None or not job.batch_bytes:
         return 0.0
     share = count_workers(cluster, job) / job.cpu_elsewhere / batches_per_second(cluster, job)
@@ -212,17 +212,17 @@ def estimate_sending(cluster: Cluster, job: Workload) -> float:
 
 
 def compute_speedup(before: Estimate, after: Estimate) -> float:
-    """How many times as many steps in the same time."""
+    """Return how many times as many steps are done in the same time."""
     return before.seconds / after.seconds
 
 
 def compute_saving(before: Estimate, after: Estimate) -> float | None:
-    """The part of the cost of a step that is saved; negative where it costs more."""
+    """Return the part of the cost of a step that is saved; negative if it costs more."""
     return None if before.cost is None or after.cost is None else 1 - after.cost / before.cost
 
 
 def find_step_limit(before: Estimate, after: Estimate) -> float | None:
-    """Break-even: the seconds of a step below which `after` costs less for each step."""
+    """Return the break-even: the seconds of a step below which `after` costs less for each step."""
     prices = before.cluster.price, after.cluster.price
     if prices[0] is None or not prices[1]:
         return None
@@ -230,7 +230,10 @@ def find_step_limit(before: Estimate, after: Estimate) -> float | None:
 
 
 def find_cpu_limit(before: Cluster, after: Cluster, job: Workload) -> float | None:
-    """Break-even: CPU seconds for a batch from which on `after` costs less; None: never, or a price is unknown."""
+    """Return the break-even: CPU seconds for a batch from which on `after` costs less.
+
+    None: never, or a price is unknown.
+    """
     if before.price is None or not after.price:
         return None
     each_before, each_after = (c.gpus / batches_per_second(c, job) / job.cpu for c in (before, after))

@@ -56,7 +56,10 @@ class Advice:
 def make_advice(
     now: Cluster, job: Workload, machines: Catalogue, data_types: Sequence[Machine], goal: str, gpu_extra: float | None
 ) -> Advice:
-    """`data_types` are the machines that data hosts may be; `gpu_extra` is None where nobody measured it."""
+    """Make the advice.
+
+    `data_types` are the machines that data hosts may be; `gpu_extra` is None if nobody measured it.
+    """
     same = Choice(SAME, estimate_step(now, job))
     mixed = [Choice(MIXED, found) for found in (find_best_mix(now, job, data, goal) for data in data_types) if found]
     choices = [same, *_list_useful_bigger(now, job, machines, same.result)]
@@ -72,7 +75,7 @@ def make_advice(
 
 
 def _list_useful_bigger(now: Cluster, job: Workload, machines: Catalogue, same: Estimate) -> list[Choice]:
-    """As far as the first that ends the wait for data; none where there is no wait."""
+    """List bigger machines up to the first that ends the wait for data; none if there is no wait."""
     found: list[Choice] = []
     for machine in list_bigger(now.training, machines):
         if (found[-1].result if found else same).bound != PREPROCESSING:
@@ -82,7 +85,7 @@ def _list_useful_bigger(now: Cluster, job: Workload, machines: Catalogue, same: 
 
 
 def list_bigger(machine: Machine, machines: Catalogue) -> list[Machine]:
-    """Machines of the family with the same accelerators and more vCPUs for each, smallest first."""
+    """List machines of the family with the same accelerators and more vCPUs for each, smallest first."""
     found = [
         other for other in machines.values()
         if other.family == machine.family and (other.gpus, other.gpu) == (machine.gpus, machine.gpu)
@@ -92,7 +95,7 @@ def list_bigger(machine: Machine, machines: Catalogue) -> list[Machine]:
 
 
 def find_best_mix(now: Cluster, job: Workload, data: Machine, goal: str) -> Estimate | None:
-    """The number of data hosts of one type that suits the goal; None where data hosts help nothing."""
+    """Find the number of data hosts of one type that suits the goal; None if data hosts help nothing."""
     found = [
         estimate_step(Cluster(now.training, now.hosts, data, count), job)
         for count in range(1, _count_enough(now, job, data) + 1)
@@ -107,14 +110,14 @@ def find_best_mix(now: Cluster, job: Workload, data: Machine, goal: str) -> Esti
 
 
 def _count_enough(now: Cluster, job: Workload, data: Machine) -> int:
-    """Data hosts after which one more changes nothing."""
+    """Count the data hosts after which one more changes nothing."""
     each = min(job.data_workers or data.vcpus, data.vcpus) / job.cpu_elsewhere
     own = now.own_vcpus / job.cpu if job.where == EVERYWHERE else 0.0
     return min(max(ceil((now.gpus / job.step - own) / each - 1e-9), 1), MOST_DATA_HOSTS)
 
 
 def choose(choices: Sequence[Choice], goal: str) -> tuple[Choice, str]:
-    """The choice and the reason, in words. The first choice is the cluster as it is."""
+    """Return the choice and the reason, in words. The first choice is the cluster as it is."""
     same = choices[0]
     fastest = _pick_fastest(choices)
     if same.result.bound == COMPUTING:
@@ -138,7 +141,7 @@ def _pick_fastest(choices: Sequence[Choice]) -> list[Choice]:
 
 
 def _pick_cheapest(choices: Sequence[Choice]) -> list[Choice]:
-    """Those with a known price; the fastest where no price is known."""
+    """Pick from those with a known price; the fastest if no price is known."""
     costs = {index: choice.result.cost for index, choice in enumerate(choices) if choice.result.cost is not None}
     least = min(costs.values(), default=0.0)
     return [choices[index] for index, cost in costs.items() if cost <= least * CLOSE] or _pick_fastest(choices)
@@ -164,7 +167,7 @@ def _make_curve(now: Cluster, job: Workload, mixed: Choice | None) -> tuple[Esti
 
 
 def _find_cost_limit(choices: Sequence[Choice], job: Workload) -> float | None:
-    """The hosts stay, and so their price: the step may become as long as the cheapest of the others is dear."""
+    """Return the seconds that the GPU may add to a step and still cost no more than the cheapest other choice."""
     same = choices[0].result
     costs = [choice.result.cost for choice in choices if choice.kind != ON_GPU and choice.result.cost is not None]
     if not costs or not same.cluster.price or not _can_prepare(same):
@@ -173,12 +176,12 @@ def _find_cost_limit(choices: Sequence[Choice], job: Workload) -> float | None:
 
 
 def _find_speed_limit(choices: Sequence[Choice], job: Workload) -> float | None:
-    """The step may become as long as that of the fastest of the others."""
+    """Return the seconds that the GPU may add to a step and still be as fast as the fastest other choice."""
     if not _can_prepare(choices[0].result):
         return None
     return max(min(choice.result.seconds for choice in choices if choice.kind != ON_GPU) - job.step, 0.0)
 
 
 def _can_prepare(same: Estimate) -> bool:
-    """Whether there is an accelerator that waits for data: it could prepare its data itself."""
+    """Tell whether there is an accelerator that waits for data: it could prepare its data itself."""
     return bool(same.cluster.training.gpus) and same.bound != COMPUTING

@@ -76,12 +76,12 @@ class Profile:
 
     @property
     def waiting(self) -> float:
-        """Share of the time that is spent waiting for data."""
+        """Return the share of the time that is spent waiting for data."""
         return sum(r.waiting for r in self.ranks) / sum(r.waiting + r.computing for r in self.ranks)
 
     @property
     def cpu(self) -> float | None:
-        """CPU seconds that prepare one batch; None where this could not be seen."""
+        """Return CPU seconds that prepare one batch; None if this could not be seen."""
         batches = sum(rank.batches for rank in self.ranks)
         return max(sum(rank.cpu for rank in self.ranks) / batches, LEAST) if batches else None
 
@@ -91,36 +91,39 @@ class Profile:
 
     @property
     def busy(self) -> float:
-        """Share of the processors that worked, on the host where it is highest."""
+        """Return the share of the processors that worked, on the host with the highest share."""
         return max(rank.busy for rank in self.ranks)
 
     @property
     def starting(self) -> float:
-        """Share of the whole time that passes before the first batch of each iteration."""
+        """Return the share of the whole time that passes before the first batch of each iteration."""
         whole = sum(rank.waiting + rank.computing + rank.starting for rank in self.ranks)
         return sum(rank.starting for rank in self.ranks) / whole
 
     @property
     def worker_use(self) -> float:
-        """The part of a batch's time that its worker computes, not counting lines for a processor; else it waits."""
+        """Return the part of a batch's time that its worker computes.
+
+        Lines for a processor do not count; else it waits.
+        """
         seconds = sum(rank.fetching - min(rank.queued, rank.fetching) for rank in self.ranks)
         return min(sum(rank.cpu for rank in self.ranks) / seconds, 1.0) if seconds else 0.0
 
     @property
     def queued(self) -> float:
-        """The part of a batch's time that its worker stands in a line for a processor."""
+        """Return the part of a batch's time that its worker stands in a line for a processor."""
         seconds = sum(rank.fetching for rank in self.ranks)
         return min(sum(rank.queued for rank in self.ranks) / seconds, 1.0) if seconds else 0.0
 
     @property
     def taken(self) -> float | None:
-        """Share of the host's processors that other programs took, on the host where it is highest."""
+        """Return the share of the host's processors that other programs took, on the host with the highest share."""
         known = [rank.others / rank.host_cpus for rank in self.ranks if rank.others is not None and rank.host_cpus]
         return min(max(known), 1.0) if known else None
 
     @property
     def crowded(self) -> bool:
-        """Whether a host's processors were full, and other programs had a part of them."""
+        """Tell whether a host's processors were full, and other programs had a part of them."""
         return any(
             rank.others / rank.host_cpus >= TAKEN and rank.others + rank.busy * rank.usable >= BUSY * rank.host_cpus
             for rank in self.ranks
@@ -129,7 +132,7 @@ class Profile:
 
     @property
     def pressure(self) -> float | None:
-        """Share of the time that something stood in a line for a processor, on the host where it is highest."""
+        """Return the share of the time that something waited for a processor, on the host with the highest share."""
         return max((rank.pressure for rank in self.ranks if rank.pressure is not None), default=None)
 
     @property
@@ -143,7 +146,7 @@ class Profile:
 
     @property
     def kind(self) -> str:
-        """What the job waits for."""
+        """Return what the job waits for."""
         if self.waiting < WAITS:
             return COMPUTING
         if self.busy >= BUSY:
@@ -158,14 +161,14 @@ class Profile:
 
     @property
     def workers_needed(self) -> int:
-        """Worker processes of one rank that prepare a batch in each step's time."""
+        """Return how many workers of a rank prepare a batch in each step's time."""
         batches = sum(rank.batches for rank in self.ranks)
         each = sum(rank.fetching for rank in self.ranks) / batches if batches else 0.0
         return max(int(each / self.step + 0.999), 1)
 
 
 def read_profile(paths: Sequence[Path]) -> Profile:
-    """Files, and folders with a file for each rank. Raises ProfileError."""
+    """Read files, and folders with a file for each rank. Raises ProfileError."""
     files = [file for path in paths for file in (sorted(path.glob("rank-*.json")) if path.is_dir() else [path])]
     if not files:
         raise ProfileError(f"{', '.join(map(str, paths))}: expected files rank-*.json, found none", REMEDY)
@@ -225,12 +228,12 @@ def _read_rank(file: Path) -> Rank:
 
 
 def _read_number(found: object) -> float | None:
-    """What a report may leave out; None: it does, or it is no figure."""
+    """Return what a report may leave out; None if it does, or if it is no figure."""
     return float(found) if isinstance(found, int | float) and _has_form(found, float) else None
 
 
 def _read_pressure(found: object) -> float | None:
-    """The container's, which this job is in; else the host's."""
+    """Return the pressure of the container that this job is in, else of the host."""
     known = [_read_number(found.get(name)) for name in ("container", "host")] if isinstance(found, dict) else []
     return next((value for value in known if value is not None), None)
 
@@ -250,7 +253,7 @@ def _has_form(found: object, kind: type) -> bool:
 
 
 def summarize(profile: Profile) -> str:
-    """What was measured, and which it is."""
+    """Write what was measured, and which kind it is."""
     first = profile.ranks[0]
     shared = "at most " if profile.framework == "tensorflow" and profile.gpu_use is None else ""
     cpu = "unknown" if profile.cpu is None else f"{shared}{profile.cpu:.3f}"
@@ -284,7 +287,7 @@ def _describe_taken(profile: Profile) -> str:
 
 
 def describe_sureness(profile: Profile) -> str:
-    """How sure the answer is, and what speaks against it."""
+    """Tell how sure the answer is, and what speaks against it."""
     steps = sum(rank.steps for rank in profile.ranks)
     doubts = [f"only {steps} steps were measured"] if steps < FEW else []
     if profile.kind != OTHERS and (profile.taken or 0.0) >= TAKEN:
@@ -305,7 +308,7 @@ def _describe_full(profile: Profile) -> str:
 
 
 def explain_kind(profile: Profile) -> list[str]:
-    """Which it is, and what to do first."""
+    """Tell which kind it is, and what to do first."""
     needed = f"give the DataLoader num_workers={profile.workers_needed}"
     if profile.framework != "torch":
         needed = "prepare batches in parallel (tf.data: num_parallel_calls=tf.data.AUTOTUNE, prefetch)"

@@ -56,7 +56,7 @@ Point = tuple[int, float]  # data hosts, and what they give
 
 
 def advice_json(profile: Profile | None, advice: Advice | None, measured: Sequence[Estimate]) -> Json:
-    """null for what is unknown; seconds and US dollars, not rounded."""
+    """Return the advice for programs: null for what is unknown; seconds and US dollars, not rounded."""
     value: Json = {"measured": [_against_json(measured[0], row) for row in measured]}
     if profile:
         value["profile"] = profile_json(profile)
@@ -73,7 +73,7 @@ def advice_json(profile: Profile | None, advice: Advice | None, measured: Sequen
 
 
 def profile_json(profile: Profile) -> Json:
-    """What was measured, and which it is."""
+    """Return what was measured, and which kind it is."""
     return {
         "kind": profile.kind, "framework": profile.framework, "step_seconds": profile.step, "waiting": profile.waiting,
         "cpu_seconds": profile.cpu, "batch_bytes": profile.batch_bytes, "busy": profile.busy,
@@ -92,7 +92,7 @@ def _choice_json(advice: Advice, choice: Choice) -> Json:
 
 
 def _against_json(first: Estimate, row: Estimate) -> Json:
-    """`first` itself is 1 time as fast and 0 cheaper."""
+    """Compare with `first`, which itself is 1 time as fast and 0 cheaper."""
     compared = {
         "faster": compute_speedup(first, row),
         "cheaper": compute_saving(first, row),
@@ -115,7 +115,7 @@ def _cluster_json(cluster: Cluster) -> Json:
 
 
 def list_prices(rows: Sequence[Estimate]) -> str:
-    """A line for each machine: its price and who says so."""
+    """Write a line for each machine: its price and who says so."""
     machines: dict[str, Machine] = {}
     for row in rows:
         machines.update({m.name: m for m in (row.cluster.training, row.cluster.data) if m})
@@ -132,7 +132,7 @@ def list_prices(rows: Sequence[Estimate]) -> str:
 
 
 def write_verdict(advice: Advice) -> str:
-    """What it is and what to do, in two or three lines."""
+    """Write what it is and what to do, in two or three lines."""
     job, now, chosen = advice.job, advice.now, advice.chosen
     each, works = ("accelerator", "its accelerators work") if now.cluster.training.gpus else ("host", "it trains")
     need = f"preprocessing needs {_format_short(job.vcpus_per_gpu)} vCPUs for each {each}, {now.cluster} has"
@@ -149,7 +149,7 @@ def write_verdict(advice: Advice) -> str:
 
 
 def _advise_on_gpu(advice: Advice) -> list[str]:
-    """When preprocessing on the GPU would pay, where nobody has measured it."""
+    """Tell when preprocessing on the GPU would pay, if nobody has measured it."""
     by_cost = advice.gpu_limit is not None
     limit = advice.gpu_limit if by_cost else advice.gpu_faster_limit
     if limit is None:
@@ -162,7 +162,7 @@ def _advise_on_gpu(advice: Advice) -> list[str]:
 
 
 def list_assumptions(advice: Advice) -> str:
-    """What the figures take for granted, and how to give what was measured instead."""
+    """Write what the figures take for granted, and how to give what was measured instead."""
     job, clusters = advice.job, [choice.result.cluster for choice in advice.choices]
     lines = ["the figures assume", "  preprocessing runs on all vCPUs at once: twice the vCPUs take half the time"]
     if not advice.now.cluster.training.gpus:
@@ -186,7 +186,7 @@ def _describe_gain(before: Estimate, after: Estimate) -> str:
 
 
 def make_choices_table(advice: Advice, columns: int | None = None) -> str:
-    """A row for each choice, in lines of so many characters."""
+    """Make a row for each choice, in lines of so many characters."""
     heads = HEADS if advice.now.cluster.training.gpus else tuple(WITHOUT_GPU.get(head, head) for head in HEADS)
     return format_table(heads, [_choice_row(advice, choice) for choice in advice.choices], columns)
 
@@ -215,7 +215,7 @@ def _format_cpu_limit(advice: Advice, choice: Choice) -> str:
 
 
 def make_measured_table(rows: Sequence[Estimate], columns: int | None = None) -> str:
-    """Measured clusters against the first of them, in lines of so many characters."""
+    """Compare measured clusters with the first of them, in lines of so many characters."""
     return format_table(MEASURED_HEADS, [_measured_row(rows[0], row) for row in rows], columns)
 
 
@@ -243,7 +243,7 @@ def _compare_cells(before: Estimate, after: Estimate) -> tuple[str, str, str]:
 
 
 def draw_chart(rows: Sequence[Estimate], columns: int | None = None) -> str:
-    """Bars of what 1000 steps cost, or of the step's time where a price is unknown; shorter ones in narrow lines."""
+    """Draw bars of what 1000 steps cost, or of the step's time if a price is unknown; shorter ones in narrow lines."""
     priced = all(row.cost is not None for row in rows)
     values = [row.cost if priced and row.cost is not None else row.seconds * 1000 for row in rows]
     names = [name_row(row) for row in rows]
@@ -257,28 +257,28 @@ def draw_chart(rows: Sequence[Estimate], columns: int | None = None) -> str:
 
 
 def name_row(row: Estimate) -> str:
-    """The cluster, and what else is different."""
+    """Return the cluster, and what else is different."""
     return f"{row.cluster}{' (on the GPU)' if row.extra else ''}"
 
 
 def format_ms(seconds: float) -> str:
-    """Milliseconds, whole ones where they are many."""
+    """Format milliseconds, whole ones if they are many."""
     value = seconds * 1000
     return f"{value:.0f}" if value >= 20 else f"{value:.2f}"
 
 
 def format_share(value: float | None) -> str:
-    """Per cent."""
+    """Format a share in per cent."""
     return UNKNOWN if value is None else f"{value:.0%}"
 
 
 def format_dollars(price: float | None) -> str:
-    """For an hour."""
+    """Format the price of an hour."""
     return UNKNOWN if price is None else f"{price:.3f}"
 
 
 def format_cost(row: Estimate) -> str:
-    """For 1000 steps."""
+    """Format the cost of 1000 steps."""
     return UNKNOWN if row.cost is None else f"{row.cost:.3f}"
 
 
@@ -287,7 +287,7 @@ def _format_short(value: float) -> str:
 
 
 def draw_svg(rows: Sequence[Estimate], curve: Sequence[Estimate]) -> str:
-    """Bars of seconds and dollars for each row; with a curve, what each number of data hosts gives."""
+    """Draw bars of seconds and dollars for each row; with a curve, what each number of data hosts gives."""
     seconds = [(name_row(r), r.seconds * 1000, f"{format_ms(r.seconds)} ms each") for r in rows]
     parts, top = _draw_bars("Seconds for 1000 steps", seconds, "a", 0)
     costs = [(name_row(r), r.cost or 0.0, format_cost(r) if r.cost is None else f"{format_cost(r)} USD") for r in rows]
@@ -307,7 +307,7 @@ def draw_svg(rows: Sequence[Estimate], curve: Sequence[Estimate]) -> str:
 
 
 def _draw_bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, top: int) -> tuple[list[str], int]:
-    """Each bar below its name and its figure. Returns the parts, and where they end."""
+    """Draw each bar below its name and its figure. Returns the parts, and where they end."""
     most = max((value for _, value, _ in rows), default=0.0) or 1.0
     parts = [_draw_text(EDGE, top + 24, title, "t")]
     for index, (whose, value, label) in enumerate(rows):
@@ -319,7 +319,7 @@ def _draw_bars(title: str, rows: Sequence[tuple[str, float, str]], kind: str, to
 
 
 def _draw_curve(title: str, machine: str, points: Sequence[Point], color: str, top: int) -> tuple[list[str], int]:
-    """One line over the number of data hosts, with both axes. Returns the parts, and where they end."""
+    """Draw a line over the number of data hosts, with both axes. Returns the parts, and where they end."""
     base, right = top + HEAD + PLOT, WIDTH - 2 * EDGE
     ticks = make_axis(max(value for _, value in points))
     xs = [LEFT + (right - LEFT) * index / (len(points) - 1) for index in range(len(points))]
@@ -339,7 +339,7 @@ def _draw_curve(title: str, machine: str, points: Sequence[Point], color: str, t
 
 
 def make_axis(most: float) -> list[float]:
-    """Round figures from 0 to `most` or a little more, at the same distance."""
+    """Return round figures from 0 to `most` or a little more, at the same distance."""
     rough = most / TICKS
     power = 10.0 ** floor(log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))

@@ -39,7 +39,10 @@ class Container:
     command: tuple[str, ...]
 
     def words(self, *, detached: bool = False) -> tuple[str, ...]:
-        """What follows `docker`. The image has to be there: a pull would ask a public registry for dlc's names."""
+        """Return what follows `docker`.
+
+        The image has to be there: a pull would ask a public registry for dlc's names.
+        """
         return (
             *("run", "--pull", "never", *(("--detach",) if detached else ())),
             *("--name", self.name, *_repeat_option("--label", self.labels), *self._network()),
@@ -53,7 +56,7 @@ class Container:
         )
 
     def _network(self) -> tuple[str, ...]:
-        """A container in another one's network has the other's names."""
+        """Return the network's options. A container in another one's network has the other's names."""
         names = ("--network-alias", self.host, "--hostname", self.host)
         return ("--network", self.network, *(() if self.network.startswith(OF_A_CONTAINER) else names))
 
@@ -67,17 +70,17 @@ class Container:
 
 
 def make_labels(job: Job) -> tuple[str, ...]:
-    """What the job's containers and its network are found by."""
+    """Return the labels by which the job's containers and its network are found."""
     return (f"{JOB}={job.id}", *job.labels)
 
 
 def make_containers(job: Job) -> tuple[Container, ...]:
-    """The job's containers, in the order of its hosts."""
+    """Return the job's containers, in the order of its hosts."""
     return tuple(make_container(job, host) for host in job.hosts)
 
 
 def make_container(job: Job, host: str) -> Container:
-    """The container of one host."""
+    """Return the container of one host."""
     return Container(
         host=host,
         name=f"{job.name}-{host}",
@@ -104,7 +107,7 @@ def _list_mounts(job: Job, host: str) -> tuple[str, ...]:
 
 
 def format_mount(source: Path, target: str, *options: str) -> str:
-    """The value of --mount, which the docker client reads as CSV: a path may hold a colon or a comma."""
+    """Return the value of --mount, which the docker client reads as CSV: a path may hold a colon or a comma."""
     fields = ("type=bind", f"source={source}", f"target={target}", *options)
     return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)
 
@@ -124,7 +127,7 @@ def _option_if_set(option: str, value: str) -> tuple[str, ...]:
 
 
 def explain_as_dict(job: Job) -> dict[str, object]:
-    """For JSON."""
+    """Return the job for JSON."""
     return {
         "job": job.id,
         "folder": str(job.folder),
@@ -143,7 +146,7 @@ def explain_as_dict(job: Job) -> dict[str, object]:
 
 
 def explain_as_text(job: Job) -> str:
-    """For people."""
+    """Return the job for people."""
     create = as_typed(
         "network", "create", *(word for label in make_labels(job) for word in ("--label", label)), job.name
     )

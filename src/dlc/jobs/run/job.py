@@ -72,30 +72,30 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The network's name; the containers' names begin with it."""
+        """Return the network's name; the containers' names begin with it."""
         return f"dlc-{self.id}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every host, in the order of its group and its place in it."""
+        """Return every host, in the order of its group and its place in it."""
         return tuple(host for group in self.groups for host in group.hosts)
 
     @property
     def programs(self) -> dict[str, str]:
-        """The programs of groups that name one."""
+        """Return the programs of groups that name one."""
         return {group.name: group.program for group in self.groups if group.program}
 
     def group_of(self, host: str) -> Group:
-        """The group that a host is in."""
+        """Return the group that a host is in."""
         return next(group for group in self.groups if host in group.hosts)
 
     def opt_ml(self, host: str) -> Path:
-        """The folder that is /opt/ml on this host."""
+        """Return the folder that is /opt/ml on this host."""
         return self.folder / "hosts" / host
 
 
 def name_hosts(sizes: Sequence[int]) -> list[tuple[str, ...]]:
-    """Hosts algo-1, algo-2, ... as the platform names them, dealt out to groups of these sizes in their order."""
+    """Name hosts algo-1, algo-2, ... as the platform does, dealt out to groups of these sizes in their order."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [
         tuple(f"algo-{number}" for number in range(start + 1, start + size + 1))
@@ -127,7 +127,7 @@ class Options:
 
 
 def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
-    """The job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong.
+    """Make the job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong.
 
     The job's hosts trust the certificates of DLC_CA_BUNDLE: they are behind the same proxies as dlc.
     """
@@ -157,7 +157,7 @@ def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: st
 
 
 def _read_groups(options: Options) -> tuple[Group, ...]:
-    """The groups with all that is said of each. A group without a number has --hosts hosts."""
+    """Read the groups with all that is said of each. A group without a number has --hosts hosts."""
     sizes = _read_sizes(options)
     if not 1 <= sum(sizes.values()) <= MOST_HOSTS:
         raise _usage_error("--hosts, --group", f"1 to {MOST_HOSTS} hosts in all", str(sum(sizes.values())))
@@ -178,7 +178,7 @@ def _read_groups(options: Options) -> tuple[Group, ...]:
 
 
 def _read_sizes(options: Options) -> dict[str, int]:
-    """Group -> number of hosts."""
+    """Map groups to numbers of hosts."""
     if not options.groups:
         return {ONLY_GROUP: options.hosts}
     sizes: dict[str, int] = {}
@@ -193,7 +193,7 @@ def _read_sizes(options: Options) -> dict[str, int]:
 
 
 def _read_by_group(words: Sequence[str], option: str, groups: Sequence[str], read: Reader) -> dict[str, str]:
-    """GROUP=VALUE for one group, VALUE alone for all that are not named. Group -> value."""
+    """Map groups to values: GROUP=VALUE for one group, VALUE alone for all that are not named."""
     for_all: dict[str, str] = {}
     stated: dict[str, str] = {}
     for word in words:
@@ -218,7 +218,7 @@ def _split_group(word: str, option: str, groups: Sequence[str]) -> tuple[str, st
 
 
 def _find_code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
-    """The folder of --source, else the named files."""
+    """Return the folder of --source, else the named files."""
     if options.source:
         folder = user_path(options.source).absolute()
         if not folder.is_dir():
@@ -246,7 +246,7 @@ def _require_program(file: Path) -> None:
 
 
 def _find_entry_point(word: str, options: Options) -> str:
-    """An entry point's path in the code directory. Raises UsageError for one that leads out of --source."""
+    """Return an entry point's path in the code directory. Raises UsageError if it leads out of --source."""
     if not options.source:
         return user_path(word).name
     path = Path(word)
@@ -276,7 +276,10 @@ def _read_channels(options: Options) -> dict[str, Path]:
 
 
 def _read_environment(options: Options, environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Variables with their values, and those of which only the name was typed: no command line shows their values."""
+    """Return variables with their values, and those of which only the name was typed.
+
+    No command line shows the values of these.
+    """
     stated = _read_pairs([word for word in options.environment if "=" in word], "--env", "NAME or NAME=VALUE")
     named = [word for word in options.environment if "=" not in word]
     for name in named:

@@ -25,7 +25,7 @@ PARTS = {"model": "model", "output": "output/data"}  # in the results -> in a ho
 
 
 def write_folders(job: Job) -> None:
-    """Make every host's folder, or none. Raises DlcError where the job's folder holds something already."""
+    """Make every host's folder, or none. Raises DlcError if the job's folder holds something already."""
     try:
         (job.folder / "hosts").mkdir(parents=True)
     except FileExistsError:
@@ -70,7 +70,7 @@ def write_host_folder(job: Job, host: str) -> Path:
 
 
 def _copy_code(job: Job, target: Path) -> None:
-    """Raises DlcError for the first file that cannot be copied, DiskError where the disk is full."""
+    """Copy the code. Raises DlcError for the first file that cannot be copied, DiskError if the disk is full."""
     try:
         _copy_files(job, target)
     except shutil.Error as error:  # of a folder: a list of what failed, with each error as text
@@ -92,7 +92,9 @@ def _copy_files(job: Job, target: Path) -> None:
 
 
 def _make_ignore(source: Path, results: Path) -> Callable[[str, list[str]], set[str]]:
-    """What is not copied: the checkout's own folders, and the results of jobs where they are kept among the code.
+    """Return a test for what is not copied.
+
+    That is the checkout's own folders, and results of jobs that are kept among the code.
 
     A repository below the top is code: pip installs from it. Pipes and sockets, as editors and agents leave them, are
     none.
@@ -109,7 +111,7 @@ def _make_ignore(source: Path, results: Path) -> Callable[[str, list[str]], set[
 
 
 def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
-    """File name -> JSON object."""
+    """Map file names to JSON objects."""
     program = {"sagemaker_program": json.dumps(job.program)} if job.program else {}
     return {
         "resourceconfig.json": make_resource_config(job, host),
@@ -119,7 +121,7 @@ def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
 
 
 def make_resource_config(job: Job, host: str) -> dict[str, object]:
-    """Who this host is, and who the others are."""
+    """Return who this host is, and who the others are."""
     group = job.group_of(host)
     return {
         "current_host": host,
@@ -135,7 +137,7 @@ def make_resource_config(job: Job, host: str) -> dict[str, object]:
 
 
 def collect_results(job: Job) -> list[str]:
-    """Move every host's files. Of several with one name the first host's counts; the others stay, one line for each."""
+    """Move every host's files. Of several with one name the first host's counts; the others stay, a line for each."""
     kept = []
     for part, place in PARTS.items():
         target = job.folder / part
@@ -146,7 +148,7 @@ def collect_results(job: Job) -> list[str]:
 
 
 def _move_all(source: Path, target: Path) -> list[Path]:
-    """Move the files of a folder; those that have to stay, because there is another one at their place."""
+    """Move the files of a folder. Return those that have to stay, because there is another one at their place."""
     kept = []
     for folder, names, files in os.walk(source):
         place = target / Path(folder).relative_to(source)
@@ -163,7 +165,7 @@ def _move_all(source: Path, target: Path) -> list[Path]:
 
 
 def _move_file(path: Path, target: Path) -> bool:
-    """Whether the target has these bytes now."""
+    """Move a file if its place is free; tell whether the target has these bytes now."""
     if not os.path.lexists(target):
         path.rename(target)
         return True

@@ -56,7 +56,7 @@ class JobContainers:
         self.containers = {container.host: container for container in make_containers(job)}
 
     def create_network(self) -> None:
-        """Raises EngineError where the engine makes none."""
+        """Make the network. Raises EngineError if the engine makes none."""
         words = [word for label in make_labels(self._job) for word in ("--label", label)]
         try:
             self._engine.docker("network", "create", *words, self._job.name, timeout=ASK_SECONDS)
@@ -75,7 +75,7 @@ class JobContainers:
         said = ""
 
         def take(line: str) -> None:
-            """A container's line. The client's own words, from its error on, are in the error that is raised."""
+            """Take a container's line. The client's own words, from its error on, are in the error that is raised."""
             nonlocal said
             if not said and line.startswith(CLIENT_SAYS) and not self._is_started(host):
                 said = line
@@ -103,7 +103,7 @@ class JobContainers:
         self._engine.docker(*container.words(detached=True), env=self._job.secrets, timeout=ASK_SECONDS)
 
     def states(self) -> dict[str, ContainerState]:
-        """The state of each host that has a container."""
+        """Return the state of each host that has a container."""
         hosts = {container.name: host for host, container in self.containers.items()}
         form = "{{.Name}} {{json .State}}"
         done = self._engine.docker(
@@ -120,14 +120,20 @@ class JobContainers:
 
 
 def remove_containers(engine: Engine, job_id: str) -> list[str]:
-    """Remove everything of a job; the names of what there was. Raises ProcessError for what cannot be removed."""
+    """Remove everything of a job; return the names of what there was.
+
+    Raises ProcessError for what cannot be removed.
+    """
     mine = ("--filter", f"label={JOB}={job_id}", "--format")
     found = _remove_all(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"))
     return found + _remove_all(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"))
 
 
 def _remove_all(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) -> list[str]:
-    """Remove all that an engine lists; the names. It refuses what somebody else just removes: that is waited for."""
+    """Remove all that an engine lists; return the names.
+
+    It refuses what somebody else just removes: that is waited for.
+    """
     found = left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
     deadline = time.monotonic() + GONE_SECONDS
     while left:
@@ -144,7 +150,7 @@ def _remove_all(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ..
 
 
 def removal_error(hosts: Iterable[str]) -> EngineError:
-    """The error for hosts whose containers are gone before the job's end: nobody knows how they ended."""
+    """Return the error for hosts whose containers are gone before the job's end: nobody knows how they ended."""
     return EngineError(f"somebody removed the container of {', '.join(hosts)} while the job ran", "start the job again")
 
 
@@ -160,7 +166,7 @@ def _parse_state(found: dict[str, Any]) -> ContainerState:
 
 
 def parse_moment(text: str) -> str:
-    """A time of the engine, which drops zeros at the end of the fraction, as text that sorts by time."""
+    """Return a time of the engine, which drops zeros at the end of the fraction, as text that sorts by time."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     return f"{whole}.{fraction:<09}"
 
@@ -189,7 +195,7 @@ class JobRun:
                 self._tell_of_failure(host)
 
     def stop(self) -> None:
-        """SIGTERM to every host, and SIGKILL to those that still run after the job's time."""
+        """Send SIGTERM to every host, and SIGKILL to those that still run after the job's time."""
         if not self._left:
             return
         seconds = self._job.stop_seconds
@@ -211,7 +217,10 @@ class JobRun:
             self._next(ASK_AGAIN_SECONDS)
 
     def _next(self, seconds: float | None) -> str:
-        """The host that has ended, "" for none within `seconds`. Raises its error while nobody has stopped the job."""
+        """Return the host that has ended, "" for none within `seconds`.
+
+        Raises its error while nobody has stopped the job.
+        """
         try:
             host, error = self._ended.get(timeout=seconds)
         except Empty:
@@ -234,7 +243,7 @@ class JobRun:
         broken = False
 
         def safely(line: str) -> None:
-            """A host's output is read to its end also when nobody reads ours, or the host would stand still."""
+            """Read a host's output to its end also when nobody reads ours, or the host would stand still."""
             nonlocal broken
             if broken:
                 return
@@ -256,7 +265,7 @@ class JobRun:
 
 
 def find_first_failure(states: dict[str, ContainerState]) -> str:
-    """The host that was the first to end with another code than 0; "" where none has."""
+    """Return the host that was the first to end with another code than 0; "" if none has."""
     failed = [host for host, state in states.items() if state.exit_code]
     return min(failed, key=lambda host: states[host].ended, default="")
 
@@ -271,7 +280,7 @@ class HostLog:
         self._lock = Lock()
 
     def taker(self, host: str) -> Callable[[str], None]:
-        """What prints one host's lines. The launcher names host and rank itself where a host has several ranks."""
+        """Return what prints one host's lines. The launcher names host and rank itself if a host has several ranks."""
         own = f"[{host}:"
         prefix = f"[{host}] " if self._named else ""
 
@@ -283,6 +292,6 @@ class HostLog:
         return take
 
     def say(self, text: str) -> None:
-        """A line of dlc's own. It waits for nobody who does not read the hosts' lines."""
+        """Print a line of dlc's own. It waits for nobody who does not read the hosts' lines."""
         with suppress(OSError):  # a closed terminal: the job is stopped all the same
             print(f"dlc: {text}", file=self._said or sys.stderr, flush=True)

@@ -38,7 +38,7 @@ CLAIM_SECONDS = 10.0  # for another dlc that looks at the folder
 
 
 def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
-    """The job's exit code: 0, else that of the host that failed first. Its results are in the job's folder.
+    """Run the job; return 0, else the code of the host that failed first. Its results are in the job's folder.
 
     Raises UsageError, ImageError, EngineError, and Interrupted after a Ctrl-C.
     """
@@ -77,7 +77,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
 
 
 def _follow_job(job: Job, engine: Engine, log: HostLog, states: dict[str, ContainerState]) -> BaseException | None:
-    """From the network to the last host's end; what stopped the job, where something did."""
+    """Follow the job from the network to the last host's end; return what stopped the job, if anything did."""
     hosts = JobContainers(engine, job)
     session = JobRun(job, hosts, log)
     stopped: BaseException | None = None
@@ -129,7 +129,7 @@ def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
 
 
 def require_image(job: Job, engine: Engine) -> None:
-    """Raise ImageError where the engine lacks the job's image."""
+    """Raise ImageError if the engine lacks the job's image."""
     if engine.docker("image", "inspect", "--format", "{{.Id}}", job.image, check=False, timeout=60.0).returncode:
         raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
 
@@ -155,7 +155,7 @@ def take_files_back(job: Job, engine: Engine) -> None:
 
 
 def _summarize(job: Job, states: dict[str, ContainerState], *, ended_by_itself: bool) -> str:
-    """How each host has ended, why the first one failed, and where the results are."""
+    """Tell how each host has ended, why the first one failed, and where the results are."""
     codes = ", ".join(f"{host} {_describe_ending(state)}" for host, state in states.items()) or "no host has started"
     failed = find_first_failure(states) if ended_by_itself else ""
     why = [f"  {line}" for line in _explain_failure(job, failed)] if failed else []
@@ -167,7 +167,7 @@ def _describe_ending(state: ContainerState) -> str:
 
 
 def _explain_failure(job: Job, host: str) -> list[str]:
-    """What a host's failure file says: which rank failed on which host, the error itself, and where all of it is.
+    """Tell which rank failed on which host, the error itself, and where all of it is: from a host's failure file.
 
     Paths are those of this machine.
     """
@@ -180,7 +180,7 @@ def _explain_failure(job: Job, host: str) -> list[str]:
 
 
 def translate_paths(text: str, job: Job, host: str) -> str:
-    """A message of a host with its paths as they are here, once the results are collected."""
+    """Return a message of a host with its paths as they are here, once the results are collected."""
     places = {f"{BASE}/input/data/{name}": folder for name, folder in job.channels.items()}
     places |= {f"{BASE}/checkpoints": job.checkpoints} if job.checkpoints else {}
     places |= {f"{BASE}/{place}": job.folder / part for part, place in PARTS.items()}
@@ -190,7 +190,7 @@ def translate_paths(text: str, job: Job, host: str) -> str:
 
 
 def _read_failure(path: Path) -> str:
-    """What a platform would show of a failure file: its beginning, whose last line is the failed process's last."""
+    """Return what a platform would show of a failure file: its beginning, which ends with the process's last line."""
     return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""
 
 
@@ -212,7 +212,7 @@ def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
-    """Remove what killed dlcs left on this engine; the names of what there was."""
+    """Remove what killed dlcs left on this engine; return the names of what there was."""
     removed: list[str] = []
     for path, descriptor in take_abandoned(folder):
         try:
@@ -225,7 +225,7 @@ def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
 
 
 def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
-    """Remove one job by its id, whoever started it. Raises DlcError where a dlc still looks after it."""
+    """Remove one job by its id, whoever started it. Raises DlcError if a dlc still looks after it."""
     with suppress(FileNotFoundError):
         descriptor = os.open(folder / job_id, os.O_RDWR)
         try:
@@ -240,7 +240,7 @@ def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
 
 
 def take_abandoned(folder: Path) -> list[tuple[Path, int]]:
-    """The files that nobody holds, with descriptors that hold them now."""
+    """Return the files that nobody holds, with descriptors that hold them now."""
     if not folder.is_dir() or not any(folder.iterdir()):
         return []
     found = []

@@ -20,7 +20,7 @@ LIMITS = {
 
 
 def as_text(request: Request, found: Sequence[Found]) -> str:
-    """A row for each batch with a column pair for each mode, then what to take."""
+    """Return a row for each batch with a column pair for each mode, then what to take."""
     return "\n".join([*_make_table(found), "", *(_write_advice(request, each) for each in found)])
 
 
@@ -51,14 +51,14 @@ def _write_advice(request: Request, found: Found) -> str:
 
 
 def _compute_rates(request: Request, batch: int) -> dict[str, float]:
-    """Rule -> learning rate; none where the job's is not known."""
+    """Map rules to learning rates; none if the job's is not known."""
     if request.rate is None:
         return {}
     return {rule: scale_learning_rate(request.rate, request.batch, batch, rule) for rule in RULES}
 
 
 def as_dict(request: Request, found: Sequence[Found]) -> dict[str, Any]:
-    """For JSON: bytes and seconds."""
+    """Return a value for JSON: bytes and seconds."""
     return {
         "hyperparameter": request.batch_name,
         "batch": request.batch,

@@ -42,7 +42,7 @@ class Request:
 
 
 def list_modes(compiler: str) -> tuple[Mode, ...]:
-    """Eager and compiled side by side; without a compiler the job as it is."""
+    """Return eager and compiled side by side; without a compiler the job as it is."""
     if not compiler:
         return (Mode(PLAIN, {}, 3),)
     compiled = {COMPILER: compiler, "DLC_COMPILER_EAGER_STEPS": "2", "DLC_COMPILER_MODE": "default"}
@@ -66,7 +66,10 @@ def check_job(job: Job, compiler: str) -> None:
 
 
 def read_number(job: Job, name: str, option: str) -> float:
-    """The value of a hyperparameter. Raises UsageError where the job has none of that name, or no number above 0."""
+    """Return the value of a hyperparameter.
+
+    Raises UsageError if the job has none of that name, or no number above 0.
+    """
     if name not in job.hyperparameters:
         raise UsageError(
             f"{option} {name}: expected a hyperparameter of the job, found {_name_known(list(job.hyperparameters))}",
@@ -83,7 +86,7 @@ def read_number(job: Job, name: str, option: str) -> float:
 
 
 def read_batch(job: Job, name: str) -> int:
-    """The batch size of now. Raises UsageError where it is no whole number."""
+    """Return the batch size of now. Raises UsageError if it is no whole number."""
     value = read_number(job, name, "--hp-name")
     if value != int(value):
         raise UsageError(f"--hp {name}={value:g}: expected a whole number", "the batch size that the job has now")
@@ -95,7 +98,7 @@ def _name_known(names: Sequence[str]) -> str:
 
 
 def make_trial_job(request: Request, mode: Mode, batch: int) -> Job:
-    """The job with another batch size; it measures itself and ends after a few steps."""
+    """Return the job with another batch size; it measures itself and ends after a few steps."""
     job = request.job
     ours = {
         "DLC_PROFILE": "1",

@@ -60,7 +60,7 @@ class Room:
 
 
 def judge_trial(mode: str, batch: int, ended: Ended, margin: float, sample_bytes: float = 0.0) -> Trial:
-    """`sample_bytes` are those of a sample in a batch that was as asked; 0 where none was seen."""
+    """Judge a trial. `sample_bytes` are those of a sample in a batch that was as asked; 0 if none was seen."""
     reports = [report for reports in ended.reports.values() for report in reports]
     if any("memory" not in report for report in reports):
         return Trial(mode, batch, FAILED, reason="the image's dlc_runtime does not measure memory: build it again")
@@ -82,7 +82,7 @@ def judge_trial(mode: str, batch: int, ended: Ended, margin: float, sample_bytes
 
 
 def _is_whole(ended: Ended, reports: Sequence[Report]) -> bool:
-    """Whether all ranks of all hosts took all steps."""
+    """Tell whether all ranks of all hosts took all steps."""
     ranks = max((report["ranks"] for report in reports), default=1)
     return (
         all(ended.reports.get(host) for host in ended.states)
@@ -108,7 +108,7 @@ def _explain_misfit(ended: Ended, reports: Sequence[Report]) -> tuple[str, str]:
 
 
 def _list_rooms(ended: Ended) -> list[Room]:
-    """Ranks of a host share its memory; each has an accelerator of its own."""
+    """List memories: ranks of a host share its memory; each has an accelerator of its own."""
     rooms = []
     for reports in ended.reports.values():
         hosts = [report["memory"]["host"] for report in reports]

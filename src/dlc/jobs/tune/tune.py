@@ -35,7 +35,7 @@ class Found:
 
 
 def tune_batch(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
-    """The largest batch of each mode. Raises TuneError where not one sample fits, or nothing can be measured."""
+    """Find the largest batch of each mode. Raises TuneError if not one sample fits, or nothing can be measured."""
     require_limits(request.job, engine)
     remove_leftovers(claims_folder, engine)
     require_image(request.job, engine)
@@ -55,7 +55,7 @@ class Search:
         self._sample_bytes = 0.0
 
     def run(self) -> Found:
-        """Raises TuneError where the job's own batch fails for a reason that no smaller batch cures."""
+        """Search. Raises TuneError if the job's own batch fails for a reason that no smaller batch cures."""
         batch = largest_that_fits(self._request.batch, self._request.most, self._fits)
         if not batch:
             self._raise(f"{self._mode.name}: not even a batch of 1 fits", self._trials[-1])
@@ -92,7 +92,7 @@ def _describe_trial(trial: Trial) -> str:
 
 
 def format_trial(trial: Trial) -> str:
-    """A trial in one line."""
+    """Return a trial in one line."""
     if trial.peak is None or trial.step_seconds is None:
         return f"{trial.mode}, batch {trial.batch}: does not fit ({trial.outcome}): {trial.reason}"
     of = f" of {format_gigabytes(trial.limit)}" if trial.limit else ""
@@ -102,7 +102,7 @@ def format_trial(trial: Trial) -> str:
 
 
 def format_gigabytes(size: int) -> str:
-    """With two decimals: 1.25 GB."""
+    """Return a size with two decimals: 1.25 GB."""
     return f"{size / 1e9:.2f} GB"
 
 
@@ -124,7 +124,7 @@ def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> 
 def _follow_trial(
     job: Job, hosts: JobContainers, log: HostLog, seconds: float
 ) -> tuple[Mapping[str, ContainerState], bool]:
-    """The hosts' states, and whether they were killed because the time was over."""
+    """Return the hosts' states, and whether they were killed because the time was over."""
     session, expired = JobRun(job, hosts, log), Event()
 
     def expire() -> None:

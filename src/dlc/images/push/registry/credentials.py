@@ -35,13 +35,13 @@ class Address:
 
     @property
     def url(self) -> str:
-        """Root of the registry's API. Plain HTTP is used on this host only, as Docker does."""
+        """Return the root of the registry's API. Plain HTTP is used on this host only, as Docker does."""
         scheme = "http" if is_loopback(self.registry) else "https"
         return f"{scheme}://{HUB_API if self.registry == HUB else self.registry}"
 
 
 def parse_address(text: str) -> Address:
-    """`REGISTRY/REPO` as an address. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
+    """Parse `REGISTRY/REPO`. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
     registry, _, path = text.partition("/")
     named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
     if not named or not PATH.fullmatch(path) or not _has_port(registry):
@@ -54,13 +54,13 @@ def parse_address(text: str) -> Address:
 
 
 def _has_port(registry: str) -> bool:
-    """Whether the port is one, or there is none."""
+    """Tell whether the port is valid, or absent."""
     port = re.search(r":(\d+)$", registry)
     return port is None or 0 < int(port[1]) < 1 << 16
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name or address, with a port or without, is of this host: localhost, 127.0.0.0/8 or [::1]."""
+    """Tell whether a name or address, with a port or without, is of this host: localhost, 127.0.0.0/8 or [::1]."""
     name = re.sub(r":\d+$", "", name).strip("[]")
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -78,12 +78,12 @@ class Credentials:
 
     @property
     def basic(self) -> str:
-        """Value of the Authorization header."""
+        """Return the value of the Authorization header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
 
 
 def read_credentials(registry: str, config: Path | None = None) -> Credentials | None:
-    """What the user logged in with at `registry`, None where nobody did. Raises RegistryError.
+    """Return what the user logged in with at `registry`; None if nobody did. Raises RegistryError.
 
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
     """
@@ -112,7 +112,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _read_mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
-    """The entry of this name, empty where there is none."""
+    """Return the entry of this name, empty if there is none."""
     found = content.get(name) or {}
     if not isinstance(found, dict):
         raise RegistryError(f"{path}: {name}: expected a mapping, found other JSON", "mend it, or docker login again")
@@ -120,7 +120,7 @@ def _read_mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[
 
 
 def _ask_helper(helper: str, entry: str) -> Credentials | None:
-    """What a credential helper has: it reads the entry's name and prints JSON, or a message."""
+    """Ask a credential helper: it reads the entry's name and prints JSON, or a message."""
     done = run_program([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
     if done.returncode:
         if "not found" in done.stdout:
@@ -149,7 +149,7 @@ def _find_in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentia
 
 
 def _strip_scheme(name: str) -> str:
-    """Older clients wrote `https://registry.example/v1/`."""
+    """Return the registry of an entry: older clients wrote `https://registry.example/v1/`."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 

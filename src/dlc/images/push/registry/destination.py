@@ -30,19 +30,19 @@ class Destination:
 
     @property
     def registry(self) -> str:
-        """The registry's name, as references have it."""
+        """Return the registry's name, as references have it."""
         return self.address.registry
 
     def name(self, framework: str) -> str:
-        """The repository of a framework's images: `team/pytorch`."""
+        """Return the repository of a framework's images: `team/pytorch`."""
         return f"{self.address.path}/{framework}"
 
     def reference(self, framework: str) -> str:
-        """The same with the registry: `registry.example/team/pytorch`."""
+        """Return the same with the registry: `registry.example/team/pytorch`."""
         return f"{self.registry}/{self.name(framework)}"
 
     def repository(self, framework: str, say: Callable[[str], None]) -> Repository:
-        """A client for that repository, which is created if ECR lacks it."""
+        """Return a client for that repository, which is created if ECR lacks it."""
         name = self.name(framework)
         self.prepare(name)
         beside = [(other, self._session(name, other)) for other in map(self.name, self.frameworks) if other != name]
@@ -53,7 +53,7 @@ class Destination:
 
 
 def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = ()) -> Destination:
-    """Raises UsageError for a text that is no address, RegistryError if credentials cannot be read."""
+    """Return what `--to` names. Raises UsageError for a wrong address, RegistryError if credentials cannot be read."""
     if to == ECR:
         from dlc.images.push.registry import ecr  # boto3 takes a second to import, and need not be installed
 

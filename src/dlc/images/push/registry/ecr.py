@@ -19,7 +19,7 @@ except ImportError:
 
 
 def log_in_to_ecr() -> tuple[str, Credentials]:
-    """Name of the account's registry in the configured region, and credentials that last half a day."""
+    """Return the name of the account's registry in the configured region, and credentials that last half a day."""
     [found] = _call_ecr("get_authorization_token")["authorizationData"]
     user, _, secret = base64.b64decode(found["authorizationToken"]).decode().partition(":")
     return urllib.parse.urlsplit(found["proxyEndpoint"]).netloc, Credentials(user, secret)

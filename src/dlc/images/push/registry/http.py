@@ -75,7 +75,10 @@ class Answer:
     where: str
 
     def json(self, expected: str) -> dict[str, Any]:
-        """The body as a JSON object. Raises RegistryError, which says what was `expected` and never shows the body."""
+        """Return the body as a JSON object.
+
+        Raises RegistryError, which says what was `expected` and never shows the body.
+        """
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
@@ -87,7 +90,7 @@ class Answer:
 
 
 def make_opener(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
-    """What opens connections to a registry: certificates checked, proxies as the environment names them.
+    """Make what opens connections to a registry: certificates checked, proxies as the environment names them.
 
     Raises RegistryError for a CA bundle that cannot be read.
     """
@@ -109,13 +112,13 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects as urllib does, but never from TLS to plain HTTP, nor to FTP: those are answers like others."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        """The next request, None for the answer as it stands."""
+        """Return the next request, None for the answer as it stands."""
         if not newurl.startswith("https:" if req.type == "https" else ("http:", "https:")):
             return None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
     def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-        """Follow one; urllib leaves the connection open where its Location is no address."""
+        """Follow a redirect; urllib leaves the connection open if its Location is no address."""
         try:
             return super().http_error_302(req, fp, code, msg, headers)
         except ValueError:
@@ -129,7 +132,7 @@ def send_request(
     opener: urllib.request.OpenerDirector, method: str, url: str, body: bytes | Path | None = None,
     headers: Mapping[str, str] | None = None, authorization: str = "",
 ) -> Answer:  # fmt: skip
-    """Any answer, whatever its status. A body that is a Path is streamed from that file.
+    """Return any answer, whatever its status. A body that is a Path is streamed from that file.
 
     Raises TransientError where the connection failed, RegistryError where it would fail again.
     """
@@ -162,7 +165,7 @@ def send_request(
 
 
 def _read_body(response: IO[bytes], where: str) -> bytes:
-    """The whole body, within ANSWER_LIMIT bytes and ANSWER_SECONDS however slowly it comes."""
+    """Return the whole body, within ANSWER_LIMIT bytes and ANSWER_SECONDS however slowly it comes."""
     end = time.monotonic() + ANSWER_SECONDS
     found = bytearray()
     while block := response.read1(BLOCK):  # type: ignore[attr-defined]
@@ -177,7 +180,7 @@ def _read_body(response: IO[bytes], where: str) -> bytes:
 
 
 def refusal_error(answer: Answer) -> RegistryError:
-    """The error for an unexpected status."""
+    """Return the error for an unexpected status."""
     text = f"{answer.where}: status {answer.status}{_quote_registry(answer.body)}"
     if answer.status in TRANSIENT:
         error = TransientError(text, KEEP_TRYING)
@@ -189,7 +192,7 @@ def refusal_error(answer: Answer) -> RegistryError:
 
 
 def _parse_retry_after(text: str) -> float:
-    """The header's seconds, or seconds until its date; 0 where it is neither, or past."""
+    """Return the header's seconds, or seconds until its date; 0 if it is neither, or past."""
     if text.strip().isdecimal():
         return float(text)
     try:
@@ -199,12 +202,12 @@ def _parse_retry_after(text: str) -> float:
 
 
 def strip_query(url: str) -> str:
-    """For messages: queries may hold tokens and signatures."""
+    """Return an address for messages: queries may hold tokens and signatures."""
     return url.partition("?")[0]
 
 
 def _connection_error(where: str, error: Exception, seconds: float) -> RegistryError:
-    """The error for a failed connection; transient only if a second try may work."""
+    """Return the error for a failed connection; transient only if a second try may work."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return RegistryError(f"{where}: {cause.verify_message}", _advise_on_certificate(cause.verify_code))
@@ -226,12 +229,12 @@ def _advise_on_certificate(code: int) -> str:
 
 
 def _quote_registry(body: bytes) -> str:
-    """What the registry's JSON says went wrong, else nothing."""
+    """Return what the registry's JSON says went wrong, else nothing."""
     return "".join(f", {code}: {message}" for code, message in _parse_errors(body))
 
 
 def _parse_errors(body: bytes) -> list[tuple[str, str]]:
-    """Code and message of each error in the registry's JSON; none where it is something else."""
+    """Return code and message of each error in the registry's JSON; none if it is something else."""
     try:
         return [(str(error.get("code", "")), str(error.get("message", ""))) for error in json.loads(body)["errors"]]
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
@@ -259,7 +262,9 @@ class Session:
         self, method: str, path: str, *, body: bytes | Path | None = None, headers: Mapping[str, str] | None = None,
         accept: tuple[int, ...] = (200,),
     ) -> Answer:  # fmt: skip
-        """The answer to a request for `path` (or a whole URL, as uploads have it), whose status must be in `accept`.
+        """Return the answer to a request for `path` (or a whole URL, as uploads have it).
+
+        Its status must be in `accept`.
 
         Raises TransientError, and RegistryError for what will fail again.
         """
@@ -277,7 +282,10 @@ class Session:
         return answer
 
     def _absolute(self, path: str) -> str:
-        """A path of this registry, or an address that it named. Raises RegistryError for what no client may follow."""
+        """Return a path of this registry, or an address that it named.
+
+        Raises RegistryError for what no client may follow.
+        """
         try:
             url = urllib.parse.urljoin(self.url, path)
             parts = urllib.parse.urlsplit(url)
@@ -291,7 +299,10 @@ class Session:
         return url
 
     def _authorize(self, challenges: list[str]) -> str:
-        """The header that satisfies one of the registry's challenges. Raises RegistryError where none can be met."""
+        """Return the header that satisfies one of the registry's challenges.
+
+        Raises RegistryError if none can be met.
+        """
         for challenge in challenges:
             scheme, _, rest = challenge.partition(" ")
             if scheme.lower() == "bearer":
@@ -301,7 +312,7 @@ class Session:
         raise self._unauthorized()
 
     def _token(self, challenge: Mapping[str, str]) -> str:
-        """A token for pull and push, from the service that the registry names."""
+        """Get a token for pull and push, from the service that the registry names."""
         realm = challenge.get("realm", "")
         if not _is_safe(realm):
             raise RegistryError(f"{self.registry}: expected a token service with https, found {realm or 'none'}")
@@ -339,7 +350,7 @@ class Session:
 
 
 def _is_safe(realm: str) -> bool:
-    """Whether credentials may be sent to a token service: TLS, or this host itself."""
+    """Tell whether credentials may be sent to a token service: TLS, or this host itself."""
     try:
         parts = urllib.parse.urlsplit(realm)
     except ValueError:

@@ -19,7 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
     interrupts.install_handlers()
     try:
-        from dlc.cli import run  # here, so that Ctrl-C while it loads is caught too
+        # Imported here, so that Ctrl-C while it loads is caught too.
+        from dlc.cli import run
 
         _check_streams()
         interrupts.keep_awake()
@@ -33,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Interrupted.exit_code
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _has_reader_left():
-            return 0  # the reader, such as head or less, has ended
+            # The reader, such as head or less, has ended.
+            return 0
         return _report_error(_system_error(error))
     except Exception as error:
         return _report_error(_internal_error(error))
@@ -72,13 +74,15 @@ def _check_streams() -> None:
     """Raise UsageError for a closed stdout. Closed streams become /dev/null: else the next file takes their number."""
     closed = [number for number in range(3) if not _is_open(number)]
     for number in closed:
-        os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        # This takes the lowest number that is free.
+        os.open(os.devnull, os.O_RDWR)
         if number:
             setattr(sys, ("stdin", "stdout", "stderr")[number], os.fdopen(number, "w"))
     if 1 in closed:
         raise UsageError("stdout is closed: expected a terminal, a pipe or a file", "use >/dev/null to drop the output")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 gets \\u2026, and no error
+        # A terminal without UTF-8 gets \u2026, and no error.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _is_open(number: int) -> bool:

@@ -17,7 +17,8 @@ CANCELED = re.compile(r"^#(\d+) CANCELED")
 FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
 OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
 KEEP_LINES = 30
-ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"  # a remedy
+# The remedy for a full disk.
+ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"
 BASE_LOOKUP = "load metadata for "
 # What BuildKit says when the host is too busy for its bounds of seconds.
 BUSY = r"failed to solve: (?:DeadlineExceeded: .*deadline exceeded|Canceled: .*client connection is closing)"

@@ -62,7 +62,8 @@ class Result:
     id: str
     ref: str
     digest: str
-    size: int  # bytes of its layers, unpacked
+    # Bytes of its layers, unpacked.
+    size: int
     seconds: float
     built: bool
 
@@ -202,10 +203,12 @@ def new_log(cache: Path, kind: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(os.getpid()):
             path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{kind}.log"
-            with suppress(FileExistsError):  # a process in another container may have our pid
+            # A process in another container may have our pid.
+            with suppress(FileExistsError):
                 path.touch(exist_ok=False)
                 return path
-    raise AssertionError  # the numbers do not end
+    # The numbers do not end.
+    raise AssertionError
 
 
 @contextmanager

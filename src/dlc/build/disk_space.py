@@ -19,7 +19,8 @@ from dlc.core.errors import DiskError
 from dlc.engine.connection import Engine
 
 GB = 10**9
-WORK = 2 * GB  # base, compilers and apt's caches while images are built
+# Base, compilers and apt's caches take this while images are built.
+WORK = 2 * GB
 COPIES_CONTAINERD, COPIES_CLASSIC = 3, 2
 
 
@@ -51,7 +52,8 @@ def data_folder(engine: Engine) -> Path | None:
     folder = Path(engine.data_root or "/nonexistent")
     try:
         return folder if folder.is_dir() else None
-    except PermissionError:  # of a folder above it
+    except PermissionError:
+        # A folder above it is closed to this user.
         return None
 
 

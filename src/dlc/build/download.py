@@ -15,14 +15,19 @@ from dlc.core.environment import CA_VARIABLES
 from dlc.core.errors import LockError, UsageError
 from dlc.plan.contexts import Pinned
 
-SECONDS = 60.0  # without a byte
-OTHER_SECONDS = 3600.0  # while another process fetches
+# Without a byte for so long, a download has failed.
+SECONDS = 60.0
+# For so long another process may fetch.
+OTHER_SECONDS = 3600.0
 BUSY = (http.client.REQUEST_TIMEOUT, http.client.TOO_EARLY, http.client.TOO_MANY_REQUESTS)
 LATER = "run again when it can be reached: the bytes received so far are kept"
-PROXY_REFUSES = "Tunnel connection failed: 4"  # http.client's words
+# http.client begins its message so.
+PROXY_REFUSES = "Tunnel connection failed: 4"
 PROXY_REMEDY = "correct HTTPS_PROXY, or name the host in NO_PROXY"
-CHUNK = 1 << 16  # bytes; a kill loses no more
-FILE = "file"  # name of every downloaded file in its folder
+# Bytes; a kill loses no more.
+CHUNK = 1 << 16
+# The name of every downloaded file in its folder.
+FILE = "file"
 
 
 def fetch(context: Pinned, cache: Path, ca: Path | None) -> Path:
@@ -33,7 +38,8 @@ def fetch(context: Pinned, cache: Path, ca: Path | None) -> Path:
     """
     target = cache / "pinned" / context.sha256
     target.parent.mkdir(parents=True, exist_ok=True)
-    with hold_lock(target.parent, OTHER_SECONDS):  # one process at a time
+    # Only one process downloads at a time.
+    with hold_lock(target.parent, OTHER_SECONDS):
         if not ((target / FILE).is_file() and hash_file(target / FILE) == context.sha256):
             say_damaged(target / FILE)
             part = target.with_suffix(".part")
@@ -67,7 +73,8 @@ def _download(url: str, part: Path, ca: Path | None) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # the file is complete
+            # The file is complete.
+            return
         busy = error.code in BUSY or error.code >= http.client.INTERNAL_SERVER_ERROR
         raise LockError(f"{url}: {error}", LATER if busy else "correct the address in the buildspec") from None
     except http.client.InvalidURL as error:
@@ -91,7 +98,8 @@ def _make_ssl_context(ca: Path | None) -> ssl.SSLContext:
     """Make a TLS context with these authorities. Raises UsageError for a bundle that holds no certificates."""
     try:
         return ssl.create_default_context(cafile=str(ca) if ca else None)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:
+        # ssl.SSLError is an OSError.
         raise UsageError(
             f"{ca}: expected certificates in PEM, found: {error.strerror}", f"name a CA bundle in {CA_VARIABLES[0]}"
         ) from None

@@ -24,7 +24,8 @@ from dlc.plan.contexts import Context, Host, Pinned, Repo
 from dlc.plan.plan import Plan
 
 SECRET = re.compile(r"--mount=type=secret,id=([A-Za-z0-9_]+)(?= |$)", re.MULTILINE)
-SNAPSHOT_TIME = 315532800  # 1980; of folders, and the latest of a file: nothing in an image is later
+# 1980: the time of folders, and the latest of a file. Nothing in an image is later.
+SNAPSHOT_TIME = 315532800
 WRITING_SECONDS = 60.0
 FOLDER, FILE, PROGRAM = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFREG | 0o755
 
@@ -108,7 +109,8 @@ def snapshot(files: Tree, cache: Path) -> Path:
     if _found_files(folder) != wanted:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with hold_lock(folder.parent, WRITING_SECONDS), draft_folder(cache) as drafts:
-            if (found := _found_files(folder)) != wanted:  # else another build was faster
+            # Else another build was faster.
+            if (found := _found_files(folder)) != wanted:
                 if found:
                     say_damaged(folder)
                     folder.rename(drafts / "damaged")
@@ -145,7 +147,8 @@ def _write_files(files: Tree, folder: Path) -> None:
         os.utime(target, (derive_time(file.data),) * 2)
     for entry in (folder, *folder.rglob("*")):
         if entry.is_dir():
-            entry.chmod(0o755)  # whatever the umask is: modes reach the image
+            # Modes reach the image: they must not depend on the umask.
+            entry.chmod(0o755)
             os.utime(entry, (SNAPSHOT_TIME, SNAPSHOT_TIME))
 
 

@@ -23,8 +23,10 @@ SHOWN_COMMANDS = ("RUN", "COPY", "ADD", "exporting")
 COPIES = ("COPY", "ADD")
 SHOWN_WIDTH = 80
 PERIOD = 30.0
-SHORT_SECONDS = 1.0  # what ends sooner is not shown while it runs
-NARROW_COLUMNS = 80  # on narrower terminals the target's name is left out
+# A step that ends sooner is not shown while it runs.
+SHORT_SECONDS = 1.0
+# On narrower terminals the target's name is left out.
+NARROW_COLUMNS = 80
 REFRESH_PER_SECOND = 2
 
 
@@ -111,7 +113,8 @@ class Screen(Display):
 
     def _start(self) -> None:
         self._live.start()
-        self._console.show_cursor(True)  # a kill would leave the terminal without one
+        # A kill would leave the terminal without a cursor.
+        self._console.show_cursor(True)
 
     def _stop(self) -> None:
         self._live.stop()
@@ -140,7 +143,8 @@ def format_running(step: Running, now: float, width: int) -> str:
     """Format a running step as one line of a terminal that has `width` columns."""
     name = step.name.partition(" ")[2] if width < NARROW_COLUMNS else ""
     text = f"  {now - step.started:6.0f} s  {name or step.name}  {shorten_command(step.command)}"
-    room = max(width - 3, 0)  # for the ^C that a terminal prints
+    # Three columns stay free for the ^C that a terminal prints.
+    room = max(width - 3, 0)
     return text if len(text) <= room else text[: max(room - 3, 0)] + "..."[:room]
 
 

@@ -46,9 +46,12 @@ NO_ANSWER = re.compile(r"Retrying|Max retries|[Cc]onnection|timed out|resolve|SS
 UNREAD = re.compile(r"Could not fetch URL \S+ (.*?)(?: for url: \S+)? - skipping")
 BUSY = re.compile(r"^(429|5\d\d) (Client|Server) Error")
 REFUSED = re.compile(r"40[137] Client Error")
-EXCEPTION = "ERROR: Exception:"  # of pip: its own traceback follows, and what happened is the last line
-WORDS = (5, 6)  # of a wheel's name: package, version, perhaps a build number, Python, binary interface, platform
-HASH = re.compile(r"sha256:([0-9a-f]{64})")  # in a lock
+# pip writes this before its own traceback, whose last line says what happened.
+EXCEPTION = "ERROR: Exception:"
+# A wheel's name has so many words: package, version, perhaps a build number, Python, binary interface, platform.
+WORDS = (5, 6)
+# A hash as a lock has it.
+HASH = re.compile(r"sha256:([0-9a-f]{64})")
 MANYLINUX = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
@@ -185,7 +188,8 @@ def link_or_copy(source: Path, target: Path, cache: Path) -> None:
 def remove_unlocked(folder: Path, hashes: Collection[str]) -> None:
     """Remove the files of a folder of the cache that have none of these hashes: damaged files are made anew."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        with suppress(FileNotFoundError):  # another build was faster
+        # Another build may have been faster.
+        with suppress(FileNotFoundError):
             if path.is_file() and hash_file(path) not in hashes:
                 say_damaged(path)
                 path.unlink()

@@ -15,7 +15,8 @@ from dlc.debian import suites
 
 HEADER_FACTS = ("framework", "version", "job", "eop", "unsupported")
 
-PACKAGES = "packages."  # the facts about what the buildspec asks for begin so
+# Prefix of facts about requested packages.
+PACKAGES = "packages."
 
 
 def find_broken_rules(

@@ -196,7 +196,8 @@ def _find_model(model: type[BaseModel], steps: tuple[str | int, ...]) -> type[Ba
     for step in steps:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = kind.model_fields[str(step)].annotation
-        else:  # dict[key, value] or tuple[item, ...]
+        else:
+            # This is dict[key, value] or tuple[item, ...].
             kind = get_args(kind)[0 if isinstance(step, int) else 1]
     found: type[BaseModel] = kind
     return found

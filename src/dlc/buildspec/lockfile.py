@@ -30,7 +30,8 @@ FRAMEWORKS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "tf-nightly"),
     "mxnet": ("mxnet",),
 }
-TENSORFLOW_CPU = "tensorflow-cpu"  # for no CUDA, which its version does not say
+# The build for the CPU only; its version does not show that.
+TENSORFLOW_CPU = "tensorflow-cpu"
 # From CUDA 13 on NVIDIA's wheels have no suffix; of these the version begins with CUDA's major.
 VERSIONED = re.compile(r"(nvidia-(cublas|cuda-[a-z-]+|nvjitlink|nvtx)|cuda-(toolkit|bindings|python))$")
 SUFFIXED = re.compile(r"^nvidia-.*-cu(\d+)$|-cuda(\d\d)")

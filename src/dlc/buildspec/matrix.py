@@ -95,7 +95,8 @@ def resolve_variant(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> t
     ]  # fmt: skip
     framework = requirements.add_versions(requirements.list_framework(settings, node), buildspec.pins, problems)
     training = requirements.add_versions(requirements.list_training(settings, node, problems), buildspec.pins, problems)
-    if problems or image.header is None or buildspec.pins is None:  # a problem of their own
+    # Each of these has a problem of its own.
+    if problems or image.header is None or buildspec.pins is None:
         return None, problems
     variant = Variant(image.header, settings, node, framework, training, candidate.plain)
     if buildspec.compat:

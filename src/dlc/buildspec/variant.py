@@ -18,7 +18,8 @@ from dlc.core.environment import PLATFORM
 from dlc.core.errors import ImageError
 from dlc.debian.suites import find_suite
 
-DIGITS = 8  # of a digest, where it is part of a name
+# Digits of a digest that is part of a name.
+DIGITS = 8
 NOTICE = timedelta(days=90)
 
 
@@ -29,8 +30,10 @@ class IndexedPackages:
     index: str
     address: str
     packages: tuple[str, ...]
-    python: str  # as in 3.11
-    glibc: str  # as in 2.36
+    # As in 3.11.
+    python: str
+    # As in 2.36.
+    glibc: str
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ VERBS = {
     "update": "dlc.cli.update",
     "build": "dlc.cli.build",
     "test": "dlc.cli.test",
-    "run": "dlc.cli.run_job",  # not dlc.cli.run, which is the function below
+    # dlc.cli.run is the function below, so the module has another name.
+    "run": "dlc.cli.run_job",
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
@@ -43,8 +44,10 @@ VERBS = {
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 
 
-LIKENESS = 0.8  # of two names of variables, from 0 to 1, from which on one may be meant for the other
-UNRECOGNIZED = "unrecognized arguments: "  # argparse's words
+# From this likeness on (0 to 1) one name of a variable may be meant for another.
+LIKENESS = 0.8
+# argparse begins its message so.
+UNRECOGNIZED = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,7 +89,8 @@ def list_misspelt(environment: Mapping[str, str]) -> list[str]:
 
 def read_version() -> str:
     """Return the version of the installed package."""
-    from importlib import metadata  # slow to import, and no other verb needs it
+    # It is slow to import, and no other verb needs it.
+    from importlib import metadata
 
     try:
         return metadata.version("dlc")

@@ -28,7 +28,8 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect, must_install
 from dlc.plan.plan import Plan, plan_variants
 
-TURN_SECONDS = 4 * 3600.0  # longer than a build of all images on two cores
+# Longer than a build of all images takes on two cores.
+TURN_SECONDS = 4 * 3600.0
 
 
 def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) -> int:
@@ -71,7 +72,8 @@ def _build_missing(
     remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.refs)), 0.0
     if remaining.selected:
         with _wait_for_turn(remaining, engine):
-            existing = images.find_keys(engine, plan.refs)  # again: another dlc may have built them meanwhile
+            # Ask again: another dlc may have built them meanwhile.
+            existing = images.find_keys(engine, plan.refs)
             remaining = _drop_current(remaining, existing)
             if remaining.selected:
                 if disk_check:
@@ -114,7 +116,8 @@ def _wait_for_turn(plan: Plan, engine: Engine) -> Iterator[None]:
     with ExitStack() as held:
         with report_disk_errors(cache_folder()):
             folder.mkdir(parents=True, exist_ok=True)
-            for ref in sorted(plan.refs):  # the same order everywhere, so that no two wait for each other
+            # The same order everywhere, so that no two wait for each other.
+            for ref in sorted(plan.refs):
                 name = hashlib.sha256(f"{engine.address} {ref}".encode()).hexdigest()[:12]
                 path = folder / f"{ref.rpartition('/')[2].replace(':', '-')}-{name}"
                 held.enter_context(hold_lock(path, TURN_SECONDS))

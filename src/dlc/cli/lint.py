@@ -13,10 +13,12 @@ from dlc_lint import command
 
 HELP = "find in training scripts what keeps a compiler from making them faster"
 EXAMPLE = "dlc lint train.py"
-NOT_OURS = {"__pycache__", "node_modules", "site-packages"}  # folders of what others wrote; hidden ones are too
+# Folders of what others wrote. Hidden folders are left out too.
+NOT_OURS = {"__pycache__", "node_modules", "site-packages"}
 COMPILER_VARIABLE, COMPILER_HYPERPARAMETER = "DLC_COMPILER", "sagemaker_training_compiler_enabled"
 COMPILERS = ("inductor", "xla")
-ON = ("1", "true", "yes", "on")  # as the launcher reads a hyperparameter
+# The launcher reads a hyperparameter so.
+ON = ("1", "true", "yes", "on")
 MOST_LINES = 10
 
 

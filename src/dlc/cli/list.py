@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 HELP = "list all images, with size, digest and date of those that are built"
 EXAMPLE = "dlc list 'pytorch-*'"
-DIGEST_LENGTH = 12  # characters, as docker shows it
+# Characters, as docker shows it.
+DIGEST_LENGTH = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +111,8 @@ def _read_built(refs: Sequence[str]) -> dict[str, Image] | None:
     try:
         engine = connection.find_engine()
         return images.find_images(engine, refs, connection.QUICK_SECONDS) if engine else None
-    except (EngineError, ProcessError) as error:  # an image may go between two questions
+    except (EngineError, ProcessError) as error:
+        # An image may go between two questions.
         print(f"dlc: no sizes and digests: {error}", file=sys.stderr)
         return None
 

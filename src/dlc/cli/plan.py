@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 HELP = "show what a build would do: images and why each is built; or every target with all that goes into it"
 EXAMPLE = "dlc plan 'pytorch-*-cpu-*' --engine"
-KEY_LENGTH = 12  # characters of a content key, as messages show it
+# Characters of a content key, as messages show it.
+KEY_LENGTH = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,9 +19,12 @@ from dlc.jobs.run.job_folder import RESULTS
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
 EXAMPLE = "dlc profile pytorch-2.13-training-cpu-py311 train.py --hp epochs=3 --on p4d.24xlarge"
-INTERMIXED = True  # ID and SCRIPT may have options between them
-STEPS = 100  # that a run measures
-REPORTS = "output/profile"  # among the collected results
+# ID and SCRIPT may have options between them.
+INTERMIXED = True
+# So many steps a run measures.
+STEPS = 100
+# The reports' place among the collected results.
+REPORTS = "output/profile"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         image, script = args.report
         words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_list_switches(args)]}
         job = run_job.make_job_of_words(argparse.Namespace(**words), "profile")
-        with contextlib.redirect_stdout(sys.stderr):  # what the job prints is no part of the answer
+        # What the job prints is no part of the answer.
+        with contextlib.redirect_stdout(sys.stderr):
             if code := run_job.start_job(job):
                 return code
         args.report = [job.folder / REPORTS]

@@ -54,11 +54,13 @@ def run(args: argparse.Namespace) -> int:
     variants = load_variants(tree, args.globs, args.sets)
     if not args.unsupported:
         variant.require_supported(variants)
-    plan_variants(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    # Before an engine is started: a stale lock ends the run here.
+    plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
     frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
     ca = environment.find_ca_bundle(os.environ)
-    destination = open_destination(args.to, ca, frameworks)  # a wrong --to starts no engine either
+    # A wrong --to starts no engine either.
+    destination = open_destination(args.to, ca, frameworks)
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
     keys = images.find_keys(engine, plan.refs)

@@ -26,9 +26,11 @@ from dlc.jobs.run.run import remove_job, run_job
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
-INTERMIXED = True  # IMAGE and SCRIPT may have options between them
+# IMAGE and SCRIPT may have options between them.
+INTERMIXED = True
 
-CLAIMS = "jobs"  # in the cache
+# The folder of claims in the cache.
+CLAIMS = "jobs"
 JOB = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
@@ -44,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explain", action="store_true", help="show the containers and their config files; start nothing"
     )
     parser.add_argument("--remove", metavar="JOB", help="remove the containers and the network that a job left")
-    add_json(parser)  # of --explain
+    # --json is for --explain.
+    add_json(parser)
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
@@ -158,7 +161,8 @@ def read_options(args: argparse.Namespace) -> Options:
 
 
 def _remove_job(job_id: str) -> int:
-    if not re.fullmatch(JOB, job_id):  # it becomes the name of a file that is removed
+    # The id becomes the name of a file that is removed.
+    if not re.fullmatch(JOB, job_id):
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
         )

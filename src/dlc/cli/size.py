@@ -16,7 +16,8 @@ HELP = "show what takes space in a built image; fail if it is over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"
 
 TOP = 15
-COMMAND_COLUMN, LONGEST_COMMAND = 15, 100  # of a layer: where it stands, and its characters
+# The column of a layer's command, and its most characters.
+COMMAND_COLUMN, LONGEST_COMMAND = 15, 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

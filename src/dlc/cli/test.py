@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run pytest. Raises ImageTestError for an exit code of pytest other than 0."""
     root = find_root()
-    load_variants(read_tree(root), [args.glob])  # a selector that matches nothing is an error before anything runs
+    # A selector that matches nothing is an error before anything runs.
+    load_variants(read_tree(root), [args.glob])
     if not (root / "tests/container").is_dir():
         raise UsageError(f"{root}: expected tests/container, found none", "run dlc test inside a checkout")
     if find_spec("xdist") is None:

@@ -16,10 +16,13 @@ from dlc.jobs.tune.tune import tune_batch
 
 HELP = "find the largest batch of a training script that fits, by short jobs on this machine"
 EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name batch-size --hp batch-size=64 --memory 4g"
-INTERMIXED = True  # ID and SCRIPT may have options between them
+# ID and SCRIPT may have options between them.
+INTERMIXED = True
 COMPILERS = ("inductor", "xla")
-TIMES = 1024  # the job's own batch: no larger one is tried without --most
-SECONDS = 10, 1_000_000  # of one trial
+# Without --most no batch is tried that is more than so many times the job's own.
+TIMES = 1024
+# Bounds of --trial-seconds.
+SECONDS = 10, 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,8 @@ from dlc.plan.plan import Plan, plan_variants
 HELP = "build images twice without any cache and compare them, also with the image that is built"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
 
-SHOWN = 40  # differences of a layer
+# So many differences of a layer are shown.
+SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     root = find_root()
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
-    plan_variants(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+    # Before an engine is started: a stale lock ends the run here.
+    plan_variants(variants, tree, args.globs, args.sets)
     revision, epoch = buildx.read_revision(root)
     engine = connect()
     rows = []

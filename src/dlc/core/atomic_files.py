@@ -19,7 +19,8 @@ from dlc.core.errors import DiskError, ProcessError, UsageError
 from dlc.core.interrupts import held
 
 SWEEP_SECONDS = 60.0
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of linux/fcntl.h and linux/fs.h
+# From linux/fcntl.h and linux/fs.h.
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 ASK_AGAIN_SECONDS = 0.1
 
 
@@ -107,7 +108,8 @@ def report_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise  # a reader of our output went away: no folder's fault
+        # A reader of our output went away: that is no folder's fault.
+        raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskError(

@@ -13,7 +13,8 @@ from dlc.core.errors import SpecError, UsageError
 
 FOLDERS = ("buildspec", "docker", "src/entrypoint", "src/dlc_runtime")
 SIGN = Path("buildspec/defaults.yml")
-OWN = Path(__file__).absolute().parents[3]  # the checkout that holds this file, where one does
+# The checkout that holds this file, if any does.
+OWN = Path(__file__).absolute().parents[3]
 # What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden
 # files: .git, .DS_Store, .a.swp and .mypy_cache are all hidden. Vim probes a folder with a file named 4913.
 LEFTOVERS = (".*", "__pycache__", "*.pyc", "*.sw[a-p]", "*~", "#*#", "4913", "*.orig", "*.rej", "Thumbs.db")
@@ -92,7 +93,8 @@ def _read_source(path: Path) -> SourceFile:
 
 
 def _refuse_folder(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):  # of a checkout without sources
+    # A checkout may be without sources.
+    if not isinstance(error, FileNotFoundError):
         raise error
 
 

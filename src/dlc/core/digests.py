@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-MODE, FOLDER_MODE = 0o644, 0o755  # of what a build takes, whatever the umask is: BuildKit compares modes too
+# Modes of what a build takes, whatever the umask is: BuildKit compares modes too.
+MODE, FOLDER_MODE = 0o644, 0o755
 
 
 def hash_file(path: Path) -> str:

@@ -15,7 +15,8 @@ from dlc.core.errors import UsageError
 
 PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "FTP_PROXY", "ALL_PROXY")
 CA_VARIABLES = ("DLC_CA_BUNDLE", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")  # of Debian and Ubuntu
+# The path on Debian and Ubuntu.
+SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 # Secret id -> the variables that may hold it, most specific first.
 INDEX_VARIABLES = {
     "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
@@ -24,12 +25,14 @@ INDEX_VARIABLES = {
 # What dlc itself reads, besides DLC_INDEX_NAME: what a job reads is the launcher's to judge.
 OWN_VARIABLES = ("DLC_CACHE_DIR", "DLC_CA_BUNDLE", "DLC_DEBIAN_TRACKER_DUMP", "DLC_DEBUG", "DLC_ENGINE",
                  "DLC_ENGINE_DIR", "DLC_OSV_DUMP")  # fmt: skip
-PLATFORM = "linux/amd64"  # that all images are built for
+# All images are built for this platform.
+PLATFORM = "linux/amd64"
 # The names that Docker gives to what the kernel calls machine.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 # Where an index answers 401, 403 or 407.
 LOGIN_REMEDY = "give its login in ~/.netrc or in its address, and name it in NO_PROXY if a proxy refuses it"
-MIRROR = "DLC_INDEX_"  # and the index's name: DLC_INDEX_PYTORCH_CPU
+# The index's name follows, as in DLC_INDEX_PYTORCH_CPU.
+MIRROR = "DLC_INDEX_"
 
 
 def cache_folder() -> Path:

@@ -11,12 +11,17 @@ import threading
 import time
 from types import FrameType
 
-WAKE = signal.SIGURG  # which does nothing to whom it is sent
-WAKE_SECONDS, WAKES = 0.02, 50  # from one to the next, and how many: a busy host may let a thread wait for a second
-ONCE = (signal.SIGTERM, signal.SIGHUP)  # `timeout` and a closing terminal send two at a time to say one thing
+# A signal that does nothing to its receiver.
+WAKE = signal.SIGURG
+# Seconds from one to the next, and how many: a busy host may let a thread wait for a second.
+WAKE_SECONDS, WAKES = 0.02, 50
+# `timeout` and a closing terminal send two at a time to say one thing.
+ONCE = (signal.SIGTERM, signal.SIGHUP)
 
-_depth = 0  # blocks that the main thread is in
-_waiting = False  # a signal came meanwhile
+# How many blocks of `held` the main thread is in.
+_depth = 0
+# Whether a signal came meanwhile.
+_waiting = False
 _waker: threading.Thread | None = None
 
 
@@ -81,7 +86,8 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     global _waiting
     if number in ONCE:
         for same in ONCE:
-            signal.signal(same, lambda *_: None)  # not SIG_IGN, which the programs that it starts would inherit
+            # Not SIG_IGN, which the programs that it starts would inherit.
+            signal.signal(same, lambda *_: None)
     _waiting = _depth > 0
     if not _waiting:
         raise KeyboardInterrupt

@@ -22,7 +22,8 @@ from dlc.core.errors import ProcessError, ProcessTimeoutError
 from dlc.core.interrupts import held
 
 TAIL_LINES = 25
-GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
+# From SIGTERM to SIGKILL.
+GRACE_SECONDS = 10.0
 T = TypeVar("T")
 
 
@@ -133,7 +134,8 @@ def run_beside(work: Callable[[], T]) -> Iterator[Future[T]]:
     def run_it() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # raised if the result is asked for
+        except BaseException as error:
+            # The error is raised again if the result is asked for.
             done.set_exception(error)
 
     thread = Thread(target=run_it, daemon=True)
@@ -165,7 +167,8 @@ def _end_all() -> None:
             _signal_group(child, signal.SIGKILL)
 
 
-_daemons: list[subprocess.Popen[bytes]] = []  # Python warns when a Popen of a running program is deleted
+# Python warns if a Popen of a running program is deleted.
+_daemons: list[subprocess.Popen[bytes]] = []
 
 
 def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
@@ -194,7 +197,8 @@ def _open_group(
     """
     child: subprocess.Popen[str] | None = None
     try:
-        with _open_input(stdin) as given, held:  # no program runs that nobody ends
+        # No program may run that nobody ends.
+        with _open_input(stdin) as given, held:
             child = _start_child(argv, env, given, cwd, stderr)
             _running.append(child)
         yield child
@@ -243,7 +247,8 @@ def end_group(child: subprocess.Popen[str], grace: float = GRACE_SECONDS) -> Non
         _wait_for_group(child, grace)
     finally:
         _signal_group(child, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):  # it can hang in the kernel, in a read from a dead disk
+        # A child can hang in the kernel, in a read from a dead disk.
+        with suppress(subprocess.TimeoutExpired):
             child.wait(GRACE_SECONDS)
 
 

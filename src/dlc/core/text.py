@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-CONTROLS = "\n\t"  # that a message may hold
+# Controls that a message may hold.
+CONTROLS = "\n\t"
 
 
 def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:

@@ -14,7 +14,8 @@ from dlc.core.atomic_files import hold_lock
 from dlc.core.errors import HostError, PackageIndexError
 from dlc.core.process import run_program
 
-POLICY = Path("/usr/sbin/policy-rc.d")  # Debian runs it to know whether a package may start a service
+# Debian runs it to know whether a package may start a service.
+POLICY = Path("/usr/sbin/policy-rc.d")
 UNFINISHED = Path("/var/lib/dpkg/updates")
 MARK = "# dlc wrote this file"
 # The guard against services. A shell writes and removes it, so that it goes even when dlc is killed.
@@ -34,8 +35,10 @@ ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 OPTIONS = ("-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120", "-q")
 UPDATE_SECONDS = 300.0
 INSTALL_SECONDS = 900.0
-LOCK_SECONDS = 3600.0  # for another dlc that installs
-GRACE_SECONDS = 60.0  # for dpkg to finish its current package
+# For so long another dlc may install.
+LOCK_SECONDS = 3600.0
+# For so long dpkg may finish its current package.
+GRACE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def install_packages(names: Sequence[str], work: Path, donor: Donor | None = Non
         remove_guard()
         options = _make_donor_options(work, donor) if donor and _needs_donor(donor, names) else []
         _run_apt([*options, "update"], UPDATE_SECONDS)
-        if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):  # an earlier installation was interrupted
+        # An earlier installation was interrupted.
+        if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):
             _run_guarded(["dpkg", "--configure", "-a"])
         wanted = [*options, "-y", "--no-install-recommends", "install", *names]
         _record_packages(work, parse_new_packages(_run_apt(["--simulate", *wanted], UPDATE_SECONDS)))

@@ -24,7 +24,8 @@ from dlc.debian.suites import EPOCH, base_recipe, make_preferences, mmdebstrap_c
 
 BUILD_SECONDS = 900.0
 SCRATCH = "dlc-base-"
-ROOM = 600 * 10**6  # bytes: the system unpacked with its packages, and its tar
+# Bytes: the system unpacked with its packages, and its tar.
+ROOM = 600 * 10**6
 # mmdebstrap mounts /proc, /sys and /dev of this host into what it makes: here in a mount namespace that ends with its
 # last process, and all of these end with dlc, however it ends.
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
@@ -51,7 +52,8 @@ def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
     _require_room(cache)
     require_program(cache)
     with hold_lock(target, BUILD_SECONDS), draft_folder(cache) as draft:
-        if not is_sealed(target / "rootfs.tar"):  # another build may have made it meanwhile
+        # Another build may have made it meanwhile.
+        if not is_sealed(target / "rootfs.tar"):
             say_damaged(target / "rootfs.tar")
             _say_step(suite, "made from Debian packages")
             _build_tar(suite, recorded, draft)
@@ -116,7 +118,8 @@ def _build_tar(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
         _run_mmdebstrap(suite, argv, {})
         return
     with scratch_folder(SCRATCH) as unpacked:
-        unpacked.chmod(FOLDER_MODE)  # for apt, which downloads as a user of its own
+        # apt downloads as a user of its own.
+        unpacked.chmod(FOLDER_MODE)
         _run_mmdebstrap(suite, [*ALONE, *argv], {"TMPDIR": str(unpacked)})
 
 

@@ -42,9 +42,12 @@ class Suite:
     """One Debian release."""
 
     name: str
-    glibc: str  # level of the newest wheels that its C library loads, as in manylinux_2_36
-    until: date  # last day of security updates, long-term support included
-    merged_usr: bool  # /bin and /lib are links into /usr from the first package on
+    # Level of the newest wheels that its C library loads, as in manylinux_2_36.
+    glibc: str
+    # Last day of security updates, long-term support included.
+    until: date
+    # Whether /bin and /lib are links into /usr from the first package on.
+    merged_usr: bool
 
 
 SUITES = {

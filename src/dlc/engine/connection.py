@@ -21,8 +21,10 @@ from dlc.debian import apt
 from dlc.engine import docker_client, remedies
 from dlc.engine.private_engine import PrivateEngine, is_installed
 
-QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
-PATIENT_SECONDS = 60.0  # for verbs that need an engine: a busy one may be slow
+# For verbs that only look: they promise an answer within 5 s.
+QUICK_SECONDS = 3.0
+# For verbs that need an engine: a busy one may be slow.
+PATIENT_SECONDS = 60.0
 # Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
 # its PATH, and podman reads files of CDI.
 TOOLKIT = ("nvidia-container-runtime-hook", "nvidia-ctk")
@@ -33,15 +35,22 @@ class Engine:
     """An engine that answered. `address` is None for the client's own context, else the value of DOCKER_HOST."""
 
     address: str | None
-    origin: str  # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "private"
+    # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "private".
+    origin: str
     version: str
-    containerd_store: bool  # keeps layers as blobs and unpacked; else the classic store: unpacked only
+    # Whether layers are kept as blobs and unpacked. The classic store keeps them unpacked only.
+    containerd_store: bool
     platform: str = PLATFORM
-    data_root: str = ""  # the folder of its host that holds its images; empty where it does not say
-    buildx: str = ""  # the client's plug-in, a file; empty too where the client does not list its plug-ins
-    cpus: int = 0  # of its host; 0 where it does not say
-    memory: int = 0  # of its host, in bytes; 0 where it does not say
-    offers_gpus: bool = True  # false only where it says so
+    # The folder of its host that holds its images; empty if the engine does not say.
+    data_root: str = ""
+    # The file of the client's plug-in; empty too if the client does not list its plug-ins.
+    buildx: str = ""
+    # CPUs of its host; 0 if the engine does not say.
+    cpus: int = 0
+    # Bytes of memory of its host; 0 if the engine does not say.
+    memory: int = 0
+    # False only if the engine says so.
+    offers_gpus: bool = True
 
     @property
     def environment(self) -> dict[str, str]:
@@ -102,7 +111,8 @@ def search_engine() -> Future[Engine | None]:
     def ask() -> None:
         try:
             found.set_result(find_engine(PATIENT_SECONDS))
-        except Exception as error:  # raised where the result is asked for
+        except Exception as error:
+            # The error is raised again when the result is asked for.
             found.set_exception(error)
 
     Thread(target=ask, daemon=True).start()
@@ -140,7 +150,8 @@ def find_engine(seconds: float = QUICK_SECONDS) -> Engine | None:
     deadline = time.monotonic() + seconds
     private = PrivateEngine(engine_folder())
     if os.environ.get("DOCKER_HOST") == private.address and not private.pid():
-        return None  # the shell still has it from `dlc engine env`; it was stopped, so it may be started again
+        # The shell still has it from `dlc engine env`. The engine was stopped, so it may be started again.
+        return None
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         if chosen := os.environ.get(variable):
             address = chosen if variable == "DOCKER_HOST" else None

@@ -15,7 +15,8 @@ from dlc.core.labels import KEY
 from dlc.core.process import Completed
 from dlc.engine.connection import Engine
 
-SECONDS = 60.0  # for one answer
+# The bound of one answer.
+SECONDS = 60.0
 REMOVAL_SECONDS = 20.0
 
 
@@ -24,10 +25,13 @@ class Image:
     """One image as the engine has it."""
 
     ref: str
-    digest: str  # of the manifest where the engine keeps one, else of the configuration
-    key: str  # content key it was built from, empty for an image that dlc did not build
+    # Of the manifest if the engine keeps one, else of the configuration.
+    digest: str
+    # The content key that it was built from; empty for an image that dlc did not build.
+    key: str
     created: str
-    size: int  # bytes, sum of its layers unpacked
+    # Bytes: the sum of its layers, unpacked.
+    size: int
 
 
 def find_images(
@@ -98,7 +102,8 @@ def remove_replaced(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
 
 
 def _remove_nameless(engine: Engine, identifiers: Iterable[str]) -> None:
-    with suppress(DlcError):  # the build is done, and the next one tells of an engine that does not answer
+    # The build is done, and the next one tells of an engine that does not answer.
+    with suppress(DlcError):
         if nameless := [identifier for identifier, tags in _list_tags(engine, identifiers).items() if not tags]:
             engine.docker("image", "rm", *nameless, check=False)
 
@@ -107,7 +112,8 @@ def _list_tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
     """Return the id of each image that is there, with all its tags."""
     form = "{{.Id}} {{range .RepoTags}}{{.}} {{end}}"
     done = engine.docker("image", "inspect", "--format", form, *sorted(names), check=False)
-    rows = [line.split() for line in done.stdout.splitlines() if line]  # none found is an empty line
+    # If no image is found, the answer is an empty line.
+    rows = [line.split() for line in done.stdout.splitlines() if line]
     return {identifier: tags for identifier, *tags in rows}
 
 

@@ -24,9 +24,11 @@ from dlc.engine.remedies import advise_without_engine
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
-LOCK_SECONDS = 300.0  # longer than an installation takes
+# Longer than an installation takes.
+LOCK_SECONDS = 300.0
 ANSWER_SECONDS = 5.0
-SOCKET_PATH_LIMIT = 100  # bytes; sun_path holds 108 with the terminator
+# Bytes; sun_path holds 108 with the terminator.
+SOCKET_PATH_LIMIT = 100
 DAEMON_CONFIG = {
     # The classic store: an image is the layers that its steps left. The containerd store writes each of them as a blob
     # and unpacks it again, which takes longer than all steps of a CUDA image.
@@ -92,7 +94,8 @@ class PrivateEngine:
         self._check()
         with self.lock():
             if self.pid():
-                self._await()  # another process started it and ended before it answered
+                # Another process started it and ended before it answered.
+                self._await()
                 return False
             self._require_alone()
             if not is_installed():
@@ -130,7 +133,8 @@ class PrivateEngine:
             self._make_folder()
             try:
                 handle = path.open("w")
-            except FileNotFoundError as error:  # another process has removed the folder in this moment
+            except FileNotFoundError as error:
+                # Another process has removed the folder in this moment.
                 if path.is_symlink() or time.monotonic() > deadline:
                     raise EngineError(f"{path}: cannot be made: {error.strerror}", f"remove {path}") from None
                 continue
@@ -140,7 +144,8 @@ class PrivateEngine:
                         f"{path}: another dlc has been starting or stopping the engine for {LOCK_SECONDS:.0f} s",
                         "end that one, or set DLC_ENGINE_DIR to another folder",
                     )
-                if _is_same(handle, path):  # else another process has removed the engine with this file
+                # Else another process has removed the engine with this file.
+                if _is_same(handle, path):
                     yield
                     return
 

@@ -17,8 +17,10 @@ from pathlib import Path
 from dlc.core.environment import starts_no_engine
 
 DENIED = re.compile("(?i)permission denied")
-GROUP = "docker"  # whose members may open the socket of an engine that a package has installed
-SOCKET = Path("/var/run/docker.sock")  # of such an engine
+# Its members may open the socket of an engine that a package has installed.
+GROUP = "docker"
+# The socket of such an engine.
+SOCKET = Path("/var/run/docker.sock")
 GPU_REMEDY = (
     "leave out --gpus, or install NVIDIA's driver and container toolkit on the engine's host, then: "
     "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker"
@@ -74,7 +76,8 @@ def _advise_on_socket(socket: Path) -> str:
         number = -1
     if number in os.getgroups():
         return f"run dlc with sudo: the group of {socket} is yours, but {_user_name()} may not write to it"
-    if number == 0:  # the group was not there when the engine started
+    # The group was not there when the engine started.
+    if number == 0:
         make = f"sudo groupadd --force {GROUP}; sudo systemctl restart docker"
         return f"{make}; {_advise_to_join(GROUP)}; or run dlc with sudo"
     name, members = _read_group(number)

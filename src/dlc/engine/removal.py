@@ -19,7 +19,8 @@ from dlc.engine.private_engine import PrivateEngine
 ENGINE_NAMES = ("data", "exec", "docker.sock", "docker.pid", "daemon.json", "dockerd.log", "apt", "lock")
 CACHE_NAMES = ("apt", "ca", "drafts", "index-wheels", "jobs", "logs", "nothing", "pinned", "recipes", "rootfs",
                "snapshots", "tools", "turns", "wheels")  # fmt: skip
-SYSTEM_DATA = Path("/var/lib/docker")  # of a Docker engine that is not ours; Debian's docker.io deletes it on purge
+# Data of a Docker engine that is not ours. Debian's docker.io deletes it on purge.
+SYSTEM_DATA = Path("/var/lib/docker")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def remove_all(removal: Removal, force: bool) -> None:
     apt.remove_guard()
     if not removal.paths and not removal.packages:
         return
-    with private.lock():  # nobody starts it while its folder is removed
+    # Nobody may start it while its folder is removed.
+    with private.lock():
         _unmount(removal.paths)
         if removal.packages:
             apt.remove_packages(removal.packages, cache_folder() / "apt")
@@ -60,7 +62,8 @@ def remove_all(removal: Removal, force: bool) -> None:
                 path.unlink(missing_ok=True)
     for folder in (engine_folder(), cache_folder()):
         (folder / "lock").unlink(missing_ok=True)
-        with suppress(OSError):  # something else is in it, or it is a mount point
+        # Something else may be in it, or it is a mount point.
+        with suppress(OSError):
             folder.rmdir()
 
 
@@ -68,7 +71,8 @@ def _list_own(folder: Path, names: tuple[str, ...], variable: str) -> list[Path]
     """List what is dlc's in a folder: everything, unless `variable` names a folder that others may use too."""
     present = sorted(folder.iterdir()) if folder.is_dir() else []
     own = [path for path in present if path.name in names or not os.environ.get(variable)]
-    return [path for path in own if path != cache_folder() / "engine"]  # it may be another engine, in use
+    # That may be another engine, in use.
+    return [path for path in own if path != cache_folder() / "engine"]
 
 
 def _list_others(folder: Path, known: list[Path]) -> list[Path]:

@@ -12,19 +12,28 @@ from dlc.core.errors import EngineError
 from dlc.engine import docker_client
 
 ASK_SECONDS = 10.0
-LEAVE_SECONDS = 1.0  # until the engine has closed the connection of our own client
+# After so long the engine has closed the connection of our own client.
+LEAVE_SECONDS = 1.0
 CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
-DUMP = 0x301  # NLM_F_REQUEST and NLM_F_DUMP
-CONNECTED = 1  # TCP_ESTABLISHED, which Unix sockets use too
+# NLM_F_REQUEST and NLM_F_DUMP.
+DUMP = 0x301
+# TCP_ESTABLISHED, which Unix sockets use too.
+CONNECTED = 1
 SHOW_NAME_AND_PEER = 0x1 | 0x4
-NAME, PEER = 0, 2  # attributes of an answer
-ERROR, DONE = 2, 3  # messages that end an answer
-HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
-REQUEST = struct.Struct("=BBHIIIII")  # family, protocol, padding, states, inode, what to show, cookie (2)
-ANSWER = struct.Struct("=BBBBIII")  # family, type, state, padding, inode, cookie (2)
-ATTRIBUTE = struct.Struct("=HH")  # length, type
+# Attributes of an answer.
+NAME, PEER = 0, 2
+# Messages that end an answer.
+ERROR, DONE = 2, 3
+# Length, type, flags, sequence, port.
+HEADER = struct.Struct("=IHHII")
+# Family, protocol, padding, states, inode, what to show, cookie (2).
+REQUEST = struct.Struct("=BBHIIIII")
+# Family, type, state, padding, inode, cookie (2).
+ANSWER = struct.Struct("=BBBBIII")
+# Length, type.
+ATTRIBUTE = struct.Struct("=HH")
 
 
 def describe_usage(address: str, socket: Path) -> list[str]:
@@ -44,7 +53,8 @@ def _list_clients(address: str, socket: Path) -> list[str]:
     try:
         while (count := count_connections(socket)) and time.monotonic() < deadline:
             time.sleep(0.1)
-    except OSError:  # a kernel without sock_diag
+    except OSError:
+        # This kernel has no sock_diag.
         return _list_commands(address)
     if not count:
         return []

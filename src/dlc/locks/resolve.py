@@ -38,8 +38,10 @@ PROBE_SECONDS = 300.0
 NO_ANSWER = re.compile("error sending request|HTTP status server error|429 Too Many Requests")
 REFUSED = re.compile(r"search failed because of status code failure: (40[137] [A-Za-z ]+)")
 NOT_FOUND = "was not found in the package registry"
-NO_PAGE = "Unsupported `Content-Type`"  # of what no index answers
-NO_SOLUTION = 1  # uv's exit code; 2 is an error
+# uv says this of a page that is no index's.
+NO_PAGE = "Unsupported `Content-Type`"
+# uv's exit code; 2 is an error.
+NO_SOLUTION = 1
 SAID_CHARACTERS = 500
 # uv looks where it is told: its folders are arguments, those that a build has too.
 ALONE = {"UV_NO_CONFIG": "1", "UV_FIND_LINKS": ""}
@@ -52,15 +54,24 @@ class LockRequest:
     framework: tuple[str, ...]
     training: tuple[str, ...]
     source: tuple[str, ...]
-    compiled: tuple[str, ...]  # names of packages that are compiled against the framework
-    python: str  # as in 3.11
-    glibc: str  # as in 2.36: the newest wheels that the base's C library can load
-    digest: str  # of what the lock is made from, as the first line of each file records it
-    indexed: tuple[IndexedPackages, ...] = ()  # which packages come from an index of the buildspec
-    constraints: tuple[str, ...] = ()  # on packages that are asked for without a version
-    provided: Mapping[str, str] = field(default_factory=dict)  # package -> requirement that contains it
-    device: str = ""  # as in cu128; empty: of any CUDA
-    preferred: str = ""  # entries of a lock: these versions are taken where they fit
+    # Names of packages that are compiled against the framework.
+    compiled: tuple[str, ...]
+    # As in 3.11.
+    python: str
+    # As in 2.36: the newest wheels that the base's C library can load.
+    glibc: str
+    # Of what the lock is made from, as the first line of each file records it.
+    digest: str
+    # Which packages come from an index of the buildspec.
+    indexed: tuple[IndexedPackages, ...] = ()
+    # Conditions on packages that are asked for without a version.
+    constraints: tuple[str, ...] = ()
+    # Package -> requirement that contains it.
+    provided: Mapping[str, str] = field(default_factory=dict)
+    # As in cu128; empty: of any CUDA.
+    device: str = ""
+    # Entries of a lock: these versions are taken if they fit.
+    preferred: str = ""
 
 
 def make_request(variant: Variant, preferred: str = "") -> LockRequest:
@@ -298,7 +309,8 @@ def _why_lacking(requirement: str, argv: tuple[str, ...], own: OwnIndexes) -> st
     if not indexes and not local_wheel_folders():
         return ""
     where = {"UV_DEFAULT_INDEX": indexes[0], "UV_INDEX": " ".join(indexes[1:])} if indexes else {}
-    alone = [] if indexes else ["--no-index"]  # uv reads no variable for it
+    # uv reads no variable for it.
+    alone = [] if indexes else ["--no-index"]
     with scratch_folder("dlc-lock-") as folder:
         done = run_program(
             [*argv, "-", "--no-deps", *alone], stdin=requirement, env={**ALONE, **where, "TMPDIR": str(folder)},

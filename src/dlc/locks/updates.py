@@ -30,7 +30,8 @@ from dlc.debian import apt
 from dlc.debian.suites import mmdebstrap_command
 from dlc.locks import resolve
 
-ATTEMPTS = 20  # builds of one release that are not the image's own
+# So many builds of one release may not be the image's own.
+ATTEMPTS = 20
 INSTALLED = re.compile(r"^Inst (\S+) \((\S+) ", re.MULTILINE)
 SIMULATE_SECONDS = 600.0
 
@@ -96,7 +97,8 @@ def find_pins(tree: Tree, variant: Variant) -> list[Pin]:
     own = variant.node.at(("packages", "framework", 0))
     first = variant.framework_requirements[0]
     pins = [Pin(own.mark, normal_name(first), first.partition("==")[2])] if own else []
-    said_before: list[Problem] = []  # when the variant was made
+    # These were reported when the variant was made.
+    said_before: list[Problem] = []
     asked = [*requirements.list_framework(variant.settings, variant.node)[1:],
              *requirements.list_training(variant.settings, variant.node, said_before)]  # fmt: skip
     for name in (each.name for each in asked if "==" not in each.requirement):

@@ -59,7 +59,8 @@ class Target:
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     inline: bool = False
-    indexed: tuple[IndexedPackages, ...] = ()  # no part of the key
+    # It is no part of the key.
+    indexed: tuple[IndexedPackages, ...] = ()
     platform: str = PLATFORM
 
     @property

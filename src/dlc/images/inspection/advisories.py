@@ -62,8 +62,10 @@ class Finding:
 
     package: str
     version: str
-    advisory: str  # its identifier, such as PYSEC-2026-12
-    aliases: tuple[str, ...]  # other identifiers of the same, such as CVE-2026-1
+    # Its identifier, such as PYSEC-2026-12.
+    advisory: str
+    # Other identifiers of the same, such as CVE-2026-1.
+    aliases: tuple[str, ...]
     fix: str
 
 
@@ -73,8 +75,10 @@ class Answer:
 
     source: str
     findings: tuple[Finding, ...]
-    asked: int  # packages that were asked about
-    unknown: tuple[str, ...]  # packages among them that the source does not know
+    # How many packages were asked about.
+    asked: int
+    # Packages among them that the source does not know.
+    unknown: tuple[str, ...]
     unanswered: str = ""
 
 
@@ -158,7 +162,8 @@ def ask_apt(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path |
     """Ask the image's own Debian sources for security updates that it lacks; apt runs in a container of the image."""
     words = ["--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
-        words += ["--env", name]  # the value is in the client's environment and in no argv
+        # The value is in the client's environment and in no argv.
+        words += ["--env", name]
     given = ca.read_text(errors="replace") if ca else ""
     done = images.run_container(
         engine, *words, facts.ref, "-c", APT_SCRIPT, env=proxies, stdin=given, timeout=APT_SECONDS
@@ -232,7 +237,8 @@ def _osv_findings(entry: Mapping[str, Any], installed: Mapping[str, Package]) ->
 
 def _is_affected(version: str, affected: Mapping[str, Any]) -> bool:
     """Tell whether a version is listed, or in a range: https://ossf.github.io/osv-schema/#evaluation."""
-    own = Version(version.partition("+")[0])  # a local version is another build of the same release
+    # A local version is another build of the same release.
+    own = Version(version.partition("+")[0])
     if any(_parse_version(listed) == own for listed in affected.get("versions", ())):
         return True
     return any(

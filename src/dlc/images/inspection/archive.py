@@ -36,19 +36,25 @@ class Entry:
     """One path of a layer. Two entries that are equal are the same bytes in the layer."""
 
     kind: str
-    size: int  # bytes; 0 for all but files
+    # Bytes; 0 for all but files.
+    size: int
     mode: int
-    owner: str  # "0:0"
-    modified: int  # seconds since 1970
-    target: str  # of a link
-    sha256: str  # of a file's content
+    # As in "0:0".
+    owner: str
+    # Seconds since 1970.
+    modified: int
+    # The target of a link.
+    target: str
+    # The digest of a file's content.
+    sha256: str
 
 
 @dataclass(frozen=True)
 class Layer:
     """A layer, the command that made it, and its entries by path without a leading slash."""
 
-    digest: str  # of the uncompressed layer, which the configuration lists as diff id
+    # Of the uncompressed layer, which the configuration lists as diff id.
+    digest: str
     command: str
     entries: Mapping[str, Entry]
 
@@ -62,9 +68,11 @@ class Layer:
 class Members:
     """What an archive names: the image's digest, and the members that hold its configuration and its layers."""
 
-    digest: str  # of the manifest; of the configuration in archives of older engines, which have none
+    # Of the manifest; of the configuration in archives of older engines, which have no manifest.
+    digest: str
     config: str
-    layers: tuple[str, ...]  # lowest first
+    # The lowest layer first.
+    layers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -199,9 +207,12 @@ class Hidden:
 
     path: str
     bytes: int
-    layer: int  # index of the layer that holds it, from the lowest
-    by: int  # index of the layer that hides it
-    deleted: bool  # else written again
+    # Index of the layer that holds it, from the lowest.
+    layer: int
+    # Index of the layer that hides it.
+    by: int
+    # Else it is written again.
+    deleted: bool
 
 
 def resolve_layers(layers: Sequence[Layer]) -> tuple[Mapping[str, Entry], tuple[Hidden, ...]]:
@@ -271,6 +282,7 @@ def save_image(engine: Engine, ref: str, path: Path) -> None:
     except ProcessError as error:
         if "no space left on device" not in error.message:
             raise
-        here = str(path.parent) in error.message.partition("\n")[2]  # else it was the engine's own disk
+        # Else it was the engine's own disk.
+        here = str(path.parent) in error.message.partition("\n")[2]
         remedy = f"free space in {path.parent.parent}, or name a larger folder in TMPDIR" if here else ENGINE_FULL
         raise DiskError(error.message, remedy) from None

@@ -24,7 +24,8 @@ class ImageDiff:
 
     before: str
     after: str
-    bytes: int  # that the second takes more than the first, unpacked
+    # Bytes that the second takes more than the first, unpacked.
+    bytes: int
     packages: tuple[Change, ...]
     environment: tuple[Change, ...]
     labels: tuple[Change, ...]

@@ -24,19 +24,27 @@ INTERPRETERS = ("/opt/venv/bin/python", "/usr/bin/python3")
 class Package:
     """One Debian or Python package as it is installed, or the launcher."""
 
-    kind: str  # "debian", "python" or "dlc"
+    # "debian", "python" or "dlc".
+    kind: str
     name: str
     version: str
-    architecture: str  # Debian's; empty for others
-    source: str  # Debian source package; empty for others
+    # Debian's; empty for others.
+    architecture: str
+    # The Debian source package; empty for others.
+    source: str
     source_version: str
     homepage: str
-    licences: tuple[str, ...]  # as the package names them, not yet SPDX
-    requires: tuple[str, ...]  # names, of which some may not be installed
-    provides: tuple[str, ...]  # further names that others may require it by
+    # As the package names them, not yet SPDX.
+    licences: tuple[str, ...]
+    # Names, of which some may not be installed.
+    requires: tuple[str, ...]
+    # Further names by which others may require it.
+    provides: tuple[str, ...]
     files: int
-    bytes: int  # of its regular files, bytecode included
-    verification: str  # SPDX package verification code: SHA-1 over the SHA-1s of its files; empty without files
+    # Bytes of its regular files, bytecode included.
+    bytes: int
+    # SPDX package verification code: SHA-1 over the SHA-1s of its files; empty without files.
+    verification: str
 
 
 @dataclass(frozen=True)

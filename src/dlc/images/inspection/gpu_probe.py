@@ -17,7 +17,8 @@ from pathlib import Path
 
 SECTION = b".nv_fatbin"
 MAGIC = 0xBA55ED50
-CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of all entries
+# Magic, version, bytes of this header, bytes of all entries.
+CONTAINER = struct.Struct("<IHHQ")
 # Kind, version, bytes of this header, bytes of the code, ..., capability as 10 * major + minor.
 ENTRY = struct.Struct("<HHIQIIHHI")
 KINDS = {1: "ptx", 2: "machine"}

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator
 DPKG_STATUS = "/var/lib/dpkg/status"
 DPKG_FILES = "/var/lib/dpkg/info"
 LAUNCHER = "/opt/dlc"
-LONGEST_LICENCE = 80  # characters; some packages put the whole text where the name belongs
+# Characters; some packages put the whole text in place of the name.
+LONGEST_LICENCE = 80
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:

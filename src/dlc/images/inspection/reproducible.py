@@ -20,7 +20,8 @@ from dlc.engine.connection import Engine
 from dlc.images.inspection.archive import Archive, Entry, export_archive
 from dlc.plan.plan import Plan
 
-REPOSITORY = "dlc-rebuild"  # of an image while it is compared
+# The name of an image while it is compared.
+REPOSITORY = "dlc-rebuild"
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ GNU = re.compile(r"(?:.*\()?(GPL|LGPL|AGPL|GFDL)(?:-|v)(\d)(\.\d)?(\+?)\)?", re.
 OPERATORS = {"and": "AND", "or": "OR", "and/or": "OR"}
 JOINTS = re.compile(r"([()])|(?<=[\s)])(and/or|and|or)(?=[\s(])", re.IGNORECASE)
 
-References = dict[str, str]  # LicenseRef -> the name that it stands for
+# LicenseRef -> the name that it stands for.
+References = dict[str, str]
 
 
 def make_document(facts: Facts) -> Json:
@@ -201,7 +202,8 @@ def _licence_expression(name: str) -> tuple[str, References]:
             references |= found
     try:
         parsed = Licensing().parse(" ".join(words))
-    except NOT_PARSED:  # the parentheses and operators of a sentence
+    except NOT_PARSED:
+        # These are the parentheses and operators of a sentence.
         parsed = None
     return (str(parsed.render()), references) if parsed is not None else _licence_reference(name)
 

@@ -25,11 +25,15 @@ class SizeReport:
 
     ref: str
     bytes: int
-    compressed: int  # of the layers, as a push sends them; 0: not measured
+    # Bytes of the layers, as a push sends them; 0: not measured.
+    compressed: int
     layers: tuple[Step, ...]
-    packages: tuple[Share, ...]  # largest first
-    files: tuple[Share, ...]  # largest first
-    hidden: tuple[Hidden, ...]  # largest first
+    # The largest first.
+    packages: tuple[Share, ...]
+    # The largest first.
+    files: tuple[Share, ...]
+    # The largest first.
+    hidden: tuple[Hidden, ...]
 
     @property
     def hidden_bytes(self) -> int:

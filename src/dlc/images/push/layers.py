@@ -113,7 +113,8 @@ class Uploads:
     """Uploads in threads; the first failure ends all. The threads are daemons: a hanging one delays no exit."""
 
     def __init__(self, repository: Repository, say: Callable[[str], None]) -> None:
-        self.sent = 0  # bytes that the repository did not have
+        # Bytes that the repository did not have.
+        self.sent = 0
         self._repository = repository
         self._say = say
         self._waiting: queue.SimpleQueue[tuple[str, Path] | None] = queue.SimpleQueue()
@@ -136,7 +137,8 @@ class Uploads:
             self._changed.wait_for(lambda: self._failure or not self._open)
             self._raise()
         for _ in range(AT_A_TIME):
-            self._waiting.put(None)  # each thread ends
+            # Each thread ends.
+            self._waiting.put(None)
 
     def _raise(self) -> None:
         if self._failure:
@@ -148,7 +150,8 @@ class Uploads:
             size = 0
             try:
                 size = self._send(*item)
-            except BaseException as error:  # raised again where the push waits
+            except BaseException as error:
+                # The error is raised again in the push that waits.
                 failure = error
             with self._changed:
                 self.sent += size

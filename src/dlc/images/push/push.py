@@ -35,8 +35,10 @@ from dlc.plan.plan import Plan
 
 Say = Callable[[str], None]
 KEY_DIGITS = 12
-LONGEST = 128  # characters of a tag, by the distribution specification
-OF_SET = re.compile(r"-set-[0-9a-f]+$")  # what Variant.suffix puts behind a reference
+# Characters of a tag, by the distribution specification.
+LONGEST = 128
+# Variant.suffix puts this behind a reference.
+OF_SET = re.compile(r"-set-[0-9a-f]+$")
 WORKSPACE_PREFIX = "dlc-push-"
 SPDX = "application/spdx+json"
 EMPTY = b"{}"
@@ -60,8 +62,10 @@ class Pushed:
 
     id: str
     repository: str
-    digest: str  # of the manifest in the registry
-    bill_of_materials: str  # digest of the manifest of its SPDX document
+    # Digest of the manifest in the registry.
+    digest: str
+    # Digest of the manifest of its SPDX document.
+    bill_of_materials: str
     tags: tuple[str, ...]
     uploaded: int
     seconds: float
@@ -128,7 +132,8 @@ def _find_complete(order: Order, repository: Repository, compression: str) -> Ma
 def _upload_image(image: Saved, repository: Repository, compression: str, say: Say) -> tuple[Manifest, int]:
     """Send the blobs that the repository lacks, then the manifest by its digest. Returns it and the bytes sent."""
     uploads = Uploads(repository, say)
-    layers: dict[str, Descriptor] = {}  # by diff id: two steps can leave equal layers, such as empty ones
+    # By diff id: two steps can leave equal layers, such as empty ones.
+    layers: dict[str, Descriptor] = {}
     diff_ids = json.loads(image.config)["rootfs"]["diff_ids"]
     for diff_id, member in zip(diff_ids, image.members.layers, strict=True):
         if diff_id not in layers:
@@ -161,7 +166,8 @@ def make_tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
     `ref` and `labels` are the image's. Raises ImageError when one is missing that dlc sets.
     """
     _framework, _series, job, device, python, *flavor = _require_label(ref, labels, ID).split("-")
-    version = _require_label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]  # `+cpu`: the device has it
+    # The device says `+cpu` already.
+    version = _require_label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]
     system = _name_system(_require_label(ref, labels, OS))
     day = datetime.fromisoformat(_require_label(ref, labels, CREATED)).strftime("%Y%m%d")
     key = _require_label(ref, labels, KEY)[:KEY_DIGITS]

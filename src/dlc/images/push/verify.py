@@ -9,7 +9,8 @@ from typing import Any
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.repository import Manifest, Repository, make_digest
 
-Inspected = Mapping[str, Any]  # what `docker image inspect` says of the built image
+# What `docker image inspect` says of the built image.
+Inspected = Mapping[str, Any]
 
 
 class MismatchError(RegistryError):

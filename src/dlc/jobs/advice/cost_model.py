@@ -29,8 +29,10 @@ class Machine:
     vcpus: int
     gpus: int
     gpu: str
-    memory: float  # GiB
-    network: float  # Gbit/s
+    # GiB.
+    memory: float
+    # Gbit/s.
+    network: float
     efa: bool
     price: float | None
     price_from: str = ""
@@ -146,7 +148,8 @@ class Workload:
     cpu_elsewhere: float
     batch_bytes: float = 0.0
     where: str = EVERYWHERE
-    data_workers: int = 0  # processes that prepare data on a data host; 0: one for each vCPU
+    # Processes that prepare data on a data host; 0: one for each vCPU.
+    data_workers: int = 0
 
     @property
     def vcpus_per_gpu(self) -> float:
@@ -162,7 +165,8 @@ class Estimate:
     seconds: float
     bound: str
     use: float | None
-    extra: float = 0.0  # seconds that preprocessing on the accelerator adds to each step
+    # Seconds that preprocessing on the accelerator adds to each step.
+    extra: float = 0.0
 
     @property
     def steps_per_second(self) -> float:

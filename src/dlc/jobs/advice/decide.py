@@ -44,9 +44,12 @@ class Advice:
     choices: tuple[Choice, ...]
     chosen: Choice
     why: str
-    curve: tuple[Estimate, ...]  # the chosen (or best) type of data hosts, from none to more than enough
-    gpu_limit: float | None  # seconds that preprocessing on the GPU may add to a step and still cost less than the rest
-    gpu_faster_limit: float | None  # the same, and still be faster; None where no accelerator waits for data
+    # The chosen (or best) type of data hosts, from none to more than enough.
+    curve: tuple[Estimate, ...]
+    # Seconds that preprocessing on the GPU may add to a step and still cost less than the rest.
+    gpu_limit: float | None
+    # The same, and still be faster; None if no accelerator waits for data.
+    gpu_faster_limit: float | None
 
     @property
     def now(self) -> Estimate:

@@ -18,15 +18,24 @@ FIELDS = {
 }  # fmt: skip
 CPU_FIELDS = {"usable": float, "busy": float}
 PREPROCESSING_FIELDS = {"batches": int, "cpu_seconds": float, "seconds": float, "workers": int}
-MOST = 1e15  # of any figure; less than a nanosecond and more than this is no measurement
-LEAST = 1e-9  # seconds; CPU seconds of a batch that costs nothing to prepare
-WAITS = 0.05  # of the time: less is noise
-BUSY = 0.85  # of the usable processors: more is full
-QUEUED = 0.25  # of a batch's time in a line for a processor: there were too few
-TAKEN = 0.2  # of the host's processors by other programs: less is what any host does
-LINES = 0.5  # of the time: with free processors lines are short
-FEW = 30  # steps; fewer can be chance
-NEAR = 0.02  # of a bound: it could be on the other side of it
+# The most of any figure. Less than a nanosecond and more than this is no measurement.
+MOST = 1e15
+# CPU seconds of a batch that costs nothing to prepare.
+LEAST = 1e-9
+# Share of the time: less is noise.
+WAITS = 0.05
+# Share of the usable processors: more is full.
+BUSY = 0.85
+# Share of a batch's time in a line for a processor: more means that there were too few.
+QUEUED = 0.25
+# Share of the host's processors that other programs take: less is what any host does.
+TAKEN = 0.2
+# Share of the time: with free processors lines are short.
+LINES = 0.5
+# Steps; fewer can be chance.
+FEW = 30
+# So near a bound it could be on the other side of it.
+NEAR = 0.02
 COMPUTING, PROCESSORS, WORKERS, INPUT, ELSEWHERE = "computing", "processors", "workers", "input", "elsewhere"
 OTHERS = "others"
 REMEDY = "write a new one: DLC_PROFILE=1, or python -m dlc_runtime.profile train.py"
@@ -39,25 +48,40 @@ class Rank:
     host: str
     framework: str
     steps: int
-    step: float  # seconds with the data ready: the median
-    waiting: float  # seconds in all
+    # Seconds with the data ready: the median.
+    step: float
+    # Seconds in all.
+    waiting: float
     computing: float
-    starting: float  # seconds until the first batch of each iteration, while workers are started
+    # Seconds until the first batch of each iteration, while workers are started.
+    starting: float
     batch_bytes: float
-    usable: float  # processors of the host that this job may use
-    busy: float  # share of them that worked
+    # Processors of the host that this job may use.
+    usable: float
+    # Share of them that worked.
+    busy: float
     batches: int
-    cpu: float  # seconds for all batches
-    fetching: float  # seconds of workers, for all batches
-    workers: int  # 0: the training process itself
+    # CPU seconds for all batches.
+    cpu: float
+    # Seconds of workers, for all batches.
+    fetching: float
+    # 0: the training process itself.
+    workers: int
     gpu_use: float | None
-    queued: float = 0.0  # seconds of workers in a line for a processor, for all batches
-    host_cpus: float = 0.0  # processors of the host; 0: unknown
-    others: float | None = None  # of them, those that other programs took
-    pressure: float | None = None  # share of the time that something stood in a line for a processor
-    parallel: bool = False  # the pipeline prepares several batches at a time
-    compiled_steps: int = 0  # left out: in them something was compiled
-    compiling: float = 0.0  # seconds of those
+    # Seconds of workers in a line for a processor, for all batches.
+    queued: float = 0.0
+    # Processors of the host; 0: unknown.
+    host_cpus: float = 0.0
+    # How many of them other programs took.
+    others: float | None = None
+    # Share of the time that something stood in a line for a processor.
+    pressure: float | None = None
+    # Whether the pipeline prepares several batches at a time.
+    parallel: bool = False
+    # Steps that are left out: in them something was compiled.
+    compiled_steps: int = 0
+    # Seconds of those steps.
+    compiling: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ from dlc.jobs.advice.profile_report import Profile, describe_sureness
 
 Json = dict[str, object]
 UNKNOWN = "unknown"
-BAR = 40  # characters
-BESIDE_BAR = 14  # spaces and the figure
+# Characters.
+BAR = 40
+# Spaces and the figure.
+BESIDE_BAR = 14
 HEADS = ("choice", "cluster", "vCPU:GPU", "step ms", "steps/s", "GPU use", "bound by", "USD/h", "USD/1000 steps",
          "faster", "cheaper", "pays below ms", "pays from CPU s")  # fmt: skip
 WITHOUT_GPU = {"vCPU:GPU": "vCPU:host", "GPU use": "trains"}
@@ -42,9 +44,11 @@ MEASURED_HEADS = (
     "cheaper",
     "pays below ms",
 )
-WIDTH = 480  # units; a browser scales it, and its letters stay readable on 360 pixels
+# Units; a browser scales it, and its letters stay readable on 360 pixels.
+WIDTH = 480
 ROW, HEAD, EDGE = 40, 34, 12
-LEFT, PLOT, BELOW = 56, 140, 44  # of a chart: its axis, its height, the room under it
+# A chart's axis, its height, the room under it.
+LEFT, PLOT, BELOW = 56, 140, 44
 MOST_LABELS, TICKS = 8, 4
 BLUE, ORANGE = "#3572b0", "#d98a29"
 STYLE = (
@@ -52,7 +56,8 @@ STYLE = (
     ".m{text-anchor:middle}.g{stroke:#ddd}"
     f".a{{fill:{BLUE}}}.b{{fill:{ORANGE}}}"
 )
-Point = tuple[int, float]  # data hosts, and what they give
+# Data hosts, and what they give.
+Point = tuple[int, float]
 
 
 def advice_json(profile: Profile | None, advice: Advice | None, measured: Sequence[Estimate]) -> Json:

@@ -16,7 +16,8 @@ BASE = "/opt/ml"
 AUTHORITIES = "/etc/ssl/dlc-authorities.pem"
 # What pip, Python, requests, curl and git read.
 TRUST = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
-OF_A_CONTAINER = "container:"  # a network that another container holds
+# A network that another container holds.
+OF_A_CONTAINER = "container:"
 
 
 @dataclass(frozen=True)

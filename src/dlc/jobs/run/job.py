@@ -14,10 +14,14 @@ from dlc.core.environment import find_ca_bundle, user_path
 from dlc.core.errors import UsageError
 from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_size
 
-ONLY_GROUP = "homogeneousCluster"  # the platform's name for the only group of a job
-LOCAL_INSTANCE = "local"  # what the platform's SDK calls the type of a machine that is no instance
-SHARED_MEMORY = "8g"  # a limit: memory is taken when data loaders write to it
-STOP_SECONDS = 30  # from SIGTERM to SIGKILL
+# The platform's name for the only group of a job.
+ONLY_GROUP = "homogeneousCluster"
+# The platform's SDK calls the type of a machine that is no instance so.
+LOCAL_INSTANCE = "local"
+# A limit: memory is taken when data loaders write to it.
+SHARED_MEMORY = "8g"
+# From SIGTERM to SIGKILL.
+STOP_SECONDS = 30
 TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
 GRACE = "DLC_TERMINATION_GRACE"
 MOST_HOSTS = 100
@@ -41,7 +45,8 @@ class Group:
     name: str
     hosts: tuple[str, ...]
     instance_type: str = LOCAL_INSTANCE
-    program: str = ""  # empty: the job's
+    # Empty: the job's.
+    program: str = ""
     cpus: str = ""
     memory: str = ""
     gpus: str = ""
@@ -52,21 +57,31 @@ class Job:
     """Everything about a job. `folder` gets a folder for each host, and the results."""
 
     id: str
-    image: str  # a Docker reference
+    # A Docker reference.
+    image: str
     folder: Path
     groups: tuple[Group, ...]
-    code: tuple[Path, ...]  # files, or one folder, of which every host gets a copy
-    program: str = ""  # the entry point of every group that names none, from the code directory
-    hyperparameters: Mapping[str, str] = field(default_factory=dict)  # as the file has them: values as JSON text
-    channels: Mapping[str, Path] = field(default_factory=dict)  # mounted, and not writable
-    checkpoints: Path | None = None  # /opt/ml/checkpoints of all hosts, which outlives the job; None: each has its own
+    # Files, or one folder, of which every host gets a copy.
+    code: tuple[Path, ...]
+    # The entry point, from the code directory, of every group that names none.
+    program: str = ""
+    # As the file has them: values as JSON text.
+    hyperparameters: Mapping[str, str] = field(default_factory=dict)
+    # Folders that are mounted, and not writable.
+    channels: Mapping[str, Path] = field(default_factory=dict)
+    # /opt/ml/checkpoints of all hosts, which outlives the job; None: each host has its own.
+    checkpoints: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)  # variables whose values no command line shows
-    authorities: Path | None = None  # certificates that the hosts trust; None: those of the image
+    # Variables whose values no command line shows.
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    # Certificates that the hosts trust; None: those of the image.
+    authorities: Path | None = None
     labels: tuple[str, ...] = ()
     command: tuple[str, ...] = ("train",)
-    entrypoint: str = ""  # empty: the image's own
-    user: str = ""  # as for `docker run`; empty: the image's own
+    # Empty: the image's own.
+    entrypoint: str = ""
+    # As for `docker run`; empty: the image's own.
+    user: str = ""
     shared_memory: str = SHARED_MEMORY
     stop_seconds: int = STOP_SECONDS
 
@@ -112,7 +127,8 @@ class Options:
     groups: Sequence[str] = ()
     programs: Sequence[str] = ()
     source: str = ""
-    distributed: str = ""  # one of STRATEGIES
+    # Empty, or one of STRATEGIES.
+    distributed: str = ""
     hyperparameters: Sequence[str] = ()
     channels: Sequence[str] = ()
     checkpoints: str = ""

@@ -15,13 +15,18 @@ from pathlib import Path
 from dlc.core.errors import DiskError, DlcError
 from dlc.jobs.run.job import Job
 
-RESULTS = "dlc-jobs"  # in the current folder: where results are without --output
-LEFT_OUT = {".git", ".venv"}  # at the top of a folder of code: large, and no part of it
-COMPILED = "__pycache__"  # anywhere
+# The folder of results in the current folder, without --output.
+RESULTS = "dlc-jobs"
+# Names at the top of a folder of code: large, and no part of it.
+LEFT_OUT = {".git", ".venv"}
+# Left out anywhere.
+COMPILED = "__pycache__"
 FULL = re.compile(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]")
-INTERFACE = "eth0"  # what Docker calls a container's first network interface
+# Docker calls a container's first network interface so.
+INTERFACE = "eth0"
 CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
-PARTS = {"model": "model", "output": "output/data"}  # in the results -> in a host's /opt/ml
+# Folder in the results -> folder in a host's /opt/ml.
+PARTS = {"model": "model", "output": "output/data"}
 
 
 def write_folders(job: Job) -> None:
@@ -37,7 +42,8 @@ def write_folders(job: Job) -> None:
             job.checkpoints.mkdir(parents=True, exist_ok=True)
         for host in job.hosts:
             write_host_folder(job, host)
-    except BaseException:  # a Ctrl-C too
+    except BaseException:
+        # Ctrl-C is one of these.
         remove_folders(job)
         raise
 
@@ -45,7 +51,8 @@ def write_folders(job: Job) -> None:
 def remove_folders(job: Job) -> None:
     """Remove the folders of a job of which no host has started, and those above them that are empty now."""
     shutil.rmtree(job.folder / "hosts", ignore_errors=True)
-    with suppress(OSError):  # something else is in it
+    # Something else may be in it.
+    with suppress(OSError):
         job.folder.rmdir()
         if job.folder.parent.name == RESULTS:
             job.folder.parent.rmdir()
@@ -58,12 +65,14 @@ def write_host_folder(job: Job, host: str) -> Path:
     config.mkdir(parents=True)
     for name, content in make_config(job, host).items():
         (config / name).write_text(json.dumps(content, indent=2) + "\n")
-    for name in job.channels:  # the mount's place: the engine would make it as root
+    # The mount's place: the engine would make it as root.
+    for name in job.channels:
         (root / "input" / "data" / name).mkdir(parents=True)
     if job.checkpoints:
         (root / "checkpoints").mkdir()
     _copy_code(job, root / "code")
-    if job.user:  # somebody else than who made the folders
+    # The user may be somebody else than the owner of the folders.
+    if job.user:
         for path in (root, root / "code"):
             path.chmod(0o777)
     return root
@@ -73,7 +82,8 @@ def _copy_code(job: Job, target: Path) -> None:
     """Copy the code. Raises DlcError for the first file that cannot be copied, DiskError if the disk is full."""
     try:
         _copy_files(job, target)
-    except shutil.Error as error:  # of a folder: a list of what failed, with each error as text
+    except shutil.Error as error:
+        # For a folder, args hold a list of what failed, with each error as text.
         source, _, why = error.args[0][0]
         if FULL.match(why):
             raise DiskError(f"{target}: {why}", "free space there, or --output on another disk") from None

@@ -21,17 +21,22 @@ from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.containers import Container, make_containers, make_labels
 from dlc.jobs.run.job import Job
 
-ASK_SECONDS = 180.0  # an engine that builds or unpacks on a slow disk may need a minute
-GONE_SECONDS = 10.0  # for a removal that somebody else began
-CLIENT_SAYS = "docker: "  # what the client's own errors begin with
+# An engine that builds or unpacks on a slow disk may need a minute.
+ASK_SECONDS = 180.0
+# For so long a removal that somebody else began may take.
+GONE_SECONDS = 10.0
+# The client's own errors begin so.
+CLIENT_SAYS = "docker: "
 EXPLAIN = "dlc run --explain shows the command"
-REFUSALS = {  # what an engine says -> what helps
+# What an engine says -> what helps.
+REFUSALS = {
     r"(?i)range of cpus": "ask for fewer --cpus: the engine's host has no more",
     r"(?i)minimum memory limit": "ask for more --memory",
     r"(?i)nvidia-container-cli: device error": "ask for GPUs that are there: nvidia-smi -L lists them",
     r"(?i)could not select device driver|no known gpu vendor|nvidia-container-cli|cdi.*nvidia": GPU_REMEDY,
 }
-KILL_SECONDS = 20.0  # from SIGKILL to the end of a container
+# From SIGKILL to the end of a container.
+KILL_SECONDS = 20.0
 ASK_AGAIN_SECONDS = 0.5
 
 
@@ -41,9 +46,11 @@ class ContainerState:
 
     started: bool
     running: bool
-    pid: int  # of its first process on this machine; 0 where none runs
+    # Of its first process on this machine; 0 if none runs.
+    pid: int
     exit_code: int
-    ended: str  # such that text order is order of time
+    # The order of these texts is the order of time.
+    ended: str
     out_of_memory: bool
 
 
@@ -91,7 +98,8 @@ class JobContainers:
                 f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",
                 next((remedy for words, remedy in REFUSALS.items() if re.search(words, said)), EXPLAIN),
             )
-        if state.running:  # somebody ended the client
+        # Somebody ended the client.
+        if state.running:
             self._engine.docker_lines("wait", container.name, on_line=lambda _: None)
 
     def _is_started(self, host: str) -> bool:
@@ -178,8 +186,10 @@ class JobRun:
         self._job = job
         self._hosts = hosts
         self._log = log
-        self._left: set[str] = set()  # hosts that have been started and have not ended
-        self._ended: Queue[tuple[str, BaseException | None]] = Queue()  # "" and an error: the output is broken
+        # Hosts that have been started and have not ended.
+        self._left: set[str] = set()
+        # A host and its error. "" and an error: the output is broken.
+        self._ended: Queue[tuple[str, BaseException | None]] = Queue()
 
     def start(self) -> None:
         """Start all hosts at once."""
@@ -293,5 +303,6 @@ class HostLog:
 
     def say(self, text: str) -> None:
         """Print a line of dlc's own. It waits for nobody who does not read the hosts' lines."""
-        with suppress(OSError):  # a closed terminal: the job is stopped all the same
+        # The terminal may be closed: the job is stopped all the same.
+        with suppress(OSError):
             print(f"dlc: {text}", file=self._said or sys.stderr, flush=True)

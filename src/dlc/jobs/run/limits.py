@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 
 LEAST_CPUS = 0.01
-LEAST_MEMORY = 6 << 20  # bytes: a container with less does not start
-CPUS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")  # docker refuses a tenth decimal
+# Bytes: a container with less does not start.
+LEAST_MEMORY = 6 << 20
+# docker refuses a tenth decimal.
+CPUS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")
 SIZE = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?(b|[kmgtp](i?b)?)?", re.IGNORECASE)
 GPUS = re.compile(r'all|[0-9]{1,9}|("?)device=([\w:/.-]+(?:,[\w:/.-]+)*)\1', re.ASCII)
-DEVICES = re.compile(r'"?device=')  # begins a value of --gpus, not a group
-UNITS = " kmgtp"  # each 1,024 times the one before
+# Begins a value of --gpus, not a group.
+DEVICES = re.compile(r'"?device=')
+# Each is 1,024 times the one before.
+UNITS = " kmgtp"
 
 
 def read_cpus(word: str) -> str:
@@ -42,7 +46,8 @@ def read_gpus(word: str) -> str:
     if found[2]:
         # The client reads CSV: without the quotes it would take a second device for another setting.
         return f'"device={found[2]}"'
-    return word.lstrip("0")  # the engine would want a GPU driver for 0 too
+    # The engine would want a GPU driver for 0 too.
+    return word.lstrip("0")
 
 
 def count_bytes(size: str) -> int:

@@ -32,9 +32,12 @@ from dlc.jobs.run.lifecycle import (
 )
 from dlc.jobs.run.limits import count_bytes
 
-FAILURE = "output/failure"  # in a host's /opt/ml: why it failed
-REASON_LENGTH = 1024  # characters
-CLAIM_SECONDS = 10.0  # for another dlc that looks at the folder
+# In a host's /opt/ml: why it failed.
+FAILURE = "output/failure"
+# Characters.
+REASON_LENGTH = 1024
+# For so long another dlc may look at the folder.
+CLAIM_SECONDS = 10.0
 
 
 def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
@@ -53,7 +56,8 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
     with ExitStack() as block:
         try:
             block.enter_context(claim_job(claims_folder, job.id, engine))
-        except BaseException:  # a cache that cannot be written, a Ctrl-C
+        except BaseException:
+            # The cache cannot be written, or Ctrl-C came.
             remove_folders(job)
             raise
         log.say(f"job {job.id} starts on {', '.join(job.hosts)}")

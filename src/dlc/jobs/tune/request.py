@@ -9,9 +9,11 @@ from pathlib import Path
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job import Job
 
-STOP_SECONDS = 5  # a trial has nothing to save
+# A trial has nothing to save.
+STOP_SECONDS = 5
 EAGER, PLAIN = "eager", "job"
-REPORTS = "output/data/profile"  # in a host's /opt/ml: what the trial measured
+# In a host's /opt/ml: what the trial measured.
+REPORTS = "output/data/profile"
 OURS = ("DLC_PROFILE", "DLC_PROFILE_ENDS_JOB", "DLC_PROFILE_STEPS", "DLC_PROFILE_SKIP", "DLC_PROFILE_REPORT")
 COMPILER = "DLC_COMPILER"
 
@@ -31,14 +33,18 @@ class Request:
 
     job: Job
     batch_name: str
-    batch: int  # that the job has now
-    rate: float | None  # its learning rate, where one was named
+    # The batch that the job has now.
+    batch: int
+    # Its learning rate, if one was named.
+    rate: float | None
     rate_name: str
     modes: tuple[Mode, ...]
-    margin: float  # share of the memory that stays free
+    # Share of the memory that stays free.
+    margin: float
     most: int
     steps: int
-    seconds: float  # bound of one trial
+    # The bound of one trial.
+    seconds: float
 
 
 def list_modes(compiler: str) -> tuple[Mode, ...]:

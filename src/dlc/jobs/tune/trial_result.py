@@ -11,9 +11,12 @@ from dlc_runtime.scaling.largest import says_memory
 
 FITS, TIGHT, MEMORY, TIME, DATA, FAILED = "fits", "tight", "memory", "time", "data", "failed"
 KILLED = 137
-MEASURED = "measured"  # the state of a report whose rank took all steps
-SAME_BATCH = 0.6  # of the bytes that the batch should have: less is another batch than the one asked for
-Report = Mapping[str, Any]  # a rank's, as dlc_runtime.profile writes it
+# The state of a report whose rank took all steps.
+MEASURED = "measured"
+# Below this share of the expected bytes the script ignored the requested batch size.
+SAME_BATCH = 0.6
+# A rank's report, as dlc_runtime.profile writes it.
+Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Trial:
     batch: int
     outcome: str
     peak: int | None = None
-    steady: int | None = None  # the peak without the first steps
+    # The peak without the first steps.
+    steady: int | None = None
     limit: int | None = None
     on_device: bool = False
     step_seconds: float | None = None
@@ -41,8 +45,10 @@ class Ended:
 
     states: Mapping[str, ContainerState]
     reports: Mapping[str, Sequence[Report]]
-    said: str  # the failure files, and the end of the log
-    expired: bool  # killed after the time of a trial
+    # The failure files, and the end of the log.
+    said: str
+    # Whether it was killed after the time of a trial.
+    expired: bool
 
 
 @dataclass(frozen=True)

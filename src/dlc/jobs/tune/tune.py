@@ -20,8 +20,10 @@ from dlc_runtime.scaling.largest import largest_that_fits
 
 Start = Callable[[Mode, int], Ended]
 Say = Callable[[str], None]
-LOG = "log"  # in a trial's folder: what its hosts printed
-LAST = 4000  # characters of it, which may say why it ended
+# In a trial's folder: what its hosts printed.
+LOG = "log"
+# So many characters of it may say why it ended.
+LAST = 4000
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Found:
 
     mode: str
     batch: int
-    limit: str  # an outcome, or "" where the largest batch that was allowed fits
+    # An outcome, or "" if the largest batch that was allowed fits.
+    limit: str
     trials: tuple[Trial, ...]
 
 

@@ -19,7 +19,8 @@ from dlc.core.process import run_program
 # Docker Hub is the one registry whose name, API and entry in the docker configuration differ.
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
-NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"  # a part of a host's name
+# A part of a host's name.
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 REGISTRY = re.compile(rf"(?:{NAME}(?:\.{NAME})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
 PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 HUB_ENTRY = "https://index.docker.io/v1/"
@@ -30,7 +31,8 @@ TOKEN_USER = "<token>"  # noqa: S105 (a helper's user name for an identity token
 class Address:
     """A registry and the path below which the repositories lie, one for each framework."""
 
-    registry: str  # its name with its port, as in `registry.example:5000`
+    # Its name with its port, as in `registry.example:5000`.
+    registry: str
     path: str
 
     @property
@@ -45,7 +47,8 @@ def parse_address(text: str) -> Address:
     registry, _, path = text.partition("/")
     named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
     if not named or not PATH.fullmatch(path) or not _has_port(registry):
-        public = re.sub(r"^.*@(?!sha256:)", "", text)  # without a user and a password
+        # Without a user and a password.
+        public = re.sub(r"^.*@(?!sha256:)", "", text)
         raise UsageError(
             f"--to {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
             "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",
@@ -156,7 +159,8 @@ def _strip_scheme(name: str) -> str:
 def _decode_login(auth: Any, path: Path, name: str) -> Credentials:
     try:
         user, _, secret = base64.b64decode(auth, validate=True).decode().partition(":")
-    except (ValueError, TypeError):  # binascii.Error and UnicodeDecodeError are ValueErrors
+    except (ValueError, TypeError):
+        # binascii.Error and UnicodeDecodeError are ValueErrors.
         raise RegistryError(
             f"{path}: auths: {name}: expected base64 of USER:SECRET, found other text", f"docker login {name}"
         ) from None

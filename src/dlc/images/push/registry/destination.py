@@ -55,7 +55,8 @@ class Destination:
 def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = ()) -> Destination:
     """Return what `--to` names. Raises UsageError for a wrong address, RegistryError if credentials cannot be read."""
     if to == ECR:
-        from dlc.images.push.registry import ecr  # boto3 takes a second to import, and need not be installed
+        # boto3 takes a second to import, and need not be installed.
+        from dlc.images.push.registry import ecr
 
         registry, known = ecr.log_in_to_ecr()
         return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository, frameworks)

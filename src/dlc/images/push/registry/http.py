@@ -23,21 +23,30 @@ from typing import IO, Any, ClassVar
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.credentials import Credentials, is_loopback
 
-ANSWER_SECONDS = 30.0  # of one read or write, and for a whole answer
-UPLOAD_SECONDS = 300.0  # the same for a file: a registry hashes and moves gigabytes before it answers
-ANSWER_LIMIT = 16 << 20  # bytes; manifests and configurations are some kilobytes
+# The bound of one read or write, and of a whole answer.
+ANSWER_SECONDS = 30.0
+# The same for a file: a registry hashes and moves gigabytes before it answers.
+UPLOAD_SECONDS = 300.0
+# Bytes; manifests and configurations are some kilobytes.
+ANSWER_LIMIT = 16 << 20
 BLOCK = 64 << 10
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-UNKNOWN_BLOB = ("MANIFEST_BLOB_UNKNOWN", "BLOB_UNKNOWN")  # error codes of the distribution specification
+# Error codes of the distribution specification.
+UNKNOWN_BLOB = ("MANIFEST_BLOB_UNKNOWN", "BLOB_UNKNOWN")
 NO_REGISTRY = "check that a container registry answers there, and not a proxy or a login page"
 KEEP_TRYING = "check that the registry runs, and push again: what it has is not sent twice"
-WRONG_NAME = (62, 64)  # OpenSSL's codes for a certificate of another host name or address
+# OpenSSL's codes for a certificate of another host name or address.
+WRONG_NAME = (62, 64)
 EXPIRED = 10
-PROXY_REFUSES = re.compile(r"Tunnel connection failed: (4\d\d .*)")  # http.client's words
+# http.client begins its message so.
+PROXY_REFUSES = re.compile(r"Tunnel connection failed: (4\d\d .*)")
 PROXY_REMEDY = "correct HTTPS_PROXY, or name the registry's host in NO_PROXY"
-PARAMETER = re.compile(r'(\w+)="([^"]*)"')  # of a challenge
-TOKEN = re.compile(r"[\x21-\x7e]+")  # it becomes a header
-ECR_REMEDY = (  # its tokens are of the user AWS, whoever asked for them
+# A parameter of a challenge.
+PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+# A token becomes a header.
+TOKEN = re.compile(r"[\x21-\x7e]+")
+# ECR's tokens are of the user AWS, whoever asked for them.
+ECR_REMEDY = (
     "check the permissions of this AWS user (aws sts get-caller-identity); a `docker login` ends after 12 hours"
 )
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -46,8 +55,10 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 class TransientError(RegistryError):
     """A second try may work: the connection broke, or the registry is busy or restarting."""
 
-    tries: ClassVar[int | None] = None  # None: as many as the caller allows
-    after = 0.0  # seconds that the registry asks to wait before it is asked again
+    # None: as many as the caller allows.
+    tries: ClassVar[int | None] = None
+    # Seconds that the registry asks to wait before it is asked again.
+    after = 0.0
 
 
 class SilentError(TransientError):
@@ -81,7 +92,8 @@ class Answer:
         """
         try:
             found = json.loads(self.body)
-        except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+        except (ValueError, RecursionError):
+            # UnicodeDecodeError is a ValueError.
             found = None
         if not isinstance(found, dict):
             what = f"{len(self.body)} bytes of {self.headers.get_content_type()}"
@@ -98,13 +110,15 @@ def make_opener(host: str, ca: Path | None) -> urllib.request.OpenerDirector:
     if ca:
         try:
             context.load_verify_locations(ca)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:
+            # ssl.SSLError is an OSError.
             raise RegistryError(
                 f"{ca}: expected certificates in PEM, found: {error}", "name a CA bundle in DLC_CA_BUNDLE"
             ) from None
     handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), _Redirects()]
     if is_loopback(host):
-        handlers.append(urllib.request.ProxyHandler({}))  # no proxy reaches our own interface
+        # No proxy reaches our own interface.
+        handlers.append(urllib.request.ProxyHandler({}))
     return urllib.request.build_opener(*handlers)
 
 
@@ -160,7 +174,8 @@ def send_request(
             return Answer(response.status, response.headers, content, where)
         except (OSError, http.client.HTTPException) as error:
             raise _connection_error(where, error, seconds) from None
-        except ValueError as error:  # an address in a Location or a realm that is none
+        except ValueError as error:
+            # An address in a Location or a realm is malformed.
             raise RegistryError(f"{where}: a broken address: {error}", NO_REGISTRY) from None
 
 
@@ -174,7 +189,8 @@ def _read_body(response: IO[bytes], where: str) -> bytes:
             raise RegistryError(f"{where}: expected at most {ANSWER_LIMIT >> 20} MiB, found more", NO_REGISTRY)
         if time.monotonic() > end:
             raise SilentError(f"{where}: no whole answer within {ANSWER_SECONDS:g} s", KEEP_TRYING)
-    if left := getattr(response, "length", 0):  # read1 takes a body that was cut off for a whole one
+    # read1 takes a body that was cut off for a whole one.
+    if left := getattr(response, "length", 0):
         raise http.client.IncompleteRead(bytes(found), left)
     return bytes(found)
 
@@ -197,7 +213,8 @@ def _parse_retry_after(text: str) -> float:
         return float(text)
     try:
         return max((parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError):  # no date, or one without a time zone
+    except (ValueError, TypeError):
+        # This is no date, or a date without a time zone.
         return 0.0
 
 

@@ -18,14 +18,17 @@ from dlc.images.push.registry.http import NO_REGISTRY, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 INDEX = "application/vnd.oci.image.index.v1+json"
-OTHER_KINDS = (  # what a tag can mean besides one image: several platforms, or an image of 2014's format
+# What a tag can mean besides one image: several platforms, or an image of 2014's format.
+OTHER_KINDS = (
     INDEX,
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
-DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; a registry that restarts is back within a minute
-LONGEST_DELAY = 300.0  # that a registry may ask for; more is for the user to decide
+# Seconds; a registry that restarts is back within a minute.
+DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# The most seconds that a registry may ask for; more is for the user to decide.
+LONGEST_DELAY = 300.0
 
 T = TypeVar("T")
 
@@ -35,7 +38,8 @@ class Manifest:
     """A manifest as bytes. Its digest is computed from them, never taken from the registry."""
 
     data: bytes
-    kind: str  # media type
+    # The media type.
+    kind: str
 
     @property
     def digest(self) -> str:
@@ -124,7 +128,8 @@ class Repository:
     def require_writable(self) -> None:
         """Open an upload and cancel it, so that a missing permission is found before the image is exported."""
         location = self._retry(self._open_upload)
-        with suppress(RegistryError):  # a registry forgets it in time
+        # A registry forgets it in time.
+        with suppress(RegistryError):
             self._session.send("DELETE", location, accept=(200, 202, 204))
 
     def upload(self, path: Path, digest: str) -> None:

@@ -93,7 +93,7 @@ def _target_entry(target: Target, linked: Mapping[str, Context], inputs: HostInp
     if target.stage:
         entry["target"] = target.stage
     if target.tags:
-        # The hosts of a job compare it inside the image. It is the key, so it is no part of the key.
+        # It is the content key, so it cannot also be hashed into it. A job's hosts compare it inside the image.
         entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
     return entry
 

@@ -1,4 +1,4 @@
-"""Which image the tag of a base image means now. A tag can move, so its digest goes into the content key."""
+"""Finds the image that the tag of a base image means now: a tag can move, so its digest goes into the content key."""
 
 from __future__ import annotations
 

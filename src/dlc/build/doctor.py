@@ -1,4 +1,4 @@
-"""Checks whether this host can build images: each finding has a verdict and, where it is bad, a remedy."""
+"""Checks whether this host can build images: each finding has a verdict and, if it is bad, a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the CUDA and EFA settings of an image ask for: of a host's driver, of Debian, and of each other."""
+"""The CUDA and EFA settings of an image: checked, with the driver and the Debian packages that they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPU = "cpu"
 SHARED_PACKAGES = re.compile(
     r"nvidia-(cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|cufft|curand|cusolver|cusparse|nvjitlink)(-cu\d+)?"
 )
-# Setting -> what it must hold where a source needs it.
+# What each setting must contain, if the source needs it.
 EFA_MEANINGS = {
     "version": "the installer's release, such as 1.50.0: compat.yml has rules about it",
     "url": "the address of the vendor's .tar.gz",

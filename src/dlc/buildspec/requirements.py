@@ -1,4 +1,4 @@
-"""What an image asks for: its lists, extras and own packages, each with its version where one is written."""
+"""What an image asks for: its lists, extras and own packages, each with its version, if the buildspec has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML text to nodes that remember line and column, and layers of settings merged into one that says who set what."""
+"""Reads YAML into nodes with line and column, and merges layers of settings; each value keeps the place that set it."""
 
 from __future__ import annotations
 

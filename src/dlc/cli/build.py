@@ -1,4 +1,4 @@
-"""`dlc build`: begins to look for the engine, and imports what builds while it answers: `building`."""
+"""`dlc build`: begins to look for the engine, and imports `build_images` while it answers."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def _make_own_folder(home: Path, prefix: str) -> Iterator[Path]:
 def replace_folder(new: Path, old: Path) -> None:
     """Let `new`, a folder of files, take the place of `old`, which may be missing.
 
-    In one step: whoever looks, and whatever is killed, there is one of them, and whole. A file system that cannot do
-    that (NFS, the lower layers of a container) gets file after file. What was `old` may be left at `new`.
+    The swap is atomic: readers and crashes see one complete folder. A file system that cannot do that (NFS, the lower
+    layers of a container) gets file after file. What was `old` may be left at `new`.
     """
     try:
         new.rename(old)

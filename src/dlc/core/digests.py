@@ -1,4 +1,4 @@
-"""SHA-256 of files that the cache keeps: each is checked whenever it is taken, and made again where it differs."""
+"""SHA-256 of files that the cache keeps: each is checked whenever it is used, and made again if it differs."""
 
 from __future__ import annotations
 

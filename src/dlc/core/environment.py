@@ -187,7 +187,7 @@ def read_own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
         if not (_is_place(address) if "://" in address else Path(address).is_dir()):
             raise UsageError(
                 f"{hide_password(address)}: expected the address of a package index (http, https, file), "
-                "found another word",
+                "found no address",
                 f"correct it in {', '.join(name for names in INDEX_VARIABLES.values() for name in names)}",
             )
     return found

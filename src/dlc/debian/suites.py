@@ -22,7 +22,7 @@ HEADING = """\
 # A comment, nothing, or a package with a version as Debian's policy has them.
 LINE = re.compile(r"#.*||[a-z0-9][a-z0-9+.-]+=([0-9]+:)?[0-9][A-Za-z0-9.+~:-]*")
 # Documentation and translations stay out, now and for packages installed later; licences stay in.
-# dpkg waits for no disk: what a step wrote that was cut short is thrown away.
+# dpkg skips fsync: the output of an interrupted step is discarded anyway.
 DPKG_OPTIONS = (
     "force-unsafe-io",
     "path-exclude=/usr/share/doc/*",

@@ -1,4 +1,4 @@
-"""What gets a user an engine, by who the user is and what the docker client said: the one place of such advice.
+"""Advice for a user without an engine, by who the user is and what the docker client said: the only place of it.
 
 Only root can start the private engine, and only root may open its socket. So nobody else is told to start one.
 """

@@ -1,4 +1,4 @@
-"""What uses the private engine now: containers, and clients such as builds. Checked before it is stopped."""
+"""Lists what uses the private engine now, before it is stopped: containers, and clients such as builds."""
 
 from __future__ import annotations
 

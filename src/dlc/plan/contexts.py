@@ -1,4 +1,4 @@
-"""Where a build takes files from: one type for each kind of source. Their text is what `dlc plan` shows."""
+"""The sources of a build's files: one type for each kind. Their text is what `dlc plan` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts, follows and stops the containers of one job: the only module here that talks to an engine about them."""
+"""Starts, follows and stops the containers of one job: the only module here that asks an engine about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial showed, from the reports of its ranks and the ends of its hosts. Pure."""
+"""Judges a trial, from the reports of its ranks and the exit codes of its hosts. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where images are pushed to, by Docker's rules for references, and as whom: what `docker login` keeps."""
+"""Addresses of registries, by Docker's rules for references, and the credentials that `docker login` keeps."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ def _ask_helper(helper: str, entry: str) -> Credentials | None:
         if "not found" in done.stdout:
             return None
         # Not its output: nobody knows what a helper prints.
-        raise RegistryError(f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", "see to it")
+        raise RegistryError(f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", f"run it by hand, or docker login {entry} again")
     try:
         found = json.loads(done.stdout)
         return Credentials(found["Username"], found["Secret"], identity=found["Username"] == TOKEN_USER)
     except (ValueError, TypeError, LookupError, RecursionError):
         raise RegistryError(
             f"docker-credential-{helper} get: expected JSON with Username and Secret for {entry}, found something else",
-            f"see to it, or docker login {entry} without it",
+            f"run it by hand, or docker login {entry} without it",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What `--to` names: a registry where the user is logged in, or the AWS account's own, with missing repositories."""
+"""The destination that `--to` names: a registry, or the AWS account's own, in which missing repositories are made."""
 
 from __future__ import annotations
 

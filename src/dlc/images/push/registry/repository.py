@@ -1,4 +1,4 @@
-"""Manifests, tags and blobs of one repository; a request that may work the second time is sent again."""
+"""Manifests, tags and blobs of one repository; a request that failed for a passing reason is sent again."""
 
 from __future__ import annotations
 

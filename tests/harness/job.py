@@ -24,7 +24,7 @@ import pytest
 from dlc.core.errors import ProcessTimeoutError
 from dlc.core.process import last_lines, run_program
 from dlc.jobs.run import lifecycle
-from dlc.jobs.run.containers import OF_A_CONTAINER
+from dlc.jobs.run.containers import OF_A_CONTAINER, make_commands
 from dlc.jobs.run.job_folder import write_host_folder
 from harness.engine import CALM, RUN_LABEL, connect, docker
 from harness.images import Image
@@ -76,7 +76,7 @@ class Job:
             write_host_folder(self.spec, host)
 
     def __enter__(self) -> Self:
-        self._edge = lifecycle.JobContainers(connect(), replace(self.spec, environment=self.environment))
+        self._edge = lifecycle.JobContainers(connect(), make_commands(replace(self.spec, environment=self.environment)))
         self._edge.create_network()
         with contextlib.ExitStack() as unless_all_start:
             unless_all_start.callback(self._remove)

@@ -51,7 +51,7 @@ def require_same(inspected: Inspected, where: str, layers: int, config: bytes) -
         content = json.loads(config)
         what = find_difference(inspected, content)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise MismatchError(where, "the built image's configuration", "JSON that is not an image configuration") from None
+        raise MismatchError(where, "the built image's configuration", "JSON that is no image configuration") from None
     diff_ids = len(content["rootfs"]["diff_ids"])
     if layers != diff_ids:
         raise MismatchError(where, f"a layer for each of {diff_ids} diff ids", str(layers))

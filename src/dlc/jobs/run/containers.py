@@ -70,6 +70,28 @@ class Container:
         )
 
 
+@dataclass(frozen=True)
+class JobCommands:
+    """The commands of a job, made once: for its network, and for a container on each host.
+
+    `secrets` are the values of the containers' secret variables, which no command has.
+    """
+
+    # Words after `docker` that make the network.
+    network: tuple[str, ...]
+    # Host -> its container, in the order of the job's hosts.
+    containers: Mapping[str, Container]
+    secrets: Mapping[str, str]
+    stop_seconds: int
+
+
+def make_commands(job: Job) -> JobCommands:
+    """Make the commands of a job."""
+    network = ("network", "create", *_repeat_option("--label", make_labels(job)), job.name)
+    containers = {container.host: container for container in make_containers(job)}
+    return JobCommands(network, containers, job.secrets, job.stop_seconds)
+
+
 def make_labels(job: Job) -> tuple[str, ...]:
     """Return the labels by which the job's containers and its network are found."""
     return (f"{JOB}={job.id}", *job.labels)
@@ -141,18 +163,16 @@ def explain_as_dict(job: Job) -> dict[str, object]:
                 "command": as_typed(*container.words()),
                 "config": make_config(job, container.host),
             }
-            for container in make_containers(job)
+            for container in make_commands(job).containers.values()
         ],
     }
 
 
 def explain_as_text(job: Job) -> str:
     """Return the job for people."""
-    create = as_typed(
-        "network", "create", *(word for label in make_labels(job) for word in ("--label", label)), job.name
-    )
-    lines = [f"job {job.id}: {len(job.hosts)} hosts, results in {job.folder}", create]
-    for container in make_containers(job):
+    commands = make_commands(job)
+    lines = [f"job {job.id}: {len(job.hosts)} hosts, results in {job.folder}", as_typed(*commands.network)]
+    for container in commands.containers.values():
         lines += ["", f"{container.host} ({container.group.name})", f"  {as_typed(*container.words())}"]
         for name, content in make_config(job, container.host).items():
             lines.append(f"  input/config/{name}: {json.dumps(content)}")

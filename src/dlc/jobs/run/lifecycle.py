@@ -18,8 +18,7 @@ from dlc.core.labels import JOB
 from dlc.core.process import last_lines
 from dlc.engine.connection import Engine
 from dlc.engine.remedies import GPU_REMEDY
-from dlc.jobs.run.containers import Container, make_containers, make_labels
-from dlc.jobs.run.job import Job
+from dlc.jobs.run.containers import Container, JobCommands
 
 # An engine that builds or unpacks on a slow disk may need a minute.
 ASK_SECONDS = 180.0
@@ -57,16 +56,15 @@ class ContainerState:
 class JobContainers:
     """One job's hosts. Nothing is made before it is asked for."""
 
-    def __init__(self, engine: Engine, job: Job) -> None:
+    def __init__(self, engine: Engine, commands: JobCommands) -> None:
         self._engine = engine
-        self._job = job
-        self.containers = {container.host: container for container in make_containers(job)}
+        self.commands = commands
+        self.containers = commands.containers
 
     def create_network(self) -> None:
         """Make the network. Raises EngineError if the engine makes none."""
-        words = [word for label in make_labels(self._job) for word in ("--label", label)]
         try:
-            self._engine.docker("network", "create", *words, self._job.name, timeout=ASK_SECONDS)
+            self._engine.docker(*self.commands.network, timeout=ASK_SECONDS)
         except ProcessError as error:
             raise EngineError(
                 f"the job's network was not created: {last_lines(error.message, 1)}",
@@ -89,7 +87,7 @@ class JobContainers:
             if not said:
                 on_line(line)
 
-        self._engine.docker_lines(*container.words(), on_line=take, on_error=take, env=self._job.secrets)
+        self._engine.docker_lines(*container.words(), on_line=take, on_error=take, env=self.commands.secrets)
         state = self.states().get(host)
         if state is None and not said:
             raise removal_error([host])
@@ -108,7 +106,7 @@ class JobContainers:
 
     def start(self, container: Container) -> None:
         """Start a container and leave it to itself."""
-        self._engine.docker(*container.words(detached=True), env=self._job.secrets, timeout=ASK_SECONDS)
+        self._engine.docker(*container.words(detached=True), env=self.commands.secrets, timeout=ASK_SECONDS)
 
     def states(self) -> dict[str, ContainerState]:
         """Return the state of each host that has a container."""
@@ -182,8 +180,7 @@ def parse_moment(text: str) -> str:
 class JobRun:
     """Each host has a thread that runs it; the main thread waits, so that Ctrl-C reaches it."""
 
-    def __init__(self, job: Job, hosts: JobContainers, log: HostLog) -> None:
-        self._job = job
+    def __init__(self, hosts: JobContainers, log: HostLog) -> None:
         self._hosts = hosts
         self._log = log
         # Hosts that have been started and have not ended.
@@ -193,7 +190,7 @@ class JobRun:
 
     def start(self) -> None:
         """Start all hosts at once."""
-        for host in self._job.hosts:
+        for host in self._hosts.containers:
             self._left.add(host)
             Thread(target=self._follow, args=(host,), daemon=True).start()
 
@@ -208,7 +205,7 @@ class JobRun:
         """Send SIGTERM to every host, and SIGKILL to those that still run after the job's time."""
         if not self._left:
             return
-        seconds = self._job.stop_seconds
+        seconds = self._hosts.commands.stop_seconds
         try:
             self._log.say(f"stopping {self._still()}: {seconds} s to save; Ctrl-C again kills")
             self._send("TERM", seconds)
@@ -271,7 +268,7 @@ class JobRun:
             self._log.say(f"{host} has failed with exit code {state.exit_code}; still running: {self._still()}")
 
     def _still(self) -> str:
-        return ", ".join(host for host in self._job.hosts if host in self._left)
+        return ", ".join(host for host in self._hosts.containers if host in self._left)
 
 
 def find_first_failure(states: dict[str, ContainerState]) -> str:

@@ -18,7 +18,7 @@ from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run import lifecycle
-from dlc.jobs.run.containers import BASE, format_mount
+from dlc.jobs.run.containers import BASE, format_mount, make_commands
 from dlc.jobs.run.job import Group, Job
 from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
 from dlc.jobs.run.lifecycle import (
@@ -51,6 +51,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     require_image(job, engine)
     write_folders(job)
+    commands = make_commands(job)
     states: dict[str, ContainerState] = {}
     stopped: BaseException | None = None
     with ExitStack() as block:
@@ -62,7 +63,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
             raise
         log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
         try:
-            stopped = _follow_job(job, engine, log, states)
+            stopped = _follow_job(JobContainers(engine, commands), log, states)
         finally:
             remove_containers(engine, job.id)
     if stopped and not any(state.started for state in states.values()):
@@ -80,20 +81,19 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
     return states[failed].exit_code if failed else 0
 
 
-def _follow_job(job: Job, engine: Engine, log: HostLog, states: dict[str, ContainerState]) -> BaseException | None:
+def _follow_job(hosts: JobContainers, log: HostLog, states: dict[str, ContainerState]) -> BaseException | None:
     """Follow the job from the network to the last host's end; return what stopped the job, if anything did."""
-    hosts = JobContainers(engine, job)
-    session = JobRun(job, hosts, log)
+    job_run = JobRun(hosts, log)
     stopped: BaseException | None = None
     try:
         hosts.create_network()
-        session.start()
-        session.wait()
+        job_run.start()
+        job_run.wait()
     except (KeyboardInterrupt, OSError, DlcError) as error:
         stopped = error
-        session.stop()
+        job_run.stop()
     states.update(hosts.states())
-    gone = [host for host in job.hosts if host not in states]
+    gone = [host for host in hosts.containers if host not in states]
     return stopped or (removal_error(gone) if gone else None)
 
 

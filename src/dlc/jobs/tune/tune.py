@@ -10,6 +10,7 @@ from threading import Event, Timer
 
 from dlc.core.errors import DlcError, TuneError
 from dlc.engine.connection import Engine
+from dlc.jobs.run.containers import make_commands
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.job_folder import write_folders
 from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun, remove_containers
@@ -115,7 +116,8 @@ def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> 
     log = job.folder / LOG
     with log.open("w") as out, claim_job(claims_folder, job.id, engine):
         try:
-            states, expired = _follow_trial(job, JobContainers(engine, job), HostLog(len(job.hosts), out, out), seconds)
+            hosts, host_log = JobContainers(engine, make_commands(job)), HostLog(len(job.hosts), out, out)
+            states, expired = _follow_trial(hosts, host_log, seconds)
         finally:
             remove_containers(engine, job.id)
     take_files_back(job, engine)
@@ -124,25 +126,23 @@ def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> 
     return Ended(states, reports, f"{failures}\n{_read_text(log)[-LAST:]}", expired)
 
 
-def _follow_trial(
-    job: Job, hosts: JobContainers, log: HostLog, seconds: float
-) -> tuple[Mapping[str, ContainerState], bool]:
+def _follow_trial(hosts: JobContainers, log: HostLog, seconds: float) -> tuple[Mapping[str, ContainerState], bool]:
     """Return the hosts' states, and whether they were killed because the time was over."""
-    session, expired = JobRun(job, hosts, log), Event()
+    job_run, expired = JobRun(hosts, log), Event()
 
     def expire() -> None:
         expired.set()
-        hosts.signal("KILL", job.hosts)
+        hosts.signal("KILL", hosts.containers)
 
     timer = Timer(seconds, expire)
     timer.daemon = True
     try:
         hosts.create_network()
-        session.start()
+        job_run.start()
         timer.start()
-        session.wait()
+        job_run.wait()
     except (KeyboardInterrupt, OSError, DlcError):
-        session.stop()
+        job_run.stop()
         raise
     finally:
         timer.cancel()

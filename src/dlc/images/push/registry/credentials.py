@@ -129,7 +129,10 @@ def _ask_helper(helper: str, entry: str) -> Credentials | None:
         if "not found" in done.stdout:
             return None
         # Not its output: nobody knows what a helper prints.
-        raise RegistryError(f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", f"run it by hand, or docker login {entry} again")
+        raise RegistryError(
+            f"docker-credential-{helper} get: exit code {done.returncode} for {entry}",
+            f"run it by hand, or docker login {entry} again",
+        )
     try:
         found = json.loads(done.stdout)
         return Credentials(found["Username"], found["Secret"], identity=found["Username"] == TOKEN_USER)

@@ -26,7 +26,7 @@ def resolve_base_images(plan: Plan, engine: Engine) -> dict[str, Image]:
     """Map each base image that the plan names by a tag to the image that the tag means now.
 
     An image that the engine has is taken, as a build would take it; the registry is asked for the others. Raises
-    BaseImageError where neither has it.
+    BaseImageError if neither has it.
     """
     contexts = {context for target in plan.targets for context in target.contexts.values()}
     named = [context.reference for context in contexts if isinstance(context, Image) and not context.digest]

@@ -26,7 +26,7 @@ BUSY = r"failed to solve: (?:DeadlineExceeded: .*deadline exceeded|Canceled: .*c
 
 @dataclass(frozen=True)
 class Step:
-    """One finished step. `name` is BuildKit's, as in `pytorch framework 1/1`; seconds are 0 where it was cached."""
+    """One finished step. `name` is BuildKit's, as in `pytorch framework 1/1`; seconds are 0 if it was cached."""
 
     name: str
     command: str

@@ -57,7 +57,7 @@ NOTE = re.compile(r"^#\d+ [\d.]+ (debian: .*)")
 
 @dataclass(frozen=True)
 class Result:
-    """One image after a build. `seconds` is the time of the whole bake it was part of, 0 where it was skipped."""
+    """One image after a build. `seconds` is the time of the whole bake it was part of, 0 if it was skipped."""
 
     id: str
     ref: str
@@ -101,7 +101,7 @@ def choose_exporter(engine: Engine) -> str:
 def run_bake(
     text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
 ) -> None:
-    """Run a bake file; again after a COLLISION, and without the cache where the engine has lost a part of it. Raises
+    """Run a bake file; again after a COLLISION, and without the cache if the engine has lost a part of it. Raises
     as `build` does.
     """
     options: tuple[str, ...] = ()
@@ -165,8 +165,8 @@ def read_results(plan: Plan, engine: Engine, seconds: float, built: set[str]) ->
 def read_revision(root: Path) -> tuple[str, int]:
     """Return the commit that is built from (with `-dirty` if files differ) and its time in seconds.
 
-    SOURCE_DATE_EPOCH, where set, is the time. A folder that is no git checkout is `unknown` at time 0, and so is any
-    folder where there is no git. Raises UsageError for a SOURCE_DATE_EPOCH that is no number.
+    SOURCE_DATE_EPOCH, if set, is the time. A folder that is no git checkout is `unknown` at time 0, and so is any
+    folder if there is no git. Raises UsageError for a SOURCE_DATE_EPOCH that is no number.
     """
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not re.fullmatch(r"([0-9]{1,10})?", given):

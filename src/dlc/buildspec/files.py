@@ -144,7 +144,7 @@ def validate_node(model: type[M], node: Node) -> tuple[M | None, list[Problem]]:
 
 
 def _explain_error(details: ErrorDetails, model: type[BaseModel], root: Node) -> Problem:
-    # pydantic appends "[key]" where the key itself is wrong.
+    # pydantic appends "[key]" if the key itself is wrong.
     steps = tuple(step for step in details["loc"] if step != "[key]")
     path = _join_path(steps)
     node = root.at(steps)

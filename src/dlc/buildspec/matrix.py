@@ -23,7 +23,7 @@ OWN_LABELS = "org.dlc."
 class Candidate:
     """The merged settings of one variant before they are checked; `mark` is where the variant is written.
 
-    `plain` is the variant without --set, where there is one.
+    `plain` is the variant without --set, if there is one.
     """
 
     image: ImageFile
@@ -36,7 +36,7 @@ def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (
     """Load the variants that `globs` select (all without a glob), each with the `--set path=value` texts applied to it.
 
     Raises SpecError with every problem of every file, SelectorError for a glob without a match, and UsageError
-    where --set is the only cause.
+    if --set is the only cause.
     """
     buildspec = read_buildspec(tree)
     candidates = _expand_candidates(buildspec)

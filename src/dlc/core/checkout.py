@@ -36,7 +36,7 @@ def find_root(start: Path | None = None) -> Path:
 
     No other is used.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     here = (start or _current_folder()).absolute()
     for folder in (here, *here.parents):
@@ -51,7 +51,7 @@ def find_root(start: Path | None = None) -> Path:
 def find_root_or_own() -> Path:
     """Do as `find_root`, or else return the checkout of this dlc: users start jobs from where their scripts are.
 
-    Only for what writes nothing there. Raises UsageError as `find_root` does where dlc belongs to none.
+    Only for what writes nothing there. Raises UsageError as `find_root` does if dlc belongs to none.
     """
     try:
         return find_root()

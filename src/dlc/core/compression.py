@@ -98,7 +98,7 @@ def _write_zstd(content: Source, sink: Sink) -> None:
 
 
 class _Endable:
-    """Content that ends where its reader no longer wants it."""
+    """Content that ends when its reader no longer wants it."""
 
     def __init__(self, content: Source) -> None:
         self.is_wanted = True

@@ -127,7 +127,7 @@ def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 def find_ca_bundle(environment: Mapping[str, str]) -> Path | None:
     """Return the file of certificate authorities that this host trusts: a variable's, else the system's own, else None.
 
-    Raises UsageError where DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
+    Raises UsageError if DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
     """
     chosen = environment.get("DLC_CA_BUNDLE")
     if chosen and not (user_path(chosen).is_file() and b"CERTIFICATE-----" in user_path(chosen).read_bytes()):

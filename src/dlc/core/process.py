@@ -84,7 +84,7 @@ def stream_program(
 ) -> int:
     """Run, hand each line of the merged output to `on_line`, return the exit code.
 
-    With `on_error` each line of stderr goes there, from another thread: where both are written at the same time, merged
+    With `on_error` each line of stderr goes there, from another thread: if both are written at the same time, merged
     lines would be torn. After `timeout` seconds it is ended as by `run`.
     """
     stderr = subprocess.PIPE if on_error else subprocess.STDOUT

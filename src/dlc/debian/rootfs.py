@@ -73,7 +73,7 @@ def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:
 
     It is for tools that no image holds.
 
-    `made` is a folder of `make`, whose tar is taken where there is none yet.
+    `made` is a folder of `make`, whose tar is taken if there is none yet.
     """
     digest = hashlib.sha256(" ".join(mmdebstrap_command(suite)).encode()).hexdigest()[:12]
     target = cache / "rootfs" / f"tools-{suite}-{digest}"

@@ -45,7 +45,7 @@ def run_docker(
 ) -> Completed:
     """Run the client to its end. `env` is added to the environment. A short timeout also shortens the time for its end.
 
-    Raises EngineError where there is no client or no answer within `timeout` seconds, ProcessError when it fails and
+    Raises EngineError if there is no client or no answer within `timeout` seconds, ProcessError if it fails and
     `check` is true.
     """
     if not is_present():
@@ -73,7 +73,7 @@ def stream_docker(
     """Run the client, hand each line of its output to `on_line` (of stderr to `on_error`), return its exit code.
 
     `plugin` is the file of the plug-in that the first word names: it is started without the client.
-    Raises EngineError where there is no client.
+    Raises EngineError if there is no client.
     """
     if not is_present():
         raise missing_error()

@@ -60,7 +60,7 @@ def find_proposals(
 
     `say` is told which image is resolved, which takes seconds to minutes.
 
-    A pin that several images share gets what the most limited of them can have. Raises LockError where an image has
+    A pin that several images share gets what the most limited of them can have. Raises LockError if an image has
     no solution, UsageError for a name in `only` that nothing pins.
     """
     compat = read_buildspec(tree).compat
@@ -182,7 +182,7 @@ def list_debian_packages(variants: Iterable[Variant]) -> dict[str, list[str]]:
 def resolve_debian(suite: str, names: Sequence[str], work: Path) -> dict[str, str]:
     """Map every package that a minimal Debian with these packages holds to its version. Nothing is installed.
 
-    `work` is a folder for the apt lists where mmdebstrap has to be installed first. Raises LockError with apt's words.
+    `work` is a folder for the apt lists if mmdebstrap has to be installed first. Raises LockError with apt's words.
     """
     if shutil.which("mmdebstrap") is None:
         apt.install_packages(["mmdebstrap"], work)

@@ -136,7 +136,7 @@ def make_content_key(target: Target, dockerfile: str, keys: Mapping[str, str], t
     """Return sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
 
     A `Repo` context counts with every file below it, a `TargetRef` with that target's key (`keys`: id -> key), an
-    `Image` with its digest, where it has one. What a `Host` context holds is pinned by locks that are themselves in a
+    `Image` with its digest, if it has one. What a `Host` context holds is pinned by locks that are themselves in a
     `Repo` context, or by its version. Revision, dates and paths of the host are no part of it.
     """
     contexts = {".": target.context, **target.contexts}

@@ -45,7 +45,7 @@ CUDA_IMAGE = (*IMAGE, "CUDA_REQUIRED")
 class Target:
     """One thing to build. Only images have labels and tags.
 
-    `dockerfile` is a path from the repository's root, or the text itself where `inline` is true; `stage` is the stage
+    `dockerfile` is a path from the repository's root, or the text itself if `inline` is true; `stage` is the stage
     of it that is wanted, empty for its last. `key` is the content key, empty before `dlc.plan.plan` gave it one.
     """
 

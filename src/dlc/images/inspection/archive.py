@@ -127,7 +127,7 @@ def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
 def read_members(path: Path, tar: tarfile.TarFile) -> Members:
     """Read the names of an OCI layout, or of what older engines write, which has no index.
 
-    Raises ImageError where it is neither, KeyError where a member is missing.
+    Raises ImageError if it is neither, KeyError if a member is missing.
     """
     found = _find_members(path, tar)
     for name in (found.config, *found.layers):
@@ -274,7 +274,7 @@ def _save_to_scratch(engine: Engine, ref: str, say: Say) -> Iterator[Path]:
 
 
 def save_image(engine: Engine, ref: str, path: Path) -> None:
-    """Write the archive of an image. Raises DiskError when the disk is full, ProcessError where the engine fails."""
+    """Write the archive of an image. Raises DiskError if the disk is full, ProcessError if the engine fails."""
     try:
         engine.docker(
             "save", "--output", str(path), ref, timeout=SAVE_SECONDS, grace=0.0

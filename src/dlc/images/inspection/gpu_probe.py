@@ -22,7 +22,7 @@ CONTAINER = struct.Struct("<IHHQ")
 # Kind, version, bytes of this header, bytes of the code, ..., capability as 10 * major + minor.
 ENTRY = struct.Struct("<HHIQIIHHI")
 KINDS = {1: "ptx", 2: "machine"}
-# A GPU is supported where most of the framework's code is for it: PyTorch 2.9 has kernels of linear algebra for
+# A GPU is supported if most of the framework's code is for it: PyTorch 2.9 has kernels of linear algebra for
 # capability 5.0, and no others.
 SHARE = 0.5
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
@@ -76,7 +76,7 @@ def counted(packages: Path, patterns: Iterable[str]) -> Counter[tuple[str, int]]
 def capabilities(packages: Path) -> dict[str, list[int]]:
     """Map each kind to capabilities of the framework's libraries, and `cudnn` to those of cuDNN's machine code.
 
-    All are empty for an image without CUDA, the last one where the framework holds cuDNN itself.
+    All are empty for an image without CUDA, the last one if the framework holds cuDNN itself.
     """
     cudnn = sorted(capability for kind, capability in counted(packages, CUDNN) if kind == "machine")
     return {**common(counted(packages, FILES)), "cudnn": cudnn}

@@ -176,7 +176,7 @@ def declared_licences(names: Sequence[str]) -> tuple[str, References]:
 
     Each name applies to a part of the package.
 
-    `NOASSERTION` where the package names none.
+    `NOASSERTION` if the package names none.
     """
     parts: list[str] = []
     references: References = {}

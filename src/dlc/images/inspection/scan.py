@@ -53,7 +53,7 @@ def ask_suite(facts: Facts, today: date) -> Answer:
 
 
 def require_clean(found: Scan) -> None:
-    """Raise ImageError for findings that no exception covers, ProcessError where a source could not be asked."""
+    """Raise ImageError for findings that no exception covers, ProcessError if a source could not be asked."""
     verdict = found.verdict
     if verdict.open or verdict.expired:
         against = (*verdict.open, *(finding for finding, _ in verdict.expired))

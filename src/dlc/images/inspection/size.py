@@ -59,7 +59,7 @@ def make_report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeRepo
 
 @dataclass(frozen=True)
 class Change:
-    """A package whose bytes differ; 0 where an image does not hold it."""
+    """A package whose bytes differ; 0 if an image does not hold it."""
 
     name: str
     before: int

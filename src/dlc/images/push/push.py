@@ -207,7 +207,7 @@ def open_workspace(size: int) -> Iterator[Path]:
 def attach_bill(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
     """Attach the document unless one of its kind is there; return its manifest's digest. Raises RegistryError.
 
-    `document` is called only where it is needed.
+    `document` is called only if it is needed.
     """
     there = [found for found in repository.referrers(subject.digest) if found.get("artifactType") == SPDX]
     if there:

@@ -23,7 +23,7 @@ BITS = 8
 
 @dataclass(frozen=True)
 class Machine:
-    """One type of machine; `price` is US dollars for an hour, None where it is unknown."""
+    """One type of machine; `price` is US dollars for an hour, None if it is unknown."""
 
     name: str
     vcpus: int
@@ -48,7 +48,7 @@ Catalogue = Mapping[str, Machine]
 
 @dataclass(frozen=True)
 class Cluster:
-    """Training hosts of one type, and data hosts of another where there are any."""
+    """Training hosts of one type, and data hosts of another, if there are any."""
 
     training: Machine
     hosts: int = 1

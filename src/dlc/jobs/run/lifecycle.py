@@ -74,7 +74,7 @@ class JobContainers:
     def run(self, host: str, on_line: Callable[[str], None]) -> None:
         """Start a host, hand each line that it prints to `on_line`, return when it has ended.
 
-        Raises EngineError where it never started, with the client's own words, or was removed by somebody else.
+        Raises EngineError if it never started, with the client's own words, or was removed by somebody else.
         """
         container = self.containers[host]
         said = ""
@@ -278,7 +278,7 @@ def find_first_failure(states: dict[str, ContainerState]) -> str:
 
 
 class HostLog:
-    """Prints what hosts say to `out`, and what dlc says of them to `said`, which is stderr where none is named."""
+    """Prints what hosts say to `out`, and what dlc says of them to `said`, which is stderr if none is named."""
 
     def __init__(self, hosts: int, out: TextIO, said: TextIO | None = None) -> None:
         self._named = hosts > 1

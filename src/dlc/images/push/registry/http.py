@@ -78,7 +78,7 @@ class UnknownBlobError(TransientError):
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers and body; no body where the request was HEAD. `where` says for messages what was asked."""
+    """Status, headers and body; no body if the request was HEAD. `where` says for messages what was asked."""
 
     status: int
     headers: Message
@@ -148,7 +148,7 @@ def send_request(
 ) -> Answer:  # fmt: skip
     """Return any answer, whatever its status. A body that is a Path is streamed from that file.
 
-    Raises TransientError where the connection failed, RegistryError where it would fail again.
+    Raises TransientError if the connection failed, RegistryError if it would fail again.
     """
     where = f"{method} {strip_query(url)}"
     seconds = UPLOAD_SECONDS if isinstance(body, Path) else ANSWER_SECONDS

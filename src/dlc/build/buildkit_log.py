@@ -16,12 +16,18 @@ CACHED = re.compile(r"^#(\d+) CACHED")
 CANCELED = re.compile(r"^#(\d+) CANCELED")
 FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
 OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
+# The error of the whole build begins so.
+REASON = "ERROR: "
 KEEP_LINES = 30
 # The remedy for a full disk.
 ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"
 BASE_LOOKUP = "load metadata for "
-# What BuildKit says when the host is too busy for its bounds of seconds.
-BUSY = r"failed to solve: (?:DeadlineExceeded: .*deadline exceeded|Canceled: .*client connection is closing)"
+# What BuildKit and its client say when the host is too busy for their bounds of seconds. A command that failed is
+# shown with its own words, which may be any.
+BUSY = (
+    r"(?:failed to solve: (?!process )|failed to receive status|listing workers|no active session).*"
+    r"(?:[Dd]eadline ?[Ee]xceeded|error reading from server|transport is closing|client connection is (?:closing|lost))"
+)
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,9 @@ class Progress:
 
     @property
     def last(self) -> str:
-        """Return the last line: of a failed build, BuildKit's own reason."""
-        return self._last[-1] if self._last else ""
+        """Return the last line: of a failed build, its last error, which hints may follow."""
+        errors = (line for line in reversed(self._last) if line.startswith(REASON))
+        return next(errors, self._last[-1] if self._last else "")
 
     def _printed(self, number: str, seconds: float, text: str, now: float) -> None:
         """Keep what a step printed `seconds` after its start, which may be long before its heading was written."""

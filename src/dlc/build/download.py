@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
+import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -17,6 +20,8 @@ from dlc.plan.contexts import Pinned
 
 # Without a byte for so long, a download has failed.
 SECONDS = 60.0
+# So many seconds before it is tried again.
+PAUSES = (1.0, 5.0)
 # For so long another process may fetch.
 OTHER_SECONDS = 3600.0
 BUSY = (http.client.REQUEST_TIMEOUT, http.client.TOO_EARLY, http.client.TOO_MANY_REQUESTS)
@@ -61,10 +66,25 @@ def _require_hash(expected: str, url: str, part: Path) -> None:
         )
 
 
+class _PassingError(LockError):
+    """A fault of the network or the server that may be over in a moment."""
+
+
 def _download(url: str, part: Path, ca: Path | None) -> None:
-    """Download the file into `part`, after the bytes that are there if the server can continue."""
-    have = part.stat().st_size if part.exists() else 0
+    """Download the file into `part`; again after a fault that may pass."""
     context = _make_ssl_context(ca)
+    for pause in PAUSES:
+        try:
+            return _download_once(url, part, context)
+        except _PassingError as error:
+            print(f"dlc: {error.message}; tried again in {pause:g} s", file=sys.stderr, flush=True)
+        time.sleep(pause)
+    return _download_once(url, part, context)
+
+
+def _download_once(url: str, part: Path, context: ssl.SSLContext) -> None:
+    """Download the file, after the bytes that are there if the server can continue."""
+    have = part.stat().st_size if part.exists() else 0
     try:
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
         with urllib.request.urlopen(request, timeout=SECONDS, context=context) as answer:  # noqa: S310
@@ -76,14 +96,25 @@ def _download(url: str, part: Path, ca: Path | None) -> None:
             # The file is complete.
             return
         busy = error.code in BUSY or error.code >= http.client.INTERNAL_SERVER_ERROR
-        raise LockError(f"{url}: {error}", LATER if busy else "correct the address in the buildspec") from None
+        if busy:
+            raise _PassingError(f"{url}: {error}", LATER) from None
+        raise LockError(f"{url}: {error}", "correct the address in the buildspec") from None
     except http.client.InvalidURL as error:
         raise _address_error(url, error) from None
     except (OSError, http.client.HTTPException) as error:
-        reason = str(getattr(error, "reason", error))
-        raise LockError(f"{url}: {reason}", PROXY_REMEDY if PROXY_REFUSES in reason else LATER) from None
+        cause = getattr(error, "reason", error)
+        if PROXY_REFUSES in str(cause):
+            raise LockError(f"{url}: {cause}", PROXY_REMEDY) from None
+        raise (_PassingError if _may_pass(cause) else LockError)(f"{url}: {cause}", LATER) from None
     except ValueError as error:
         raise _address_error(url, error) from None
+
+
+def _may_pass(cause: object) -> bool:
+    """Tell whether a fault may pass: no certificate that nobody trusts, and no name that does not exist."""
+    if isinstance(cause, socket.gaierror):
+        return cause.errno == socket.EAI_AGAIN
+    return not isinstance(cause, ssl.SSLCertVerificationError)
 
 
 def _address_error(url: str, error: Exception) -> LockError:

@@ -26,7 +26,6 @@ from dlc.plan.plan import Plan
 SECRET = re.compile(r"--mount=type=secret,id=([A-Za-z0-9_]+)(?= |$)", re.MULTILINE)
 # 1980: the time of folders, and the latest of a file. Nothing in an image is later.
 SNAPSHOT_TIME = 315532800
-WRITING_SECONDS = 60.0
 FOLDER, FILE, PROGRAM = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFREG | 0o755
 
 
@@ -108,7 +107,7 @@ def snapshot(files: Tree, cache: Path) -> Path:
     wanted = _wanted_files(files)
     if _found_files(folder) != wanted:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with hold_lock(folder.parent, WRITING_SECONDS), draft_folder(cache) as drafts:
+        with hold_lock(folder.parent), draft_folder(cache) as drafts:
             # Else another build was faster.
             if (found := _found_files(folder)) != wanted:
                 if found:

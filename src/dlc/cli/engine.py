@@ -12,6 +12,7 @@ from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
 from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
 from dlc.engine.private_engine import PrivateEngine
+from dlc.engine.questions import ASK_SECONDS
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
 EXAMPLE = "dlc engine status --json"
@@ -85,7 +86,7 @@ def _stop_engine(args: argparse.Namespace) -> int:
 
 def _print_env(args: argparse.Namespace) -> int:
     """Print the variable for a shell; nothing if plain docker commands reach the engine already."""
-    engine = find_engine()
+    engine = find_engine(ASK_SECONDS)
     if engine is None:
         raise EngineError(absence_error(), advise_start())
     if args.json:

@@ -18,7 +18,8 @@ from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
-from dlc.engine.connection import PATIENT_SECONDS, Engine, connect, find_engine
+from dlc.engine.connection import Engine, connect, find_engine
+from dlc.engine.questions import ASK_SECONDS
 from dlc.jobs.run.containers import explain_as_dict, explain_as_text
 from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
 from dlc.jobs.run.job_folder import RESULTS
@@ -134,7 +135,7 @@ def find_engine_for_job() -> Engine:
 
     `connect` would ask for buildx besides, which nothing here needs, and start one.
     """
-    return find_engine(PATIENT_SECONDS) or connect()
+    return find_engine(ASK_SECONDS) or connect()
 
 
 def read_options(args: argparse.Namespace) -> Options:

@@ -18,10 +18,11 @@ from typing import cast
 from dlc.core.errors import DiskError, ProcessError, UsageError
 from dlc.core.interrupts import held
 
-SWEEP_SECONDS = 60.0
 # From linux/fcntl.h and linux/fs.h.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 ASK_AGAIN_SECONDS = 0.1
+# For work of a moment: its disk may stand still, and the lock of a dead process is free.
+SHORT_WORK_SECONDS = 180.0
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def draft_folder(place: Path, name: str = "drafts") -> Iterator[Path]:
     """
     home = place / name
     home.mkdir(parents=True, exist_ok=True)
-    with hold_lock(home, SWEEP_SECONDS):
+    with hold_lock(home):
         _remove_abandoned(home.iterdir())
     with _make_own_folder(home, "") as mine:
         yield mine
@@ -146,7 +147,7 @@ def _lock_folder(folder: Path) -> int:
 
 
 @contextmanager
-def hold_lock(path: Path, seconds: float) -> Iterator[None]:
+def hold_lock(path: Path, seconds: float = SHORT_WORK_SECONDS) -> Iterator[None]:
     """Hold the lock of `path` in the block: a folder, or a file, which is created if it is missing. Others wait.
 
     Raises ProcessError when another process still holds it after `seconds`.

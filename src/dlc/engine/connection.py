@@ -20,11 +20,10 @@ from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
 from dlc.engine import docker_client, remedies
 from dlc.engine.private_engine import PrivateEngine, is_installed
+from dlc.engine.questions import ASK_SECONDS, takes_connections, tell_of_waiting
 
 # For verbs that only look: they promise an answer within 5 s.
 QUICK_SECONDS = 3.0
-# For verbs that need an engine: a busy one may be slow.
-PATIENT_SECONDS = 60.0
 # Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
 # its PATH, and podman reads files of CDI.
 TOOLKIT = ("nvidia-container-runtime-hook", "nvidia-ctk")
@@ -110,7 +109,7 @@ def search_engine() -> Future[Engine | None]:
 
     def ask() -> None:
         try:
-            found.set_result(find_engine(PATIENT_SECONDS))
+            found.set_result(find_engine(ASK_SECONDS))
         except Exception as error:
             # The error is raised again when the result is asked for.
             found.set_exception(error)
@@ -126,7 +125,7 @@ def connect(start: bool = True, found: Future[Engine | None] | None = None) -> E
 
     `found` is a search that was begun before.
     """
-    engine = found.result() if found else find_engine(PATIENT_SECONDS)
+    engine = found.result() if found else find_engine(ASK_SECONDS)
     if engine is None:
         engine = _start_private() if start else None
     if engine is None:
@@ -147,7 +146,11 @@ def find_engine(seconds: float = QUICK_SECONDS) -> Engine | None:
 
     Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
-    deadline = time.monotonic() + seconds
+    with tell_of_waiting("`docker info`"):
+        return _find_until(time.monotonic() + seconds)
+
+
+def _find_until(deadline: float) -> Engine | None:
     private = PrivateEngine(engine_folder())
     if os.environ.get("DOCKER_HOST") == private.address and not private.pid():
         # The shell still has it from `dlc engine env`. The engine was stopped, so it may be started again.
@@ -160,7 +163,7 @@ def find_engine(seconds: float = QUICK_SECONDS) -> Engine | None:
         return None
     name, place = docker_client.read_context(_seconds_left(deadline))
     if name != docker_client.CONTEXT:
-        own = probe_engine(None, "context", deadline)
+        own = probe_engine(None, "context", deadline, place)
         if isinstance(own, Engine):
             return own
         if remedies.DENIED.search(own):
@@ -180,15 +183,21 @@ def advise_start() -> str:
     return error.remedy if error else "dlc engine start"
 
 
-def probe_engine(address: str | None, origin: str, deadline: float) -> Engine | str:
+def probe_engine(address: str | None, origin: str, deadline: float, place: str = "") -> Engine | str:
     """Return the engine at `address`, or the client's message if there is none.
 
-    `deadline` is a time of the monotonic clock. Raises EngineError if there is no answer until then, or one that is
-    not JSON.
+    `deadline` is a time of the monotonic clock; `place` is the address of the client's own context. Raises EngineError
+    if there is no answer until then, or one that is not JSON.
     """
     seconds = _seconds_left(deadline)
     words = ("info", "--format", "{{json .}}")
-    done = docker_client.run_docker(*words, env=docker_client.client_environment(address), check=False, timeout=seconds)
+    reach = docker_client.client_environment(address)
+    try:
+        done = docker_client.run_docker(*words, env=reach, check=False, timeout=seconds)
+    except EngineError as error:
+        if not takes_connections(address or place):
+            raise
+        raise EngineError(f"{error.message}; it takes connections: it is busy, or it hangs", error.remedy) from None
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):
@@ -272,12 +281,13 @@ def _start_private() -> Engine:
     private = PrivateEngine(engine_folder())
     if private.start():
         print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)
-    found = probe_engine(private.address, "private", time.monotonic() + PATIENT_SECONDS)
+    with tell_of_waiting("`docker info`"):
+        found = probe_engine(private.address, "private", time.monotonic() + ASK_SECONDS)
     return _require_answer(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
 
 
 def _require_buildx(engine: Engine) -> None:
-    if not engine.buildx and engine.docker("buildx", "version", check=False, timeout=PATIENT_SECONDS).returncode:
+    if not engine.buildx and engine.docker("buildx", "version", check=False, timeout=ASK_SECONDS).returncode:
         raise EngineError(
             "the docker client has no buildx plug-in", "install it: the package docker-buildx or docker-buildx-plugin"
         )

@@ -13,7 +13,8 @@ from dlc.engine.remedies import advise_on_silence
 
 PROGRAM = "docker"
 CONTEXT = "dlc"
-CONTEXT_SECONDS = 10.0
+# A cold client is read from the disk.
+CONTEXT_SECONDS = 60.0
 
 
 def is_present() -> bool:

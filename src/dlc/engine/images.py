@@ -10,13 +10,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Thread
 
-from dlc.core.errors import DlcError, EngineError
+from dlc.core.errors import DlcError, EngineError, ProcessError
 from dlc.core.labels import KEY
-from dlc.core.process import Completed
+from dlc.core.process import Completed, last_lines
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ASK_SECONDS, ask_engine
 
-# The bound of one answer.
-SECONDS = 60.0
 REMOVAL_SECONDS = 20.0
 
 
@@ -35,7 +34,7 @@ class Image:
 
 
 def find_images(
-    engine: Engine, refs: Iterable[str], seconds: float = SECONDS, *, built: Iterable[str] = ()
+    engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS, *, built: Iterable[str] = ()
 ) -> dict[str, Image]:
     """Return those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
 
@@ -46,7 +45,7 @@ def find_images(
         return {}
     with ThreadPoolExecutor() as pool:
         sizes = {ref: pool.submit(image_size, engine, ref, seconds) for ref in built}
-        done = engine.docker("image", "inspect", *wanted, check=False, timeout=seconds)
+        done = ask_engine(engine, "image", "inspect", *wanted, seconds=seconds)
     with expect_client_answer(engine, "docker image inspect", done.stdout):
         found = json.loads(done.stdout or "[]")
         named = [(tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted]
@@ -56,21 +55,25 @@ def find_images(
         }
 
 
-def find_keys(engine: Engine, refs: Iterable[str], seconds: float = SECONDS) -> dict[str, str]:
+def find_keys(engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS) -> dict[str, str]:
     """Return the content key of each of `refs` that the engine has and dlc built.
 
     Raises EngineError as `find_images` does.
     """
     wanted = sorted(set(refs))
     form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
-    done = engine.docker("image", "inspect", "--format", form, *wanted, check=False, timeout=seconds)
+    if not wanted:
+        return {}
+    done = ask_engine(engine, "image", "inspect", "--format", form, *wanted, seconds=seconds)
     rows = [line.rpartition("|") for line in done.stdout.splitlines()]
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
 
 
-def image_size(engine: Engine, ref: str, seconds: float = SECONDS) -> int:
-    """Return the bytes of all layers, unpacked."""
-    done = engine.docker("history", "--human=false", "--format", "{{.Size}}", ref, timeout=seconds)
+def image_size(engine: Engine, ref: str, seconds: float = ASK_SECONDS) -> int:
+    """Return the bytes of all layers, unpacked. Raises ProcessError for an image that is not there."""
+    done = ask_engine(engine, "history", "--human=false", "--format", "{{.Size}}", ref, seconds=seconds)
+    if done.returncode:
+        raise ProcessError(f"{ref}: {last_lines(done.stderr, 1)}")
     return sum(int(line) for line in done.stdout.split())
 
 
@@ -110,8 +113,10 @@ def _remove_nameless(engine: Engine, identifiers: Iterable[str]) -> None:
 
 def _list_tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
     """Return the id of each image that is there, with all its tags."""
+    if not (wanted := sorted(names)):
+        return {}
     form = "{{.Id}} {{range .RepoTags}}{{.}} {{end}}"
-    done = engine.docker("image", "inspect", "--format", form, *sorted(names), check=False)
+    done = ask_engine(engine, "image", "inspect", "--format", form, *wanted)
     # If no image is found, the answer is an empty line.
     rows = [line.split() for line in done.stdout.splitlines() if line]
     return {identifier: tags for identifier, *tags in rows}

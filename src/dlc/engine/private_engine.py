@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,13 +21,17 @@ from dlc.core.errors import EngineError
 from dlc.core.process import last_lines, start_daemon
 from dlc.debian import apt
 from dlc.engine import docker_client, usage
+from dlc.engine.questions import tell_of_waiting
 from dlc.engine.remedies import advise_without_engine
 
-START_SECONDS = 90.0
+# With many layers on a slow disk; if it ends before, that is known at once.
+START_SECONDS = 300.0
 STOP_SECONDS = 60.0
 # Longer than an installation takes.
 LOCK_SECONDS = 300.0
 ANSWER_SECONDS = 5.0
+# For a command of the client alone, whose program may have to be read from a slow disk.
+CLIENT_SECONDS = 60.0
 # Bytes; sun_path holds 108 with the terminator.
 SOCKET_PATH_LIMIT = 100
 DAEMON_CONFIG = {
@@ -101,7 +106,7 @@ class PrivateEngine:
             if not is_installed():
                 install_docker()
             self._spawn()
-            docker_client.select_context(self.address)
+            _change_context(docker_client.select_context, self.address)
             return True
 
     def stop(self, force: bool = False) -> bool:
@@ -118,7 +123,7 @@ class PrivateEngine:
                     self._require_idle()
                 self._end(pid)
             if docker_client.is_present():
-                docker_client.deselect_context(self.address)
+                _change_context(docker_client.deselect_context, self.address)
             return pid is not None
 
     @contextmanager
@@ -195,20 +200,38 @@ class PrivateEngine:
     def _spawn(self) -> None:
         config = self.folder / "daemon.json"
         config.write_text(json.dumps(DAEMON_CONFIG | read_kept_store(config), indent=1))
-        (self.folder / "docker.pid").unlink(missing_ok=True)
+        # If this file is there, the engine before did not end by itself.
+        killed = self.folder / "killed"
+        with suppress(FileNotFoundError):
+            (self.folder / "docker.pid").rename(killed)
         argv = ["dockerd", "--data-root", self.folder / "data", "--exec-root", self.folder / "exec"]
         argv += ["-p", self.folder / "docker.pid", "-H", self.address, "--config-file", config]
         child = start_daemon([str(word) for word in argv], self.log)
         try:
             self._await(lambda: child.poll() is not None)
+            if killed.exists():
+                self._forget_sent_files()
+                killed.unlink()
         except BaseException:
             if child.poll() is None:
                 child.terminate()
             raise
 
+    def _forget_sent_files(self) -> None:
+        """Have the next build send all its files again.
+
+        BuildKit keeps what a client sent, and notes the files' digests at the end. Killed in between it has new files
+        under old digests, finds nothing to be sent, and takes the layers that were made of the files before.
+        """
+        words = ("builder", "prune", "--force", "--filter", "type=source.local")
+        reach = docker_client.client_environment(self.address)
+        docker_client.run_docker(*words, env=reach, timeout=START_SECONDS)
+
     def _await(self, ended: Callable[[], bool] = lambda: False) -> None:
         """Wait until it answers. Raises EngineError if it `ended`, or after START_SECONDS."""
-        if _wait_until(lambda: ended() or self.answers(), START_SECONDS) and not ended():
+        with tell_of_waiting(f"it starts; its log is {self.log}"):
+            answered = _wait_until(lambda: ended() or self.answers(), START_SECONDS)
+        if answered and not ended():
             return
         log = self.log.read_text(errors="replace") if self.log.exists() else ""
         raise EngineError(
@@ -223,7 +246,6 @@ class PrivateEngine:
                 break
         else:
             raise EngineError(f"dockerd (pid {pid}) does not end", f"see {self.log}")
-        (self.folder / "docker.pid").unlink(missing_ok=True)
 
 
 def read_kept_store(config: Path) -> dict[str, object]:
@@ -249,7 +271,16 @@ def is_installed() -> bool:
     """Tell whether the programs of a private engine are on this host."""
     if not all(shutil.which(name) for name in (docker_client.PROGRAM, "dockerd", "iptables")):
         return False
-    return docker_client.run_docker("buildx", "version", env={}, check=False, timeout=20).returncode == 0
+    done = docker_client.run_docker("buildx", "version", env={}, check=False, timeout=CLIENT_SECONDS)
+    return done.returncode == 0
+
+
+def _change_context(change: Callable[[str], None], address: str) -> None:
+    """Change the client's context, or warn. The engine runs, or has ended, whatever comes of that."""
+    try:
+        change(address)
+    except EngineError as error:
+        print(f"dlc: warning: the context of plain docker commands is as it was: {error.message}", file=sys.stderr)
 
 
 def _is_same(handle: IO[str], path: Path) -> bool:

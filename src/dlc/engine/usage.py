@@ -11,7 +11,7 @@ from pathlib import Path
 from dlc.core.errors import EngineError
 from dlc.engine import docker_client
 
-ASK_SECONDS = 10.0
+ASK_SECONDS = 60.0
 # After so long the engine has closed the connection of our own client.
 LEAVE_SECONDS = 1.0
 CLIENTS = {"docker", "docker-buildx", "docker-compose", "buildx"}

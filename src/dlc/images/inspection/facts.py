@@ -13,6 +13,7 @@ from typing import Any
 from dlc.core.errors import ImageError
 from dlc.engine import images
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ask_engine
 
 PROBE = Path(__file__).with_name("probe.py")
 PROBE_SECONDS = 300.0
@@ -96,7 +97,7 @@ def capture_facts(engine: Engine, ref: str) -> Facts:
 
 def inspect_image(engine: Engine, ref: str) -> dict[str, Any]:
     """Return `docker image inspect`. Raises ImageError if the engine does not have the image."""
-    done = engine.docker("image", "inspect", ref, check=False)
+    done = ask_engine(engine, "image", "inspect", ref)
     if done.returncode:
         raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
     with images.expect_client_answer(engine, "docker image inspect", done.stdout):

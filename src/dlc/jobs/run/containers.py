@@ -77,7 +77,9 @@ class JobCommands:
     `secrets` are the values of the containers' secret variables, which no command has.
     """
 
-    # Words after `docker` that make the network.
+    # By it the engine's labels find what is the job's.
+    job_id: str
+    # Words after `docker` that make the network; the last one is its name.
     network: tuple[str, ...]
     # Host -> its container, in the order of the job's hosts.
     containers: Mapping[str, Container]
@@ -89,7 +91,7 @@ def make_commands(job: Job) -> JobCommands:
     """Make the commands of a job."""
     network = ("network", "create", *_repeat_option("--label", make_labels(job)), job.name)
     containers = {container.host: container for container in make_containers(job)}
-    return JobCommands(network, containers, job.secrets, job.stop_seconds)
+    return JobCommands(job.id, network, containers, job.secrets, job.stop_seconds)
 
 
 def make_labels(job: Job) -> tuple[str, ...]:

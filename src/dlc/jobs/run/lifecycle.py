@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import time
@@ -17,13 +18,16 @@ from dlc.core.errors import EngineError, ProcessError
 from dlc.core.labels import JOB
 from dlc.core.process import last_lines
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ASK_SECONDS, PAUSES, ask_engine, tell_of_waiting
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run.containers import Container, JobCommands
 
-# An engine that builds or unpacks on a slow disk may need a minute.
-ASK_SECONDS = 180.0
-# For so long a removal that somebody else began may take.
-GONE_SECONDS = 10.0
+# Seconds between two attempts to remove something.
+FIRST_PAUSE, LAST_PAUSE = 0.2, 10.0
+# To make a container or a network.
+ATTEMPTS = 3
+# What an engine says of one that it could not make within a bound of its own: nothing is wrong with the job.
+BUSY = re.compile(r"(?i)deadline ?exceeded|shim\b.*\btime(?:d )?out|time(?:d )?out\b.*\bshim\b")
 # The client's own errors begin so.
 CLIENT_SAYS = "docker: "
 EXPLAIN = "dlc run --explain shows the command"
@@ -59,24 +63,59 @@ class JobContainers:
     def __init__(self, engine: Engine, commands: JobCommands) -> None:
         self._engine = engine
         self.commands = commands
+        # No host is started any more.
+        self.stopped = False
         self.containers = commands.containers
 
     def create_network(self) -> None:
         """Make the network. Raises EngineError if the engine makes none."""
-        try:
-            self._engine.docker(*self.commands.network, timeout=ASK_SECONDS)
-        except ProcessError as error:
-            raise EngineError(
-                f"the job's network was not created: {last_lines(error.message, 1)}",
-                "`docker network prune` removes networks that nothing uses",
-            ) from None
+        for pause in (*PAUSES[: ATTEMPTS - 1], 0.0):
+            try:
+                with tell_of_waiting("it makes the job's network"):
+                    self._engine.docker(*self.commands.network, timeout=ASK_SECONDS)
+                return
+            except ProcessError as error:
+                # It was made, and the answer came too late.
+                if self._has_network():
+                    return
+                if not (pause and BUSY.search(error.message)):
+                    raise EngineError(
+                        f"the job's network was not created: {last_lines(error.message, 1)}",
+                        "`docker network prune` removes networks that nothing uses",
+                    ) from None
+            time.sleep(pause)
+
+    def _has_network(self) -> bool:
+        mine = ("--filter", f"label={JOB}={self.commands.job_id}", "--format", "{{.Name}}")
+        return self.commands.network[-1] in ask_engine(self._engine, "network", "ls", *mine).stdout.split()
 
     def run(self, host: str, on_line: Callable[[str], None]) -> None:
         """Start a host, hand each line that it prints to `on_line`, return when it has ended.
 
         Raises EngineError if it never started, with the client's own words, or was removed by somebody else.
         """
-        container = self.containers[host]
+        name = self.containers[host].name
+        said, state = self._run_once(host, on_line)
+        for pause in PAUSES[: ATTEMPTS - 1]:
+            if self.stopped or (state and state.started) or not BUSY.search(said):
+                break
+            time.sleep(pause)
+            self._engine.docker("rm", "--force", "--volumes", name, check=False, timeout=ASK_SECONDS)
+            if not self.stopped:
+                said, state = self._run_once(host, on_line)
+        if state is None and not said:
+            raise removal_error([host])
+        if state is None or not state.started:
+            raise EngineError(
+                f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",
+                next((remedy for words, remedy in REFUSALS.items() if re.search(words, said)), EXPLAIN),
+            )
+        # Somebody ended the client.
+        if state.running:
+            self._engine.docker_lines("wait", name, on_line=lambda _: None)
+
+    def _run_once(self, host: str, on_line: Callable[[str], None]) -> tuple[str, ContainerState | None]:
+        """Return the client's own words if the host did not start, and its state at the end."""
         said = ""
 
         def take(line: str) -> None:
@@ -87,18 +126,9 @@ class JobContainers:
             if not said:
                 on_line(line)
 
-        self._engine.docker_lines(*container.words(), on_line=take, on_error=take, env=self.commands.secrets)
-        state = self.states().get(host)
-        if state is None and not said:
-            raise removal_error([host])
-        if state is None or not state.started:
-            raise EngineError(
-                f"{host} was not started: {said.removeprefix(CLIENT_SAYS) or 'the docker client did not say why'}",
-                next((remedy for words, remedy in REFUSALS.items() if re.search(words, said)), EXPLAIN),
-            )
-        # Somebody ended the client.
-        if state.running:
-            self._engine.docker_lines("wait", container.name, on_line=lambda _: None)
+        words = self.containers[host].words()
+        self._engine.docker_lines(*words, on_line=take, on_error=take, env=self.commands.secrets)
+        return said, self.states().get(host)
 
     def _is_started(self, host: str) -> bool:
         state = self.states().get(host)
@@ -112,46 +142,55 @@ class JobContainers:
         """Return the state of each host that has a container."""
         hosts = {container.name: host for host, container in self.containers.items()}
         form = "{{.Name}} {{json .State}}"
-        done = self._engine.docker(
-            "container", "inspect", "--format", form, *hosts, check=False, timeout=ASK_SECONDS
-        )  # fmt: skip
+        done = ask_engine(self._engine, "container", "inspect", "--format", form, *hosts)
         rows = [line.partition(" ") for line in done.stdout.splitlines() if line]
         return {hosts[name.lstrip("/")]: _parse_state(json.loads(text)) for name, _, text in rows}
 
-    def signal(self, name: str, hosts: Iterable[str]) -> None:
-        """Send a signal to the first process of each of these hosts; to those that have just ended it says nothing."""
-        names = [self.containers[host].name for host in hosts]
-        if names:
-            self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
+    def signal(self, name: str, hosts: Iterable[str]) -> set[str]:
+        """Send a signal to the first process of each of these hosts; return those that got it.
+
+        Hosts that have just ended get none, and that is no error.
+        """
+        names = {self.containers[host].name: host for host in hosts}
+        if not names:
+            return set()
+        with tell_of_waiting(f"it delivers SIG{name}"):
+            done = self._engine.docker("kill", "--signal", name, *names, check=False, timeout=ASK_SECONDS)
+        got = done.stdout.split() if done.returncode else names
+        return {host for name, host in names.items() if name in got}
 
 
-def remove_containers(engine: Engine, job_id: str) -> list[str]:
+def remove_containers(engine: Engine, job_id: str, seconds: float = ASK_SECONDS) -> list[str]:
     """Remove everything of a job; return the names of what there was.
 
-    Raises ProcessError for what cannot be removed.
+    Raises ProcessError for what cannot be removed within `seconds` after it was refused first.
     """
     mine = ("--filter", f"label={JOB}={job_id}", "--format")
-    found = _remove_all(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"))
-    return found + _remove_all(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"))
+    with tell_of_waiting(f"it removes the containers of job {job_id}"):
+        found = _remove_all(engine, ("ps", "--all", *mine, "{{.Names}}"), ("rm", "--force", "--volumes"), seconds)
+        return found + _remove_all(engine, ("network", "ls", *mine, "{{.Name}}"), ("network", "rm"), seconds)
 
 
-def _remove_all(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...]) -> list[str]:
+def _remove_all(engine: Engine, listing: tuple[str, ...], removal: tuple[str, ...], seconds: float) -> list[str]:
     """Remove all that an engine lists; return the names.
 
-    It refuses what somebody else just removes: that is waited for.
+    It refuses what somebody else just removes, and what a busy host does not end within the engine's own bounds.
     """
-    found = left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
-    deadline = time.monotonic() + GONE_SECONDS
+    found = left = ask_engine(engine, *listing).stdout.split()
+    deadline, pause = math.inf, FIRST_PAUSE
     while left:
         late = time.monotonic() > deadline
-        engine.docker(*removal, *left, check=late, timeout=ASK_SECONDS)
-        left = engine.docker(*listing, timeout=ASK_SECONDS).stdout.split()
+        done = engine.docker(*removal, *left, check=False, timeout=ASK_SECONDS)
+        left = ask_engine(engine, *listing).stdout.split()
         if left and late:
+            said = last_lines(done.stderr, 1) or "still listed by the engine, which reports it as removed"
             raise ProcessError(
-                f"{', '.join(left)}: still listed by the engine, which reports it as removed",
-                f"restart the engine, then: docker {' '.join((*removal, *left))}",
+                f"{', '.join(left)}: {said}", f"restart the engine, then: docker {' '.join((*removal, *left))}"
             )
-        time.sleep(0.2 if left else 0.0)
+        if left:
+            deadline = min(deadline, time.monotonic() + seconds)
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_PAUSE)
     return found
 
 
@@ -203,6 +242,7 @@ class JobRun:
 
     def stop(self) -> None:
         """Send SIGTERM to every host, and SIGKILL to those that still run after the job's time."""
+        self._hosts.stopped = True
         if not self._left:
             return
         seconds = self._hosts.commands.stop_seconds
@@ -214,14 +254,23 @@ class JobRun:
         self._send("KILL", KILL_SECONDS)
 
     def _send(self, name: str, seconds: float) -> None:
-        """Send a signal once to each host, as soon as it runs; return when all have ended, or after `seconds`."""
-        deadline = time.monotonic() + seconds
-        told: set[str] = set()
-        while self._left and time.monotonic() < deadline:
+        """Send a signal once to each host, as soon as it runs; return when all have ended, or had `seconds` after it.
+
+        A busy engine may need a minute to deliver it, and that is no part of a host's time.
+        """
+        begin = time.monotonic()
+        # Of hosts that have got it.
+        until: dict[str, float] = {}
+        while self._left and self._has_time(until, begin, seconds):
             running = {host for host, state in self._hosts.states().items() if state.running}
-            self._hosts.signal(name, sorted(running - told))
-            told |= running
+            got = self._hosts.signal(name, sorted(running - set(until)))
+            until |= dict.fromkeys(got, time.monotonic() + seconds)
             self._next(ASK_AGAIN_SECONDS)
+
+    def _has_time(self, until: dict[str, float], begin: float, seconds: float) -> bool:
+        """Tell whether a host may still end by the signal: one that has not got it may never run, or not get it."""
+        now = time.monotonic()
+        return any(now < until.get(host, begin + seconds) for host in self._left)
 
     def _next(self, seconds: float | None) -> str:
         """Return the host that has ended, "" for none within `seconds`.

@@ -11,11 +11,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
 from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
+from dlc.engine.questions import ask_engine
 from dlc.engine.remedies import GPU_REMEDY
 from dlc.jobs.run import lifecycle
 from dlc.jobs.run.containers import BASE, format_mount, make_commands
@@ -28,7 +30,6 @@ from dlc.jobs.run.lifecycle import (
     JobRun,
     find_first_failure,
     removal_error,
-    remove_containers,
 )
 from dlc.jobs.run.limits import count_bytes
 
@@ -36,8 +37,8 @@ from dlc.jobs.run.limits import count_bytes
 FAILURE = "output/failure"
 # Characters.
 REASON_LENGTH = 1024
-# For so long another dlc may look at the folder.
-CLAIM_SECONDS = 10.0
+# For what the engine refuses to remove: a new job waits for it.
+LEFTOVER_SECONDS = 10.0
 
 
 def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
@@ -56,7 +57,7 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            block.enter_context(claim_job(claims_folder, job.id, engine))
+            claim = block.enter_context(claim_job(claims_folder, job.id, engine))
         except BaseException:
             # The cache cannot be written, or Ctrl-C came.
             remove_folders(job)
@@ -64,21 +65,33 @@ def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
         log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
         try:
             stopped = _follow_job(JobContainers(engine, commands), log, states)
+            if not stopped or _any_started(states):
+                _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
         finally:
-            remove_containers(engine, job.id)
-    if stopped and not any(state.started for state in states.values()):
+            # What an engine does not remove costs nobody the results.
+            claim.clear()
+    if stopped and not _any_started(states):
         remove_folders(job)
-        raise Interrupted("stopped") if isinstance(stopped, KeyboardInterrupt) else stopped
-    take_files_back(job, engine)
-    for line in collect_results(job):
-        log.say(line)
-    log.say(_summarize(job, states, ended_by_itself=stopped is None))
     if isinstance(stopped, KeyboardInterrupt):
         raise Interrupted("stopped")
     if stopped:
         raise stopped
     failed = find_first_failure(states)
     return states[failed].exit_code if failed else 0
+
+
+def _any_started(states: dict[str, ContainerState]) -> bool:
+    return any(state.started for state in states.values())
+
+
+def _gather_results(
+    job: Job, engine: Engine, log: HostLog, states: dict[str, ContainerState], *, ended_by_itself: bool
+) -> None:
+    """Collect the results in the job's folder, and say on stderr how it has ended."""
+    take_files_back(job, engine)
+    for line in collect_results(job):
+        log.say(line)
+    log.say(_summarize(job, states, ended_by_itself=ended_by_itself))
 
 
 def _follow_job(hosts: JobContainers, log: HostLog, states: dict[str, ContainerState]) -> BaseException | None:
@@ -134,7 +147,7 @@ def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
 
 def require_image(job: Job, engine: Engine) -> None:
     """Raise ImageError if the engine lacks the job's image."""
-    if engine.docker("image", "inspect", "--format", "{{.Id}}", job.image, check=False, timeout=60.0).returncode:
+    if ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", job.image).returncode:
         raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
 
 
@@ -198,34 +211,68 @@ def _read_failure(path: Path) -> str:
     return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""
 
 
+@dataclass
+class Claim:
+    """A job that this process looks after."""
+
+    path: Path
+    engine: Engine
+    # The engine still has something of it.
+    left: bool = False
+
+    def clear(self) -> None:
+        """Remove the job's containers and its network. What stays is no error of the job, which has ended."""
+        # Until it is known that nothing is left: a Ctrl-C may come.
+        self.left = True
+        try:
+            lifecycle.remove_containers(self.engine, self.path.name)
+            self.left = False
+        except DlcError as error:
+            _warn_of_leftovers(error, self.path.name)
+
+
 @contextmanager
-def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[None]:
-    """Look after a job in the block. The file goes when the block ends well, or with an error that left nothing."""
+def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[Claim]:
+    """Look after a job in the block. The file goes when the block ends well and has left nothing on the engine."""
     path = folder / job_id
     with report_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with report_disk_errors(folder), hold_lock(folder, CLAIM_SECONDS):
+    with report_disk_errors(folder), hold_lock(folder):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try_lock(descriptor)
+    claim = Claim(path, engine)
     try:
         os.write(descriptor, (engine.address or "").encode())
-        yield
-        path.unlink(missing_ok=True)
+        yield claim
+        if not claim.left:
+            path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
 
 def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
-    """Remove what killed dlcs left on this engine; return the names of what there was."""
+    """Remove what killed dlcs left on this engine; return the names of what there was.
+
+    What stays is no error of a new job.
+    """
     removed: list[str] = []
     for path, descriptor in take_abandoned(folder):
         try:
             if path.read_text() == (engine.address or ""):
-                removed += lifecycle.remove_containers(engine, path.name)
+                removed += lifecycle.remove_containers(engine, path.name, LEFTOVER_SECONDS)
                 path.unlink()
+        except DlcError as error:
+            _warn_of_leftovers(error, path.name)
         finally:
             os.close(descriptor)
     return removed
+
+
+def _warn_of_leftovers(error: DlcError, job_id: str) -> None:
+    print(
+        f"dlc: warning: left behind: {error.message}; the next job removes it, or: dlc run --remove {job_id}",
+        file=sys.stderr,
+    )
 
 
 def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
@@ -248,7 +295,7 @@ def take_abandoned(folder: Path) -> list[tuple[Path, int]]:
     if not folder.is_dir() or not any(folder.iterdir()):
         return []
     found = []
-    with hold_lock(folder, CLAIM_SECONDS):
+    with hold_lock(folder):
         for path in sorted(folder.iterdir()):
             descriptor = os.open(path, os.O_RDWR)
             if try_lock(descriptor):

@@ -13,7 +13,7 @@ from dlc.engine.connection import Engine
 from dlc.jobs.run.containers import make_commands
 from dlc.jobs.run.job import Job
 from dlc.jobs.run.job_folder import write_folders
-from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun, remove_containers
+from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun
 from dlc.jobs.run.run import FAILURE, claim_job, remove_leftovers, require_image, require_limits, take_files_back
 from dlc.jobs.tune.request import REPORTS, Mode, Request, make_trial_job
 from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge_trial
@@ -114,12 +114,12 @@ def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> 
     """Run it to its end, or kill it after `seconds`. Raises what keeps any job from starting."""
     write_folders(job)
     log = job.folder / LOG
-    with log.open("w") as out, claim_job(claims_folder, job.id, engine):
+    with log.open("w") as out, claim_job(claims_folder, job.id, engine) as claim:
         try:
             hosts, host_log = JobContainers(engine, make_commands(job)), HostLog(len(job.hosts), out, out)
             states, expired = _follow_trial(hosts, host_log, seconds)
         finally:
-            remove_containers(engine, job.id)
+            claim.clear()
     take_files_back(job, engine)
     failures = "".join(_read_text(job.opt_ml(host) / FAILURE) for host in job.hosts)
     reports = {host: _read_reports(job.opt_ml(host) / REPORTS) for host in job.hosts}

@@ -23,6 +23,7 @@ from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.process import run_program
 from dlc.engine.connection import Engine, connect
+from dlc.jobs.run.containers import make_commands
 from dlc.jobs.run.job import Options, make_job
 from dlc.jobs.run.job_folder import write_folders
 from dlc.jobs.run.lifecycle import JobContainers, remove_containers
@@ -65,7 +66,7 @@ def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
     options = Options(str(script), hosts=HOSTS)
     job = make_job(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
     write_folders(job)
-    hosts = JobContainers(engine, job)
+    hosts = JobContainers(engine, make_commands(job))
     environment = {**os.environ, **engine.environment, **job.secrets}
     try:
         started = time.monotonic()

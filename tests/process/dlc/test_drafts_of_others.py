@@ -1,4 +1,4 @@
-"""core.drafts between processes: one waits for the other, and what a killed one left goes."""
+"""core.atomic_files between processes: one waits for the other, and what a killed one left goes."""
 
 from __future__ import annotations
 

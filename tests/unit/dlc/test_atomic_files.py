@@ -1,4 +1,4 @@
-"""core.drafts and core.file_lock: no half-written file is taken for whole, and one process at a time holds a lock."""
+"""core.atomic_files: no half-written file is taken for whole, and one process at a time holds a lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""build.failure: what a failing step printed decides how the build's failure is reported."""
+"""build.buildkit_log: what a failing step printed decides how the build's failure is reported."""
 
 from __future__ import annotations
 

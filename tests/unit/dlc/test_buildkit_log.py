@@ -1,4 +1,4 @@
-"""build.progress: BuildKit's plain output as steps and as the cause of a failure."""
+"""build.buildkit_log: BuildKit's plain output as steps and as the cause of a failure."""
 
 from __future__ import annotations
 

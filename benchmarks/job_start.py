@@ -18,14 +18,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.process import run
+from dlc.core.process import run_program
 from dlc.engine.connection import Engine, connect
-from dlc.jobs.run.hosts import Hosts, remove
-from dlc.jobs.run.layout import lay_out
-from dlc.jobs.run.options import Options, job_of
+from dlc.jobs.run.containers import make_commands
+from dlc.jobs.run.job import Options, make_job
+from dlc.jobs.run.job_folder import write_folders
+from dlc.jobs.run.lifecycle import JobContainers, remove_containers
 
 FIRST_LINE = "import time; print('user code at', time.monotonic_ns(), flush=True)\n"
 STAMP = re.compile(r"user code at ([0-9]+)")
@@ -39,7 +40,7 @@ def main() -> None:
     parser.add_argument("--image", default="pytorch-2.13-training-cpu-py311")
     parser.add_argument("--runs", type=int, default=7)
     arguments = parser.parse_args()
-    ref, _ = image_name.find(arguments.image, load_variants(read_tree(find_root())))
+    ref, _ = selection.find_image(arguments.image, load_variants(read_tree(find_root())))
     engine = connect()
     rows = []
     with tempfile.TemporaryDirectory(prefix="dlc-bench-") as name:
@@ -63,9 +64,9 @@ def main() -> None:
 def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
     """Seconds until the last host's first line, with the plain commands."""
     options = Options(str(script), hosts=HOSTS)
-    job = job_of(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
-    lay_out(job)
-    hosts = Hosts(engine, job)
+    job = make_job(options, {}, image=ref, id=f"bench-{time.monotonic_ns():x}", folder=folder, token="bench")
+    write_folders(job)
+    hosts = JobContainers(engine, make_commands(job))
     environment = {**os.environ, **engine.environment, **job.secrets}
     try:
         started = time.monotonic()
@@ -78,7 +79,7 @@ def plain(engine: Engine, ref: str, script: Path, folder: Path) -> float:
         ]
         output = "".join(client.communicate(timeout=BOUND_SECONDS)[0] for client in clients)
     finally:
-        remove(engine, job.id)
+        remove_containers(engine, job.id)
     return last_stamp(output) - started
 
 
@@ -86,7 +87,7 @@ def dlc(engine: Engine, ref: str, script: Path, *words: str) -> float:
     """The same with `dlc run`; with `--explain`, which runs nobody's code, the seconds until its end."""
     command = [sys.executable, "-m", "dlc", "run", ref, str(script), "--hosts", str(HOSTS), *words]
     started = time.monotonic()
-    done = run(command, cwd=find_root(), env=engine.environment, timeout=BOUND_SECONDS)
+    done = run_program(command, cwd=find_root(), env=engine.environment, timeout=BOUND_SECONDS)
     return time.monotonic() - started if "--explain" in words else last_stamp(done.stdout) - started
 
 

@@ -21,16 +21,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlc.build import bake, host
-from dlc.build import run as build
-from dlc.build.inputs import HostInputs
-from dlc.build.progress import Step
+from dlc.build import bake_file, buildx, host_inputs
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildkit_log import Step
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.environment import INDEX_VARIABLES, cache_folder
-from dlc.core.process import run
-from dlc.debian.suites import suite
+from dlc.core.process import run_program
+from dlc.debian.suites import find_suite
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.plan.contexts import Repo
@@ -72,7 +71,7 @@ def measure(identifier: str) -> WarmBuild:
     tree = read_tree(root)
     [variant] = load_variants(tree, [identifier])
     plan = make_plan(tree, [identifier], [f"repository={REPOSITORY}"])
-    engine, inputs = connect(), host.collect(plan, tree, cache_folder())
+    engine, inputs = connect(), host_inputs.collect(plan, tree, cache_folder())
     with tempfile.TemporaryDirectory(prefix="bench-", dir=cache_folder()) as name:
         folder = Path(name)
         install, copy, size = floor(variant, inputs, folder)
@@ -85,7 +84,7 @@ def floor(variant: Variant, inputs: HostInputs, folder: Path) -> tuple[float, fl
     installed, copied, cache = folder / "installed", folder / "copied", folder / "uv"
     argv = install_command(variant, inputs, installed)
     environment = {**index(), "UV_CACHE_DIR": str(cache), "UV_LINK_MODE": "copy", "UV_NO_CONFIG": "1"}
-    run(argv, env=environment, timeout=INSTALL_SECONDS)
+    run_program(argv, env=environment, timeout=INSTALL_SECONDS)
     shutil.rmtree(installed)
     empty_page_cache()
     install = written(argv, environment)
@@ -103,7 +102,7 @@ def install_command(variant: Variant, inputs: HostInputs, target: Path) -> list[
     argv = [str(inputs.contexts[UV] / "uv"), "pip", "install", "--quiet", "--no-deps", "--no-build"]
     argv += ["--no-installer-metadata", "--require-hashes", "--find-links", str(inputs.contexts[WHEELS])]
     argv += ["--target", str(target), "--python-version", variant.settings.python]
-    argv += ["--python-platform", f"x86_64-manylinux_{suite(variant.suite).glibc.replace('.', '_')}"]
+    argv += ["--python-platform", f"x86_64-manylinux_{find_suite(variant.suite).glibc.replace('.', '_')}"]
     for name in LOCKS:
         argv += ["-r", str(inputs.contexts[Repo(variant.lock_folder)] / name)]
     return argv
@@ -123,15 +122,17 @@ def rebuild(
     plan: Plan, engine: Engine, inputs: HostInputs, folder: Path
 ) -> tuple[float, tuple[tuple[float, str], ...]]:
     """Seconds of the build and of its steps. A first try that found a cache cold has warmed it: once more."""
-    revision, epoch = build.revision_and_epoch(find_root())
+    revision, epoch = buildx.read_revision(find_root())
     scripts = folder / "scripts"
     shutil.copytree(inputs.contexts[SCRIPTS], scripts)
     inputs = replace(inputs, contexts={**inputs.contexts, SCRIPTS: scripts})
-    file: dict[str, Any] = bake.render(plan, inputs, output=build.output(engine), epoch=epoch, revision=revision)
+    file: dict[str, Any] = bake_file.render(
+        plan, inputs, output=buildx.choose_exporter(engine), epoch=epoch, revision=revision
+    )
     [identifier] = plan.selected
-    image = file["target"][bake.bake_name(identifier)]
+    image = file["target"][bake_file.bake_name(identifier)]
     output = image.pop("output")
-    build.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
+    buildx.run_bake(json.dumps(file), engine, folder / "warm.log", lambda _: None)  # nothing is exported
     image["output"] = output
     refs = plan.target(identifier).tags
     packages = image["args"]["OS_PACKAGES"]
@@ -143,15 +144,15 @@ def rebuild(
             log = folder / f"build-{attempt}.log"
             empty_page_cache()
             start = time.perf_counter()
-            with images.replaced_removed(engine, refs):
-                build.run_bake(json.dumps(file), engine, log, steps.append)
+            with images.remove_replaced(engine, refs):
+                buildx.run_bake(json.dumps(file), engine, log, steps.append)
             built = time.perf_counter()
             os.sync()
             seconds = time.perf_counter() - start
             if not FETCHED.search(log.read_text()) and not any(map(was_cold, steps)):
                 break
     finally:
-        run(["docker", "image", "rm", "--force", *refs], env=engine.environment, check=False)
+        run_program(["docker", "image", "rm", "--force", *refs], env=engine.environment, check=False)
     return seconds, (*shown(steps, log.read_text()), (start + seconds - built, "sync"))
 
 
@@ -180,7 +181,7 @@ def name(step: Step) -> str:
 def written(argv: list[str], environment: dict[str, str]) -> float:
     """Seconds of a command until what it wrote is on disk."""
     start = time.perf_counter()
-    run(argv, env=environment, timeout=INSTALL_SECONDS)
+    run_program(argv, env=environment, timeout=INSTALL_SECONDS)
     os.sync()
     return time.perf_counter() - start
 

@@ -17,9 +17,10 @@ from dlc.core.errors import DiskError, DlcError, InternalError, Interrupted, Usa
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dlc with these arguments (the process's own by default) and return its exit code."""
-    interrupts.arm()
+    interrupts.install_handlers()
     try:
-        from dlc.cli import run  # here, so that Ctrl-C while it loads is caught too
+        # Imported here, so that Ctrl-C while it loads is caught too.
+        from dlc.cli import run
 
         _check_streams()
         interrupts.keep_awake()
@@ -27,38 +28,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except DlcError as error:
-        return _report(error)
+        return _report_error(error)
     except KeyboardInterrupt:
         print("dlc: interrupted", file=sys.stderr)
         return Interrupted.exit_code
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and _reader_left():
-            return 0  # the reader, such as head or less, has ended
-        return _report(_of_system(error))
+        if isinstance(error, BrokenPipeError) and _has_reader_left():
+            # The reader, such as head or less, has ended.
+            return 0
+        return _report_error(_system_error(error))
     except Exception as error:
-        return _report(_internal(error))
+        return _report_error(_internal_error(error))
 
 
-def _report(error: DlcError) -> int:
+def _report_error(error: DlcError) -> int:
     """Print the error. A stdout that cannot be written is dropped, or Python would report it again at its end."""
     try:
         sys.stdout.flush()
     except OSError:
-        _forget(sys.stdout)
+        _drop_stream(sys.stdout)
     print(f"dlc: {error}", file=sys.stderr)
     if os.environ.get("DLC_DEBUG"):
         traceback.print_exception(error.__cause__ or error)
     return error.exit_code
 
 
-def _of_system(error: OSError) -> DlcError:
+def _system_error(error: OSError) -> DlcError:
     known = DiskError if error.errno == errno.ENOSPC else DlcError
     failure = known(f"{error.filename or 'output'}: {error.strerror or error}")
     failure.__cause__ = error
     return failure
 
 
-def _internal(error: Exception) -> DlcError:
+def _internal_error(error: Exception) -> DlcError:
     last = traceback.extract_tb(error.__traceback__)[-1]
     failure = InternalError(
         f"internal error: {type(error).__name__}: {' '.join(str(error).split())} ({last.filename}:{last.lineno})",
@@ -72,13 +74,15 @@ def _check_streams() -> None:
     """Raise UsageError for a closed stdout. Closed streams become /dev/null: else the next file takes their number."""
     closed = [number for number in range(3) if not _is_open(number)]
     for number in closed:
-        os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        # This takes the lowest number that is free.
+        os.open(os.devnull, os.O_RDWR)
         if number:
             setattr(sys, ("stdin", "stdout", "stderr")[number], os.fdopen(number, "w"))
     if 1 in closed:
         raise UsageError("stdout is closed: expected a terminal, a pipe or a file", "use >/dev/null to drop the output")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 gets \\u2026, and no error
+        # A terminal without UTF-8 gets \u2026, and no error.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _is_open(number: int) -> bool:
@@ -89,11 +93,11 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _reader_left() -> bool:
-    """Whether the reader of stdout or stderr has gone, not of another pipe; such a stream is dropped."""
+def _has_reader_left() -> bool:
+    """Tell whether the reader of stdout or stderr has gone, not of another pipe; such a stream is dropped."""
     left = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
     for stream in left:
-        _forget(stream)
+        _drop_stream(stream)
     return bool(left)
 
 
@@ -103,7 +107,7 @@ def _is_broken(stream: TextIO) -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def _forget(stream: TextIO) -> None:
+def _drop_stream(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from dlc.buildspec.variant import normal_name
 from dlc.core import labels
-from dlc.engine.images import find
+from dlc.engine.images import find_images
 from dlc.images.inspection import diff as image_diff
-from dlc.images.inspection import export, facts, sbom, size
-from dlc.images.inspection.archive import Archive
-from dlc.images.inspection.licences import declared
+from dlc.images.inspection import facts, sbom, size
+from dlc.images.inspection.archive import Archive, export_measured
+from dlc.images.inspection.sbom import declared_licences
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image
@@ -29,12 +29,12 @@ NVIDIA = "LicenseRef-NVIDIA-Proprietary"
 
 @pytest.fixture(scope="module")
 def captured(image: Image) -> facts.Facts:
-    return facts.capture(connect(), image.ref)
+    return facts.capture_facts(connect(), image.ref)
 
 
 @pytest.fixture(scope="module")
 def measured(image: Image) -> tuple[Archive, int]:
-    return export.measured(connect(), image.ref)
+    return export_measured(connect(), image.ref)
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +63,20 @@ def test_every_package_with_files_has_bytes_and_a_verification_code(image: Image
 def test_the_size_is_what_the_engine_says_and_within_the_budget(
     image: Image, captured: facts.Facts, measured: tuple[Archive, int], record_property: Callable[[str, object], None]
 ) -> None:
-    report = size.report(captured, *measured)
+    report = size.make_report(captured, *measured)
     sizes = f"{report.bytes / 1e9:.2f} GB, {report.compressed / 1e9:.2f} GB compressed"
     record_property("image size", f"{image.ref} {sizes}")
-    assert report.bytes == find(connect(), [image.ref])[image.ref].size
+    assert report.bytes == find_images(connect(), [image.ref])[image.ref].size
     size.require_within(image.variant.settings.budget, report.bytes, image.ref, report.packages, report.compressed)
 
 
 def test_less_than_a_hundredth_of_the_image_is_stored_and_never_seen(captured: facts.Facts, archive: Archive) -> None:
-    report = size.report(captured, archive)
+    report = size.make_report(captured, archive)
     assert report.hidden_bytes < report.bytes / 100, report.hidden[:5]
 
 
 def test_the_bill_of_materials_is_valid_by_spdx_tools(captured: facts.Facts, tmp_path: Path) -> None:
-    (tmp_path / "image.spdx.json").write_text(json.dumps(sbom.document(captured)))
+    (tmp_path / "image.spdx.json").write_text(json.dumps(sbom.make_document(captured)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own dependencies
         from spdx_tools.spdx.parser.parse_anything import parse_file
@@ -87,13 +87,13 @@ def test_the_bill_of_materials_is_valid_by_spdx_tools(captured: facts.Facts, tmp
 
 
 def test_an_image_does_not_differ_from_itself(captured: facts.Facts, archive: Archive) -> None:
-    found = image_diff.compare(captured, captured, archive, archive)
+    found = image_diff.compare_images(captured, captured, archive, archive)
     assert (found.packages, found.files, found.environment, found.labels) == ((), (), (), ())
 
 
 def test_the_label_names_gpl_where_packages_do_and_nvidia_where_its_packages_are(captured: facts.Facts) -> None:
     label = captured.labels[labels.LICENSES]
-    assert any(GNU.search(declared(package.licences)[0]) for package in captured.packages)
+    assert any(GNU.search(declared_licences(package.licences)[0]) for package in captured.packages)
     assert GNU.search(label)
     has_nvidia = any(package.name.lower().startswith("nvidia-") for package in captured.of_kind("python"))
     assert (NVIDIA in label) == (has_nvidia or captured.labels[labels.DEVICE] != "cpu")

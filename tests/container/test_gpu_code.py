@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.images.inspection.gpu import code_of
+from dlc.images.inspection.gpu import read_gpu_code
 from harness.container import Container
 from harness.engine import connect
 from harness.images import Image
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.container, pytest.mark.when(device="cu*")]
 def test_pytorch_s_own_list_is_what_its_libraries_hold(image: Image, container: Container) -> None:
     flags = container.python("import torch; print(torch._C._cuda_getArchFlags())").split()
     machine = {int(flag.removeprefix("sm_").rstrip("af")) for flag in flags if flag.startswith("sm_")}
-    code = code_of(connect(), image.ref)
+    code = read_gpu_code(connect(), image.ref)
     assert machine
     assert machine == set(code.machine)
 
@@ -25,7 +25,7 @@ def test_pytorch_s_own_list_is_what_its_libraries_hold(image: Image, container: 
 def test_tensorflow_s_own_list_is_what_its_libraries_hold(image: Image, container: Container) -> None:
     asked = "import tensorflow as tf; print(*tf.sysconfig.get_build_info()['cuda_compute_capabilities'])"
     said = {tuple(word.split("_")) for word in container.python(asked, seconds=120).split()}
-    code = code_of(connect(), image.ref)
+    code = read_gpu_code(connect(), image.ref)
     assert said
     assert {int(number) for kind, number in said if kind == "sm"} <= set(code.machine)
     assert {int(number) for kind, number in said if kind == "compute"} <= set(code.ptx)

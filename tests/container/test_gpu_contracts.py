@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dlc.buildspec import cuda
-from dlc.buildspec.locked import locked_versions
+from dlc.buildspec import cuda_efa
+from dlc.buildspec.lockfile import locked_versions
 from harness.engine import run_once
 from harness.images import Image, repository
 
@@ -76,7 +76,7 @@ def test_torchvision_is_for_the_cuda_of_the_image(image: Image) -> None:
     asked = "import torch, torchvision; print(torch.ops.torchvision._cuda_version())"
     done = run_once(image.ref, "python", "-c", asked, seconds=120)
     device = image.variant.settings.device
-    assert done.stdout == f"{cuda.major(device) * 1000 + int(device[-1]) * 10}\n", done.stderr
+    assert done.stdout == f"{cuda_efa.device_major(device) * 1000 + int(device[-1]) * 10}\n", done.stderr
 
 
 @pytest.mark.when(framework="pytorch", version=">=2.0", device="cu*")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dlc.buildspec.cuda import build_packages
+from dlc.buildspec.cuda_efa import build_packages
 from harness.container import Container, running
 from harness.images import Image
 

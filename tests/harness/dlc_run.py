@@ -15,7 +15,7 @@ import pytest
 
 from dlc.core.checkout import find_root
 from dlc.core.labels import JOB
-from dlc.jobs.run.hosts import remove
+from dlc.jobs.run.lifecycle import remove_containers
 from harness.engine import CALM_OPTIONS, HANG_BOUND, connect, docker
 from harness.toy import command, environment
 
@@ -57,7 +57,7 @@ class DlcRun:
         if self._reader:
             self._reader.wait()
         if job := self.job:
-            remove(connect(), job)
+            remove_containers(connect(), job)
 
     @property
     def output(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from dlc.core.process import Completed, run
+from dlc.core.process import Completed, run_program
 from dlc.engine import connection
 from harness.reaper import LABEL, RUN_VARIABLE
 
@@ -38,7 +38,7 @@ def connect() -> connection.Engine:
 
 def docker(*argv: str, seconds: float = HANG_BOUND, check: bool = True) -> Completed:
     """Run the docker client; ProcessError when it fails (unless `check` is false) or takes over `seconds`."""
-    return run(["docker", *argv], env=connect().environment, timeout=seconds, check=check)
+    return run_program(["docker", *argv], env=connect().environment, timeout=seconds, check=check)
 
 
 def run_once(image: str, *argv: str, options: tuple[str, ...] = (), seconds: float = HANG_BOUND) -> Completed:

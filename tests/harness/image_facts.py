@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dlc.images.inspection.facts import Facts, from_answers
+from dlc.images.inspection.facts import Facts, make_facts
 
 INSPECTED: dict[str, Any] = {
     "Id": f"sha256:{'1' * 64}",
@@ -45,4 +45,4 @@ PROBED: dict[str, Any] = {
 
 def specimen_facts(ref: str = "dlc/toy:1.17-training-cpu-py311", *launcher: dict[str, Any]) -> Facts:
     """Facts of an image with two Debian packages and one of Python, and the launcher where it is given."""
-    return from_answers(ref, INSPECTED, HISTORY, {**PROBED, "dlc": launcher})
+    return make_facts(ref, INSPECTED, HISTORY, {**PROBED, "dlc": launcher})

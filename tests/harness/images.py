@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dlc.buildspec.compat import fulfils
-from dlc.buildspec.locked import locked_versions
+from dlc.buildspec.lockfile import locked_versions
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Conditions
 from dlc.buildspec.variant import Variant, normal_name

@@ -23,10 +23,10 @@ from typing import Any, Self
 import pytest
 
 from dlc.core.errors import ProcessTimeoutError
-from dlc.core.process import run, tail
-from dlc.jobs.run import hosts as edge
-from dlc.jobs.run.containers import OF_A_CONTAINER
-from dlc.jobs.run.layout import lay_out_host
+from dlc.core.process import last_lines, run_program
+from dlc.jobs.run import lifecycle
+from dlc.jobs.run.containers import OF_A_CONTAINER, make_commands
+from dlc.jobs.run.job_folder import write_host_folder
 from harness.engine import CALM, HANG_BOUND, RUN_LABEL, connect, docker
 from harness.images import Image
 from harness.opt_ml import job_of
@@ -77,10 +77,10 @@ class Job:
         self.network = self.spec.name
         self.environment.setdefault("DLC_JOB_TOKEN", self.network)  # as the platform's own job name would be
         for host in self.hosts:
-            lay_out_host(self.spec, host)
+            write_host_folder(self.spec, host)
 
     def __enter__(self) -> Self:
-        self._edge = edge.Hosts(connect(), replace(self.spec, environment=self.environment))
+        self._edge = lifecycle.JobContainers(connect(), make_commands(replace(self.spec, environment=self.environment)))
         self._edge.create_network()
         with contextlib.ExitStack() as unless_all_start:
             unless_all_start.callback(self._remove)
@@ -123,7 +123,9 @@ class Job:
 
     def report(self) -> str:
         """The end of each host's log, and its failure file."""
-        parts = [f"--- {host} ---\n{tail(self.log(host), 120)}\nfailure: {self.failure(host)!r}" for host in self.hosts]
+        parts = [
+            f"--- {host} ---\n{last_lines(self.log(host), 120)}\nfailure: {self.failure(host)!r}" for host in self.hosts
+        ]
         return "\n".join(parts)
 
     def address(self, host: str) -> str:
@@ -191,7 +193,7 @@ class Job:
 
     def in_network(self, host: str, *argv: str) -> None:
         """Run a program of this machine inside the host's own network. The engine is asked before, and not after."""
-        run(["nsenter", self._network(host), *argv], timeout=HANG_BOUND)
+        run_program(["nsenter", self._network(host), *argv], timeout=HANG_BOUND)
 
     @contextlib.contextmanager
     def cut(self, host: str) -> Iterator[None]:
@@ -202,13 +204,13 @@ class Job:
         enter = ("nsenter", self._network(host), "iptables", "--wait")
         chains = ("INPUT", "OUTPUT")
         for chain in chains:
-            run([*enter, "-A", chain, "-j", "DROP"])
+            run_program([*enter, "-A", chain, "-j", "DROP"])
         try:
             yield
-            counted = [run([*enter, "-nvxL", chain]).stdout for chain in chains]
+            counted = [run_program([*enter, "-nvxL", chain]).stdout for chain in chains]
         finally:
             for chain in chains:
-                run([*enter, "-D", chain, "-j", "DROP"])
+                run_program([*enter, "-D", chain, "-j", "DROP"])
         for rules in counted:
             assert re.search(r"^ *[1-9]\d* +\d+ DROP ", rules, re.MULTILINE), f"the network was not cut\n{rules}"
 
@@ -235,8 +237,8 @@ class Job:
     def _network(self, host: str) -> str:
         return f"--net=/proc/{self._state(host).pid}/ns/net"
 
-    def _state(self, host: str) -> edge.State:
+    def _state(self, host: str) -> lifecycle.ContainerState:
         return self._edge.states()[host]
 
     def _remove(self) -> None:
-        edge.remove(connect(), self.spec.id)
+        lifecycle.remove_containers(connect(), self.spec.id)

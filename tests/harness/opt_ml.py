@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlc.jobs.run.job import ONLY_GROUP, Group, Job, named_hosts
-from dlc.jobs.run.layout import lay_out_host
+from dlc.jobs.run.job import ONLY_GROUP, Group, Job, name_hosts
+from dlc.jobs.run.job_folder import write_host_folder
 
 INSTANCE_TYPE = "ml.c5.xlarge"
 
@@ -33,7 +33,7 @@ def job_of(
     2.x does it: every value as JSON text. `others` are fields of the job.
     """
     sizes, programs, cpus = groups or {ONLY_GROUP: hosts}, programs or {}, cpus or {}
-    named = zip(sizes, named_hosts(list(sizes.values())), strict=True)
+    named = zip(sizes, name_hosts(list(sizes.values())), strict=True)
     return Job(
         folder=folder,
         groups=tuple(
@@ -57,4 +57,4 @@ def job_of(
 def lay_out(folder: Path, script: Path, hyperparameters: Mapping[str, object]) -> Path:
     """Make the /opt/ml of a job's only host and return it."""
     job = job_of(folder, script, hyperparameters=hyperparameters)
-    return lay_out_host(job, job.hosts[0])
+    return write_host_folder(job, job.hosts[0])

@@ -77,13 +77,13 @@ def remove_from_engine(number: str, temporary: Path) -> list[str]:
     """Remove the run's containers and networks; their names. None without an engine or dlc, as in an image."""
     try:
         from dlc.core.errors import DlcError
-        from dlc.engine.connection import find
+        from dlc.engine.connection import find_engine
         from dlc.engine.questions import ASK_SECONDS
-        from dlc.jobs.run.claims import remove_leftovers
+        from dlc.jobs.run.run import remove_leftovers
     except ImportError:
         return []
     try:
-        engine = find(ASK_SECONDS)
+        engine = find_engine(ASK_SECONDS)
         if engine is None:
             return []
         removed = []

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dlc.core.environment import cache_folder
-from dlc.core.process import run
-from dlc.debian.apt import can_install, install
+from dlc.core.process import run_program
+from dlc.debian.apt import can_install, install_packages
 from harness.authority import Authority
 from harness.engine import HANG_BOUND
 from harness.ports import free_port
@@ -78,7 +78,7 @@ class Registry:
 
     def set_password(self, password: str) -> None:
         """From now on this one is right; the registry reads the file again when it changes."""
-        line = run(["htpasswd", "-niB", USER], stdin=password).stdout
+        line = run_program(["htpasswd", "-niB", USER], stdin=password).stdout
         (self.folder / "htpasswd").write_text(line)
 
     def repository(self, name: str) -> Path:
@@ -107,4 +107,4 @@ def _require_programs() -> None:
     if missing and (reason := can_install()):
         pytest.skip(f"{', '.join(missing)}: not there, and cannot be installed: {reason}")
     if missing:
-        install(missing, cache_folder() / "apt")
+        install_packages(missing, cache_folder() / "apt")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.core.process import run
+from dlc.core.process import run_program
 from harness.job import Job
 
 ENTRYPOINT = "/bin/bash"
@@ -25,7 +25,7 @@ TORCHRUN = ("Torchrun", "torchrun_driver.py")
 def unpack_package(requirements: Path, folder: Path) -> Path:
     """Install the SDK's package, which the hashed requirements name, into a folder; the path of its `train` module."""
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
-    run([sys.executable, "-m", "pip", "install", *options, "--target", str(folder), "-r", str(requirements)])
+    run_program([sys.executable, "-m", "pip", "install", *options, "--target", str(folder), "-r", str(requirements)])
     return folder / "sagemaker" / "train"
 
 

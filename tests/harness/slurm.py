@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from dlc.core.process import Completed, run
+from dlc.core.process import Completed, run_program
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 NODES = ("n1", "n2")
@@ -69,11 +69,11 @@ def unpacked(cache: Path) -> Path:
         return root
     archives, draft = cache / "archives", cache / f"draft-{os.getpid()}"
     (archives / "partial").mkdir(parents=True, exist_ok=True)
-    run(["apt-get", "-q", "update"], timeout=300)
+    run_program(["apt-get", "-q", "update"], timeout=300)
     only = ("--download-only", "--no-install-recommends", "--reinstall", "-o", f"Dir::Cache::archives={archives}")
-    run(["apt-get", "-q", "-y", *only, "install", *PACKAGES], timeout=300)
+    run_program(["apt-get", "-q", "-y", *only, "install", *PACKAGES], timeout=300)
     for package in sorted(archives.glob("*.deb")):
-        run(["dpkg-deb", "--extract", str(package), str(draft)])
+        run_program(["dpkg-deb", "--extract", str(package), str(draft)])
     draft.rename(root)
     return root
 
@@ -117,7 +117,7 @@ class Slurm:
     def command(self, *argv: str, env: dict[str, str] | None = None, seconds: float = 120.0) -> Completed:
         """Run a program of Slurm (or any other) on the controller."""
         words = (*self._inside(self._hub), *argv)
-        return run(words, env={**self.environ, **(env or {})}, check=False, timeout=seconds)
+        return run_program(words, env={**self.environ, **(env or {})}, check=False, timeout=seconds)
 
     def start(self, *argv: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
         """The same, without waiting for its end."""
@@ -166,21 +166,21 @@ class Slurm:
 
     def _make_networks(self) -> None:
         """A bridge in the controller's namespace, so that no rule and no bridge of this machine takes part."""
-        run(["ip", "netns", "add", self._hub])
+        run_program(["ip", "netns", "add", self._hub])
         inside = self._inside(self._hub)
-        run([*inside, "ip", "link", "add", "bridge", "type", "bridge"])
-        run([*inside, "ip", "address", "add", f"{NETWORK}.254/24", "dev", "bridge"])
+        run_program([*inside, "ip", "link", "add", "bridge", "type", "bridge"])
+        run_program([*inside, "ip", "address", "add", f"{NETWORK}.254/24", "dev", "bridge"])
         for device in ("bridge", "lo"):
-            run([*inside, "ip", "link", "set", device, "up"])
+            run_program([*inside, "ip", "link", "set", device, "up"])
         for number, node in enumerate(NODES, 1):
             name = f"{self._hub}-{node}"
-            run(["ip", "netns", "add", name])
-            run([*inside, "ip", "link", "add", node, "type", "veth", "peer", "name", "eth0", "netns", name])
-            run([*inside, "ip", "link", "set", node, "master", "bridge", "up"])
-            run([*self._inside(name), "ip", "address", "add", f"{NETWORK}.{number}/24", "dev", "eth0"])
+            run_program(["ip", "netns", "add", name])
+            run_program([*inside, "ip", "link", "add", node, "type", "veth", "peer", "name", "eth0", "netns", name])
+            run_program([*inside, "ip", "link", "set", node, "master", "bridge", "up"])
+            run_program([*self._inside(name), "ip", "address", "add", f"{NETWORK}.{number}/24", "dev", "eth0"])
             for device in ("eth0", "lo"):
-                run([*self._inside(name), "ip", "link", "set", device, "up"])
-            run([*self._inside(name), "ip", "route", "add", "default", "via", f"{NETWORK}.254"])
+                run_program([*self._inside(name), "ip", "link", "set", device, "up"])
+            run_program([*self._inside(name), "ip", "route", "add", "default", "via", f"{NETWORK}.254"])
 
     def _start_daemons(self) -> None:
         folder, sbin = self.folder, self._root / "usr/sbin"
@@ -226,7 +226,7 @@ class Slurm:
         return ("nsenter", f"--net=/run/netns/{namespace}")
 
     def _pids(self, namespace: str) -> list[int]:
-        found = run(["ip", "netns", "pids", namespace], check=False)
+        found = run_program(["ip", "netns", "pids", namespace], check=False)
         return [int(pid) for pid in found.stdout.split()]
 
     def _remove(self) -> None:
@@ -243,4 +243,4 @@ class Slurm:
                 daemon.kill()
                 daemon.wait()
         for namespace in namespaces:
-            run(["ip", "netns", "delete", namespace], check=False)
+            run_program(["ip", "netns", "delete", namespace], check=False)

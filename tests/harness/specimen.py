@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlc.buildspec.locked import FILES, INPUT, with_headers
+from dlc.buildspec.lockfile import FILES, INPUT, with_headers
 from dlc.buildspec.matrix import load_variants
-from dlc.core.checkout import SourceFile, Tree, text
+from dlc.core.checkout import SourceFile, Tree, read_text
 
 DEFAULTS = """\
 repository: dlc
@@ -109,7 +109,7 @@ def locked(tree: Tree) -> Tree:
 
 def pinned(tree: Tree, folder: str, name: str, entries: str) -> Tree:
     """The tree with these entries in one file of a lock, as if `dlc lock` had written them."""
-    lines = {each: text(tree, f"{folder}/{each}").splitlines(keepends=True) for each in FILES}
+    lines = {each: read_text(tree, f"{folder}/{each}").splitlines(keepends=True) for each in FILES}
     texts = {each: "".join(line for line in lines[each] if not line.startswith("# dlc-lock-")) for each in FILES}
     digest = lines[name][0].removeprefix(INPUT).rstrip()
     written = with_headers(digest, {**texts, name: entries})

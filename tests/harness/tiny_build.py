@@ -8,8 +8,8 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.build import host, run
-from dlc.build.log import new_log
+from dlc.build import buildx, host_inputs
+from dlc.build.buildx import new_log
 from dlc.core.checkout import SourceFile
 from dlc.engine.connection import Engine
 from dlc.plan.contexts import Repo
@@ -33,8 +33,8 @@ def build(engine: Engine, ref: str, files: Mapping[str, bytes], cache: Path, rec
     tree = {f"files/{name}": SourceFile(data, executable=True) for name, data in files.items()}
     target = Target("tiny", "Dockerfile", Repo("no files"), contexts={"files": Repo("files")}, tags=(ref,))
     plan, log = Plan((target,), ("tiny",)), new_log(cache, "build")
-    inputs = host.collect(plan, {**tree, "Dockerfile": SourceFile(recipe.encode())}, cache)
-    run.build(plan, engine, inputs, log, epoch=0, revision="tiny")
+    inputs = host_inputs.collect(plan, {**tree, "Dockerfile": SourceFile(recipe.encode())}, cache)
+    buildx.build_plan(plan, engine, inputs, log, epoch=0, revision="tiny")
     return log
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlc.core.checkout import find_root
 from dlc.core.errors import ProcessError
-from dlc.core.process import run
+from dlc.core.process import run_program
 from harness.engine import run_once
 from harness.images import Image
 from harness.job import Job
@@ -37,7 +37,7 @@ def brought(folder: Path) -> list[Path]:
     """Wheels of what scripts use beside what images have, put into `folder`; none where no package index is reached."""
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--dest", str(folder)]
     try:
-        run([sys.executable, "-m", "pip", "download", *options, "-r", str(PACKAGES)])
+        run_program([sys.executable, "-m", "pip", "download", *options, "-r", str(PACKAGES)])
     except ProcessError as error:
         if "satisfies the requirement" not in str(error):
             raise

@@ -13,8 +13,7 @@ import pytest
 from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, DiskError, LockError, PackageIndexError
-from dlc.debian import recorded as debian
-from dlc.debian import rootfs
+from dlc.debian import rootfs, suites
 from harness import toy
 from harness.engine import docker
 from harness.package_index import PackageIndex
@@ -115,8 +114,8 @@ def test_who_knows_better_than_the_prediction_can_build(checkout: Path, index: P
 @pytest.fixture
 def another_distribution(checkout: Path) -> Iterator[str]:
     """Our own Debian made to look like an image of Alpine: another name, and no apt."""
-    recorded = debian.recorded(read_tree(checkout), "bookworm")
-    tar = rootfs.make("bookworm", recorded, cache_folder()) / "rootfs.tar"
+    recorded = suites.read_recorded(read_tree(checkout), "bookworm")
+    tar = rootfs.make_rootfs("bookworm", recorded, cache_folder()) / "rootfs.tar"
     docker("import", "--change", 'CMD ["/bin/sh"]', str(tar), ALPINE)
     name = f"dlc-bad-{uuid.uuid4().hex[:8]}"
     try:

@@ -19,9 +19,8 @@ import pytest
 from dlc.core.checkout import read_tree
 from dlc.core.environment import cache_folder
 from dlc.core.errors import BaseImageError, BuildError, UsageError
-from dlc.debian import recorded as debian
-from dlc.debian import rootfs
-from dlc.images.inspection.archive import WHITEOUT, read
+from dlc.debian import rootfs, suites
+from dlc.images.inspection.archive import WHITEOUT, read_archive
 from harness import toy
 from harness.engine import HANG_BOUND, connect, docker
 from harness.toy import command, dlc, environment, make_checkout
@@ -153,7 +152,7 @@ def cached_steps(log: str) -> dict[str, bool]:
 def test_a_changed_debian_version_runs_no_step_of_the_framework_or_its_packages(built: Path) -> None:
     assert dlc(built, "build", "toy-*").returncode == 0  # an earlier test may have built it from other sources
     before = inspect()["RootFS"]["Layers"]
-    path = built / debian.path("bookworm")
+    path = built / suites.versions_path("bookworm")
     recorded = path.read_text()
     path.write_text(recorded + f"no-such-package-{uuid.uuid4().hex}=1.0\n")  # an engine remembers what it has built
     try:
@@ -180,10 +179,10 @@ def test_a_build_without_any_cache_gives_the_same_layers(built: Path) -> None:
 
 def test_no_layer_deletes_a_file_of_a_lower_one_and_no_time_is_that_of_the_build(built: Path, tmp_path: Path) -> None:
     docker("save", "--output", str(tmp_path / "image.tar"), REF)
-    layers = read(tmp_path / "image.tar").layers
+    layers = read_archive(tmp_path / "image.tar").layers
     names = [path.rpartition("/")[2] for layer in layers for path in layer.entries]
     assert [name for name in names if name.startswith(WHITEOUT)] == []
-    started = (built / debian.path("bookworm")).stat().st_ctime
+    started = (built / suites.versions_path("bookworm")).stat().st_ctime
     late = [path for layer in layers for path, entry in layer.entries.items() if entry.modified >= started]
     assert late == []
 
@@ -225,8 +224,8 @@ def test_interrupted_build_leaves_no_process_and_the_next_one_resumes(number: si
 
 
 def test_base_image_that_the_user_names_is_built_on(built: Path) -> None:
-    recorded = debian.recorded(read_tree(built), "bookworm")
-    tar = rootfs.folder("bookworm", recorded, cache_folder()) / "rootfs.tar"
+    recorded = suites.read_recorded(read_tree(built), "bookworm")
+    tar = rootfs.rootfs_folder("bookworm", recorded, cache_folder()) / "rootfs.tar"
     sets = ("base.image=dlc-toy-base:1", "repository=dlc-toy-named")
     named = toy.changed_ref(built, *sets)
     first = docker("import", str(tar), "dlc-toy-base:1").stdout.strip()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.checkout import find_root
-from dlc.core.process import run
+from dlc.core.process import run_program
 from harness.engine import CALM_OPTIONS, connect, docker
 from harness.images import Image
 
@@ -70,7 +70,7 @@ def test_a_command_of_the_page_about_running_works(number: int, image: Image, tm
     command = line.replace(DOCUMENTED_ID, image.variant.id).replace("--remove JOB", f"--remove {A_JOB}")
     settings = {**connect().environment, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     settings["DLC_CACHE_DIR"] = str(tmp_path / "cache")
-    done = run(["bash", "-eu", "-c", command], cwd=tmp_path, env=settings, timeout=SECONDS, check=False)
+    done = run_program(["bash", "-eu", "-c", command], cwd=tmp_path, env=settings, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     if "--explain" not in line and line.startswith("dlc run pytorch"):
         [model] = tmp_path.glob("dlc-jobs/*/model")
@@ -84,7 +84,7 @@ def test_commands_of_the_page_work(page: str, image: Image, tmp_path: Path) -> N
     assert image.ref in script, "the page shows no command for this image"
     script = script.replace("docker run ", f"docker run {shlex.join(CALM_OPTIONS)} ")
     try:
-        done = run(
+        done = run_program(
             ["bash", "-eux", "-o", "pipefail", "-c", script],
             cwd=tmp_path, env=connect().environment, timeout=SECONDS, check=False,
         )  # fmt: skip

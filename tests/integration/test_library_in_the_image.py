@@ -14,8 +14,8 @@ import pytest
 from uv import find_uv_bin
 
 from dlc.core.checkout import find_root
-from dlc.core.process import run
-from dlc.locks import indexes
+from dlc.core.process import run_program
+from dlc.locks import resolve
 from harness.engine import run_once
 from harness.images import Image
 from harness.user_scripts import brought
@@ -88,7 +88,10 @@ def tools(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(pytest.__file__).parents[1]
     folder = tmp_path_factory.mktemp("tools")
     argv = [find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python-version", python]
-    run([*argv, "--target", str(folder), "-r", str(find_root() / "requirements.lock")], env=indexes.environment())
+    run_program(
+        [*argv, "--target", str(folder), "-r", str(find_root() / "requirements.lock")],
+        env=resolve.make_uv_environment(),
+    )
     return folder
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import EngineError
-from dlc.engine.private import PrivateEngine
-from dlc.images.inspection.archive import read
+from dlc.engine.private_engine import PrivateEngine
+from dlc.images.inspection.archive import read_archive
 from harness import tiny_build
 
 pytestmark = pytest.mark.integration
@@ -28,7 +28,7 @@ HANG_SECONDS = 180.0
 BAKE = """
 import sys
 from pathlib import Path
-from dlc.build.run import run_bake
+from dlc.build.buildx import run_bake
 from dlc.engine.connection import Engine
 address, text, log = sys.argv[1:]
 run_bake(text, Engine(address, "private", "", containerd_store=False), Path(log), lambda step: None)
@@ -39,7 +39,7 @@ KILLED = """
 import json, os, re, signal, sys
 from pathlib import Path
 from dlc.__main__ import main
-from dlc.build.progress import Progress
+from dlc.build.buildkit_log import Progress
 from dlc.engine.connection import Engine
 from harness import tiny_build
 import dlc.cli
@@ -253,7 +253,7 @@ def numbers(private: Private) -> set[int]:
         return set()
     path = private.folder / "image.tar"
     private.docker("save", "--output", str(path), "killed:1")
-    first, *steps = read(path).layers
+    first, *steps = read_archive(path).layers
     assert (sorted(first.entries), len(steps)) == (["number", "program"], 2)
     return {int(found) for found in re.findall(rb"number ([0-9]{6})", path.read_bytes())}
 

@@ -17,8 +17,8 @@ import pytest
 
 from dlc.core.errors import ImageError, ProcessError, RegistryError
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.repository import Repository, digest_of
-from dlc.images.push.registry.session import Session
+from dlc.images.push.registry.http import Session
+from dlc.images.push.registry.repository import Repository, make_digest
 from harness import toy
 from harness.authority import Authority
 from harness.engine import docker
@@ -253,7 +253,7 @@ def test_a_layer_of_another_repository_is_taken_from_there(
     assert other.size(layer["digest"]) is None
     assert other.mount(layer["digest"])
     assert other.size(layer["digest"]) == layer["size"]
-    assert not other.mount(digest_of(b"no such layer"))
+    assert not other.mount(make_digest(b"no such layer"))
 
 
 def test_registry_that_goes_away_during_the_push_is_waited_for(built: Path, registry: Registry, tmp_path: Path) -> None:

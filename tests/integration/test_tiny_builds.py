@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.images.inspection.archive import read
+from dlc.images.inspection.archive import read_archive
 from harness import tiny_build
 from harness.engine import connect, docker
 
@@ -38,7 +38,7 @@ def test_a_changed_file_of_the_same_size_is_built_into_the_image(ref: str, tmp_p
     found = []
     for text in (b"one " + same, b"two " + same):
         tiny_build.build(connect(), ref, {"launcher.py": text}, tmp_path / "cache")
-        [layer] = read(saved(ref, tmp_path)).layers
+        [layer] = read_archive(saved(ref, tmp_path)).layers
         found.append(text.split()[0] in saved(ref, tmp_path).read_bytes())
         assert list(layer.entries) == ["launcher.py"]
     assert found == [True, True]

@@ -1,4 +1,4 @@
-"""Checks whether this host can build images: each finding has a verdict and, where it is bad, a remedy."""
+"""Checks whether this host can build images: each finding has a verdict and, if it is bad, a remedy."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.build.disk import GB, WORK, data_folder, need
+from dlc.build.disk_space import GB, WORK, data_folder, estimate_need
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import Tree, find_root, read_tree
 from dlc.core.environment import (
     PLATFORM,
-    ca_bundle,
     engine_folder,
+    find_ca_bundle,
+    list_lost_links,
     local_wheel_folders,
-    other_find_links,
     starts_no_engine,
 )
 from dlc.core.errors import DlcError, EngineError, UsageError
 from dlc.debian import apt
-from dlc.engine.connection import QUICK_SECONDS, Engine, absence, find
-from dlc.engine.images import keys
+from dlc.engine.connection import QUICK_SECONDS, Engine, absence_error, find_engine
+from dlc.engine.images import find_keys
 from dlc.engine.remedies import advise_without_engine
 from dlc.plan.plan import Plan, make_plan
 
@@ -40,39 +40,39 @@ class Finding:
     remedy: str = ""
 
 
-def examine() -> list[Finding]:
-    """All findings, in the order in which a build needs what they are about."""
-    tree, plan = _all_images()
-    engine, found = _engine()
+def examine_host() -> list[Finding]:
+    """Return all findings, in the order in which a build needs what they are about."""
+    tree, plan = _load_all_images()
+    engine, found = _check_engine()
     existing: Mapping[str, str] = {}
     try:
-        existing = _existing(engine, plan) if engine and plan else {}
+        existing = _check_existing(engine, plan) if engine and plan else {}
     except DlcError as error:
         engine, found = None, Finding("engine", "bad", error.message, error.remedy)
     missing = plan.without([name for name in plan.selected if plan.target(name).tags[0] in existing]) if plan else None
-    checks: dict[str, Callable[[], Finding]] = {"platform": lambda: _platform(engine)}
+    checks: dict[str, Callable[[], Finding]] = {"platform": lambda: _check_platform(engine)}
     if engine:
-        checks |= {"image store": lambda: _store(engine), "buildx": lambda: _buildx(engine)}
+        checks |= {"image store": lambda: _check_store(engine), "buildx": lambda: _check_buildx(engine)}
     checks |= {
-        "base image": _base,
-        "disk": lambda: _disk(engine, missing, tree),
-        "memory": lambda: _memory(missing),
-        "CA bundle": _certificates,
-        "local wheels": _wheels,
+        "base image": _check_base,
+        "disk": lambda: _check_disk(engine, missing, tree),
+        "memory": lambda: _check_memory(missing),
+        "CA bundle": _check_certificates,
+        "local wheels": _check_wheels,
     }
-    return [found, *(_checked(name, check) for name, check in checks.items())]
+    return [found, *(_run_check(name, check) for name, check in checks.items())]
 
 
-def _engine() -> tuple[Engine | None, Finding]:
+def _check_engine() -> tuple[Engine | None, Finding]:
     try:
-        engine = find()
+        engine = find_engine()
     except EngineError as error:
         return None, Finding("engine", "bad", error.message, error.remedy)
-    return engine, Finding("engine", "ok", f"{engine.version} ({engine.origin})") if engine else _startable()
+    return engine, Finding("engine", "ok", f"{engine.version} ({engine.origin})") if engine else _check_startable()
 
 
-def _checked(name: str, check: Callable[[], Finding]) -> Finding:
-    """What a check found. One that this host does not let us make is a finding like others."""
+def _run_check(name: str, check: Callable[[], Finding]) -> Finding:
+    """Return what a check found. If this host does not let us make the check, that is a finding like others."""
     try:
         return check()
     except DlcError as error:
@@ -81,11 +81,11 @@ def _checked(name: str, check: Callable[[], Finding]) -> Finding:
         return Finding(name, "note", f"could not be checked: {error}")
 
 
-def _existing(engine: Engine, plan: Plan) -> dict[str, str]:
-    return keys(engine, plan.refs, QUICK_SECONDS)
+def _check_existing(engine: Engine, plan: Plan) -> dict[str, str]:
+    return find_keys(engine, plan.refs, QUICK_SECONDS)
 
 
-def _platform(engine: Engine | None) -> Finding:
+def _check_platform(engine: Engine | None) -> Finding:
     try:
         (engine or Engine(None, "", "", containerd_store=True)).require_platform()
     except EngineError as error:
@@ -93,8 +93,8 @@ def _platform(engine: Engine | None) -> Finding:
     return Finding("platform", "ok", PLATFORM)
 
 
-def _all_images() -> tuple[Tree, Plan | None]:
-    """The checkout and the plan of all its images; None if there is no checkout or its buildspec has mistakes."""
+def _load_all_images() -> tuple[Tree, Plan | None]:
+    """Load the checkout and the plan of all its images. None if there is no checkout or its buildspec has mistakes."""
     try:
         tree = read_tree(find_root())
         return tree, make_plan(tree)
@@ -102,29 +102,29 @@ def _all_images() -> tuple[Tree, Plan | None]:
         return {}, None
 
 
-def _startable() -> Finding:
+def _check_startable() -> Finding:
     remedy = advise_without_engine()
     if starts_no_engine(os.environ):
-        return Finding("engine", "bad", f"{absence()}, and DLC_ENGINE=off forbids to start one", remedy)
+        return Finding("engine", "bad", f"{absence_error()}, and DLC_ENGINE=off forbids to start one", remedy)
     if reason := apt.can_install():
-        return Finding("engine", "bad", f"{absence()}, and none can be started: {reason}", remedy)
-    return Finding("engine", "note", f"{absence()}; dlc build starts a private one")
+        return Finding("engine", "bad", f"{absence_error()}, and none can be started: {reason}", remedy)
+    return Finding("engine", "note", f"{absence_error()}; dlc build starts a private one")
 
 
-def _store(engine: Engine) -> Finding:
+def _check_store(engine: Engine) -> Finding:
     if engine.containerd_store:
         return Finding("image store", "ok", "containerd: images take twice the room and longer to store")
     return Finding("image store", "ok", "classic")
 
 
-def _buildx(engine: Engine) -> Finding:
+def _check_buildx(engine: Engine) -> Finding:
     done = engine.docker("buildx", "version", check=False, timeout=QUICK_SECONDS)
     if done.returncode:
         return Finding("buildx", "bad", "no plug-in", "install the package docker-buildx or docker-buildx-plugin")
     return Finding("buildx", "ok", " ".join(done.stdout.split()[1:2]))
 
 
-def _base() -> Finding:
+def _check_base() -> Finding:
     if shutil.which("mmdebstrap"):
         return Finding("base image", "ok", "mmdebstrap")
     if reason := apt.can_install():
@@ -133,7 +133,7 @@ def _base() -> Finding:
     return Finding("base image", "note", "mmdebstrap will be installed")
 
 
-def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
+def _check_disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
     folder = data_folder(engine) if engine else engine_folder()
     if folder is None:
         place = engine.data_root if engine else ""
@@ -147,7 +147,7 @@ def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
             "disk", "note", f"{found}; the size of the images is not known: no checkout with a valid buildspec"
         )
     variants = [variant for variant in load_variants(tree) if variant.id in missing.selected]
-    needed = need(variants, (), containerd_store=engine is not None and engine.containerd_store)
+    needed = estimate_need(variants, (), containerd_store=engine is not None and engine.containerd_store)
     wanted = f"the {len(needed.images)} images that are not built need up to {needed.total / GB:.0f} GB"
     if free >= needed.total:
         return Finding("disk", "ok", f"{found}; {wanted}")
@@ -156,7 +156,7 @@ def _disk(engine: Engine | None, missing: Plan | None, tree: Tree) -> Finding:
     return Finding("disk", "bad" if free < smallest else "note", f"{found}; {wanted}", remedy)
 
 
-def _memory(missing: Plan | None) -> Finding:
+def _check_memory(missing: Plan | None) -> Finding:
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) / 1e6
     each = MEMORY_PER_CORE_GB * (os.cpu_count() or 1)
@@ -170,14 +170,14 @@ def _memory(missing: Plan | None) -> Finding:
     return Finding("memory", "ok", found)
 
 
-def _certificates() -> Finding:
+def _check_certificates() -> Finding:
     try:
-        return Finding("CA bundle", "ok", str(ca_bundle(os.environ) or "the image's own"))
+        return Finding("CA bundle", "ok", str(find_ca_bundle(os.environ) or "the image's own"))
     except UsageError as error:
         return Finding("CA bundle", "bad", error.message, error.remedy)
 
 
-def _wheels() -> Finding:
+def _check_wheels() -> Finding:
     found = ", ".join(map(str, local_wheel_folders())) or "no folder named; packages come from the index"
-    lost = other_find_links()
+    lost = list_lost_links()
     return Finding("local wheels", "note" if lost else "ok", "; ".join([found, *lost]))

@@ -4,73 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dlc.buildspec.locked import locked_versions, staleness
+from dlc.buildspec.lockfile import explain_staleness, locked_versions
 from dlc.buildspec.models import Compat, Conditions
 from dlc.buildspec.problems import Problem
 from dlc.buildspec.variant import Variant, normal_name
 from dlc.buildspec.versions import debian_satisfies, is_range, satisfies
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node
 from dlc.core.checkout import Tree
-from dlc.debian import recorded as debian
+from dlc.debian import suites
 
 HEADER_FACTS = ("framework", "version", "job", "eop", "unsupported")
 
-PACKAGES = "packages."  # the facts about what the buildspec asks for begin so
+# Prefix of facts about requested packages.
+PACKAGES = "packages."
 
 
-def broken_rules(
+def find_broken_rules(
     variant: Variant, compat: Compat, compat_node: Node | None, file_node: Node, tree: Tree
 ) -> list[Problem]:
-    """Every rule whose `when` the image fulfils and whose `then` it does not. A fact that it lacks breaks no rule.
+    """Find every rule whose `when` the image fulfils and whose `then` it does not. A fact that it lacks breaks no rule.
 
     `tree` holds the locks, whose versions are facts while they are fresh, and the recorded Debian versions.
     """
-    facts = {**_facts(variant), **_recorded_facts(variant, tree)}
+    facts = {**_collect_facts(variant), **_collect_recorded_facts(variant, tree)}
     problems = []
     for index, rule in enumerate(compat.rules):
-        if not _fulfilled(facts, rule.when):
+        if not _are_fulfilled(facts, rule.when):
             continue
         rule_node = compat_node and compat_node.at(("rules", index))
         why = f"because {rule.why}" + (f" ({rule_node.mark})" if rule_node else "")
-        for name, condition in _conditions(rule.then):
-            if name in facts and not _left_open(name, facts) and not _holds(name, facts[name], condition):
-                mark = _place(variant, file_node, name).mark
+        for name, condition in _list_conditions(rule.then):
+            if name in facts and not _is_left_open(name, facts) and not _holds(name, facts[name], condition):
+                mark = _find_place(variant, file_node, name).mark
                 problems.append(Problem(mark, name, f"{condition} {why}", repr(facts[name]), f"in {variant.id}"))
-        for name in _absent(facts, rule.then):
+        for name in _list_absent(facts, rule.then):
             mark = (variant.node.at(("packages",)) or variant.node).mark
             problems.append(Problem(mark, "packages", f"{name} {why}", "none", f"in {variant.id}"))
     return problems
 
 
-def constraints(variant: Variant, compat: Compat) -> tuple[str, ...]:
-    """What the rules ask of the packages whose version `dlc lock` chooses, as in `transformers<5`."""
-    facts = _facts(variant)
-    asked = [_conditions(rule.then) for rule in compat.rules if _fulfilled(facts, rule.when)]
+def list_constraints(variant: Variant, compat: Compat) -> tuple[str, ...]:
+    """List what the rules ask of packages whose version `dlc lock` chooses, as in `transformers<5`."""
+    facts = _collect_facts(variant)
+    asked = [_list_conditions(rule.then) for rule in compat.rules if _are_fulfilled(facts, rule.when)]
     found = {
         name.removeprefix(PACKAGES) + condition.replace(" ", "")
         for conditions in asked for name, condition in conditions
-        if _left_open(name, facts) and is_range(condition)
+        if _is_left_open(name, facts) and is_range(condition)
     }  # fmt: skip
     return tuple(sorted(found))
 
 
 def fulfils(variant: Variant, conditions: Conditions) -> bool:
-    """Whether an image fulfils all conditions; one that lacks a fact does not."""
-    return _fulfilled(_facts(variant), conditions)
+    """Tell whether an image fulfils all conditions. An image that lacks a fact does not."""
+    return _are_fulfilled(_collect_facts(variant), conditions)
 
 
-def _fulfilled(facts: Mapping[str, str], conditions: Conditions) -> bool:
-    holds = all(name in facts and _holds(name, facts[name], condition) for name, condition in _conditions(conditions))
-    return holds and not _absent(facts, conditions)
+def _are_fulfilled(facts: Mapping[str, str], conditions: Conditions) -> bool:
+    holds = all(
+        name in facts and _holds(name, facts[name], condition) for name, condition in _list_conditions(conditions)
+    )
+    return holds and not _list_absent(facts, conditions)
 
 
-def _absent(facts: Mapping[str, str], conditions: Conditions) -> list[str]:
-    """The packages that the conditions want and the image does not ask for."""
+def _list_absent(facts: Mapping[str, str], conditions: Conditions) -> list[str]:
+    """List the packages that the conditions want and the image does not ask for."""
     return [name for name in conditions.has if PACKAGES + normal_name(name) not in facts]
 
 
-def _left_open(name: str, facts: Mapping[str, str]) -> bool:
-    """Whether a fact is a package that the image asks for without a version."""
+def _is_left_open(name: str, facts: Mapping[str, str]) -> bool:
+    """Tell whether a fact is a package that the image asks for without a version."""
     return name.startswith(PACKAGES) and facts.get(name) == ""
 
 
@@ -80,7 +83,7 @@ def _holds(name: str, found: str, condition: str) -> bool:
     return (debian_satisfies if name.startswith("debian.") else satisfies)(found, condition)
 
 
-def _facts(variant: Variant) -> Mapping[str, str]:
+def _collect_facts(variant: Variant) -> Mapping[str, str]:
     header, settings = variant.header, variant.settings
     facts = {
         "framework": header.framework,
@@ -98,17 +101,17 @@ def _facts(variant: Variant) -> Mapping[str, str]:
     return facts | ({"eop": header.eop} if header.eop else {})
 
 
-def _recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
-    """Versions that a fresh lock and the Debian list record. A base that the user names has versions of its own."""
+def _collect_recorded_facts(variant: Variant, tree: Tree) -> Mapping[str, str]:
+    """Collect versions from a fresh lock and the Debian list. A base that the user names has versions of its own."""
     facts: dict[str, str] = {}
-    if not staleness(tree, variant):
+    if not explain_staleness(tree, variant):
         facts |= {f"locked.{name}": version for name, version in locked_versions(tree, variant).items()}
-    if not variant.settings.base.image and debian.path(variant.suite) in tree:
-        facts |= {f"debian.{name}": version for name, version in debian.recorded(tree, variant.suite).items()}
+    if not variant.settings.base.image and suites.versions_path(variant.suite) in tree:
+        facts |= {f"debian.{name}": version for name, version in suites.read_recorded(tree, variant.suite).items()}
     return facts
 
 
-def _conditions(conditions: Conditions) -> Iterator[tuple[str, str]]:
+def _list_conditions(conditions: Conditions) -> Iterator[tuple[str, str]]:
     for name, condition in conditions.model_dump(exclude={"has"}).items():
         if isinstance(condition, dict):
             yield from ((f"{name}.{_fact_name(name, key)}", value) for key, value in condition.items())
@@ -117,12 +120,12 @@ def _conditions(conditions: Conditions) -> Iterator[tuple[str, str]]:
 
 
 def _fact_name(kind: str, name: str) -> str:
-    """Python packages have many spellings, Debian packages one."""
+    """Return the name of a fact. Python packages have many spellings, Debian packages one."""
     return normal_name(name) if kind in ("packages", "locked") else name
 
 
-def _place(variant: Variant, file_node: Node, name: str) -> Node:
-    """The node that set a fact."""
+def _find_place(variant: Variant, file_node: Node, name: str) -> Node:
+    """Find the node that set a fact."""
     if name in HEADER_FACTS:
         return file_node.at((name,)) or file_node
     if name == "suite":

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from dlc.buildspec.files import validate_node
 from dlc.buildspec.models import ADDRESS, MACHINE, NETWORK, NUMBER, PRICE, UNKNOWN, WHOLE, YES_NO, Day, Model, Name
 from dlc.buildspec.problems import Problem, did_you_mean, raise_report
-from dlc.buildspec.validate import validate
-from dlc.buildspec.yaml_marks import Node, parse
-from dlc.core.checkout import Tree, text
+from dlc.buildspec.yaml_layers import Node, parse_yaml
+from dlc.core.checkout import Tree, read_text
 from dlc.core.errors import SpecError
 
 INSTANCES = "buildspec/instances.yml"
@@ -66,22 +66,22 @@ class Instances(Model):
 
 
 def read_instances(tree: Tree) -> Instances:
-    """The file of machines. Raises SpecError with file:line:col of every mistake."""
-    node, problems = parse(text(tree, INSTANCES), INSTANCES)
+    """Read the file of machines. Raises SpecError with file:line:col of every mistake."""
+    node, problems = parse_yaml(read_text(tree, INSTANCES), INSTANCES)
     raise_report(problems)
     if node is None:
         raise SpecError(f"{INSTANCES}: expected YAML")
     if not node.children():
         raise SpecError(f"{node.mark}: expected the mappings `sources` and `instances`")
-    found, problems = validate(Instances, node)
-    raise_report(problems or _without_source(found, node))
+    found, problems = validate_node(Instances, node)
+    raise_report(problems or _find_unsourced(found, node))
     if found is None:
         raise SpecError(f"{INSTANCES}: expected `sources` and `instances`")
     return found
 
 
-def _without_source(found: Instances | None, node: Node) -> list[Problem]:
-    """Prices that name a source which the file does not have."""
+def _find_unsourced(found: Instances | None, node: Node) -> list[Problem]:
+    """Find prices that name a source which the file does not have."""
     problems = []
     for name, instance in (found.instances if found else {}).items():
         named = instance.price.source

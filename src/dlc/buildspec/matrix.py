@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dlc.buildspec import cuda, efa, requirements
-from dlc.buildspec.cascade import mark_of, merge_all, override
-from dlc.buildspec.compat import broken_rules, constraints
-from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec
+from dlc.buildspec import cuda_efa, requirements
+from dlc.buildspec.compat import find_broken_rules, list_constraints
+from dlc.buildspec.files import Buildspec, ImageFile, read_buildspec, validate_node
 from dlc.buildspec.models import Settings
 from dlc.buildspec.problems import Mark, Problem, raise_report
-from dlc.buildspec.selector import select
-from dlc.buildspec.validate import validate
+from dlc.buildspec.selection import select_images
 from dlc.buildspec.variant import Variant
 from dlc.buildspec.versions import starts_with
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node, make_override, make_set_mark, merge_all_layers
 from dlc.core.checkout import Tree
 
 OWN_LABELS = "org.dlc."
@@ -25,7 +23,7 @@ OWN_LABELS = "org.dlc."
 class Candidate:
     """The merged settings of one variant before they are checked; `mark` is where the variant is written.
 
-    `plain` is the variant without --set, where there is one.
+    `plain` is the variant without --set, if there is one.
     """
 
     image: ImageFile
@@ -35,46 +33,46 @@ class Candidate:
 
 
 def load_variants(tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = ()) -> tuple[Variant, ...]:
-    """The variants that `globs` select (all without one), each with the `--set path=value` texts applied to it.
+    """Load the variants that `globs` select (all without a glob), each with the `--set path=value` texts applied to it.
 
     Raises SpecError with every problem of every file, SelectorError for a glob without a match, and UsageError
-    where --set is the only cause.
+    if --set is the only cause.
     """
     buildspec = read_buildspec(tree)
-    candidates = _candidates(buildspec)
-    variants = _checked(candidates, buildspec, tree, list(buildspec.problems))
-    chosen = select(globs, [variant.id for variant in variants])
+    candidates = _expand_candidates(buildspec)
+    variants = _check_candidates(candidates, buildspec, tree, list(buildspec.problems))
+    chosen = select_images(globs, [variant.id for variant in variants])
     pairs = [pair for pair in zip(candidates, variants, strict=True) if pair[1].id in chosen]
     if not sets or buildspec.defaults is None:
         return tuple(variant for _, variant in pairs)
     problems: list[Problem] = []
     changed = []
     for candidate, plain in pairs:
-        overrides = [override(text, candidate.node) for text in sets]
+        overrides = [make_override(text, candidate.node) for text in sets]
         problems += [problem for _, found in overrides for problem in found]
-        node = merge_all([candidate.node, *(layer for layer, _ in overrides)])
-        changed.append(Candidate(candidate.image, node, mark_of(sets[-1]), plain))
-    return _checked(changed, buildspec, tree, problems)
+        node = merge_all_layers([candidate.node, *(layer for layer, _ in overrides)])
+        changed.append(Candidate(candidate.image, node, make_set_mark(sets[-1]), plain))
+    return _check_candidates(changed, buildspec, tree, problems)
 
 
-def _candidates(buildspec: Buildspec) -> list[Candidate]:
-    """The merged layers of each variant; none without defaults, which are a problem already."""
+def _expand_candidates(buildspec: Buildspec) -> list[Candidate]:
+    """Return the merged layers of each variant; none without defaults, which are a problem already."""
     if buildspec.defaults is None:
         return []
     return [
-        Candidate(image, merge_all([buildspec.defaults, image.settings, layer]), layer.mark)
+        Candidate(image, merge_all_layers([buildspec.defaults, image.settings, layer]), layer.mark)
         for image in buildspec.images
         for layer in image.variants
     ]
 
 
-def _checked(
+def _check_candidates(
     candidates: Sequence[Candidate], buildspec: Buildspec, tree: Tree, problems: list[Problem]
 ) -> tuple[Variant, ...]:
-    """One variant per candidate; raises the report of `problems` and of those found here."""
+    """Return one variant per candidate. Raises the report of `problems` and of those found here."""
     variants: dict[str, Variant] = {}
     for candidate in candidates:
-        variant, found = resolve(candidate, buildspec, tree)
+        variant, found = resolve_variant(candidate, buildspec, tree)
         problems.extend(found)
         if variant and variant.id in variants:
             problems.append(Problem(candidate.mark, "variants", "each image once", f"{variant.id} twice"))
@@ -84,37 +82,38 @@ def _checked(
     return tuple(variants.values())
 
 
-def resolve(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
-    """The variant of one merged layer, or None and why not."""
+def resolve_variant(candidate: Candidate, buildspec: Buildspec, tree: Tree) -> tuple[Variant | None, list[Problem]]:
+    """Return the variant of one merged layer, or None and why not."""
     image, node = candidate.image, candidate.node
-    settings, problems = validate(Settings, node)
+    settings, problems = validate_node(Settings, node)
     if settings is None:
         return None, problems
     problems = [
-        *_unknown_suite(settings, node), *_unlike_header(image, settings, node), *_own_labels(settings, node),
-        *efa.missing(settings.efa, node), *cuda.problems(settings, node),
-        *requirements.unknown_provider(settings, node),
+        *_check_suite(settings, node), *_check_header(image, settings, node), *_check_labels(settings, node),
+        *cuda_efa.check_efa(settings.efa, node), *cuda_efa.check_cuda(settings, node),
+        *requirements.check_providers(settings, node),
     ]  # fmt: skip
-    framework = requirements.versioned(requirements.framework(settings, node), buildspec.pins, problems)
-    training = requirements.versioned(requirements.training(settings, node, problems), buildspec.pins, problems)
-    if problems or image.header is None or buildspec.pins is None:  # a problem of their own
+    framework = requirements.add_versions(requirements.list_framework(settings, node), buildspec.pins, problems)
+    training = requirements.add_versions(requirements.list_training(settings, node, problems), buildspec.pins, problems)
+    # Each of these has a problem of its own.
+    if problems or image.header is None or buildspec.pins is None:
         return None, problems
     variant = Variant(image.header, settings, node, framework, training, candidate.plain)
     if buildspec.compat:
-        variant = replace(variant, constraints=constraints(variant, buildspec.compat))
-        problems = broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
+        variant = replace(variant, constraints=list_constraints(variant, buildspec.compat))
+        problems = find_broken_rules(variant, buildspec.compat, buildspec.compat_node, image.node, tree)
     return variant, problems
 
 
-def _unknown_suite(settings: Settings, node: Node) -> list[Problem]:
+def _check_suite(settings: Settings, node: Node) -> list[Problem]:
     if settings.python in settings.suites:
         return []
     mark = (node.at(("python",)) or node).mark
     return [Problem(mark, "python", f"one that a suite packages: {', '.join(settings.suites)}", repr(settings.python))]
 
 
-def _own_labels(settings: Settings, node: Node) -> list[Problem]:
-    """A problem for each setting of a label that dlc itself sets."""
+def _check_labels(settings: Settings, node: Node) -> list[Problem]:
+    """Return a problem for each setting of a label that dlc itself sets."""
     return [
         Problem((node.at(("labels", name)) or node).mark, f"labels.{name}", f"a label outside {OWN_LABELS}*")
         for name in settings.labels
@@ -122,8 +121,8 @@ def _own_labels(settings: Settings, node: Node) -> list[Problem]:
     ]
 
 
-def _unlike_header(image: ImageFile, settings: Settings, node: Node) -> list[Problem]:
-    """The first framework requirement is the framework itself and must be of the version that names the image."""
+def _check_header(image: ImageFile, settings: Settings, node: Node) -> list[Problem]:
+    """Require that the first framework requirement, the framework itself, has the version that names the image."""
     if not settings.packages.framework:
         mark = image.node.mark
         return [Problem(mark, "packages.framework", "the framework's requirement, such as torch==2.13.0", "none")]

@@ -51,8 +51,10 @@ MEANINGS = {
 ) = MEANINGS  # fmt: skip
 
 
-UNKNOWN = "unknown"  # instead of a price
-NEWEST = "*"  # instead of a version: the newest that goes with all else, which `dlc lock` finds
+# Stands for a price that is not known.
+UNKNOWN = "unknown"
+# Stands for a version: `dlc lock` finds the newest that goes with all else.
+NEWEST = "*"
 
 
 def _real_day(text: str) -> str:
@@ -161,7 +163,8 @@ class Index(Model):
     packages: tuple[Requirement, ...] = Field(min_length=1, description="names of the packages that come from it")
 
 
-COMPRESSED_SHARE = 0.75  # libraries of CUDA, which gzip shrinks least, take 0.7
+# Libraries of CUDA, which gzip shrinks least, take 0.7.
+COMPRESSED_SHARE = 0.75
 
 
 class Budget(Model):
@@ -177,12 +180,12 @@ class Budget(Model):
 
     @property
     def compressed_bytes(self) -> float:
-        """The largest compressed size in bytes."""
+        """Return the largest compressed size in bytes."""
         return float(self.compressed) * 1e9 or COMPRESSED_SHARE * self.bytes
 
     @property
     def bytes(self) -> float:
-        """The same in bytes."""
+        """Return the largest size in bytes."""
         return float(self.gigabytes) * 1e9
 
 

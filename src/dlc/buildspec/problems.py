@@ -39,7 +39,7 @@ class Problem:
 
 
 def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """`did you mean 'x'?` for the nearest known word, or an empty text where none is near (`likeness`: 0 to 1)."""
+    """Return `did you mean 'x'?` for the nearest known word; empty if none is near (`likeness`: 0 to 1)."""
     near = difflib.get_close_matches(word, list(known), 1, likeness)
     return f"did you mean {near[0]!r}?" if near else ""
 

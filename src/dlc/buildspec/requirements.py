@@ -1,4 +1,4 @@
-"""What an image asks for: its lists, extras and own packages, each with its version where one is written."""
+"""What an image asks for: its lists, extras and own packages, each with its version, if the buildspec has one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dlc.buildspec.models import NEWEST, Pins, Settings
 from dlc.buildspec.problems import Mark, Problem, did_you_mean
 from dlc.buildspec.variant import normal_name
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node
 
 
 @dataclass(frozen=True)
@@ -21,37 +21,37 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """Its normal name."""
+        """Return its normal name."""
         return normal_name(self.requirement)
 
 
-def framework(settings: Settings, node: Node) -> list[Asked]:
-    """The framework and what must match it."""
-    return list(_listed(settings.packages.framework, ("packages", "framework"), node))
+def list_framework(settings: Settings, node: Node) -> list[Asked]:
+    """List the framework and what must match it."""
+    return list(_parse_list(settings.packages.framework, ("packages", "framework"), node))
 
 
-def training(settings: Settings, node: Node, problems: list[Problem]) -> list[Asked]:
-    """The packages of the image's lists, of its extras, and its own, each once; of two with one name the later.
+def list_training(settings: Settings, node: Node, problems: list[Problem]) -> list[Asked]:
+    """List the packages of the image's lists and extras, and its own. Of two with one name the later wins.
 
     Without those that the image cannot have. An extra that it cannot have is a problem.
     """
     missing = {normal_name(name): why for name, why in settings.packages.missing.items() if why}
     found: dict[str, Asked] = {}
-    for asked in _of_lists(settings.packages.lists, ("packages", "lists"), settings, node, problems):
+    for asked in _collect_lists(settings.packages.lists, ("packages", "lists"), settings, node, problems):
         found[asked.name] = asked
-    for asked in _of_lists(settings.extras, ("extras",), settings, node, problems):
+    for asked in _collect_lists(settings.extras, ("extras",), settings, node, problems):
         if asked.name in missing:
             mark = (node.at(("extras",)) or node).mark
             problems.append(Problem(mark, "extras", "packages that this image can have", repr(asked.requirement),
                                     f"{missing[asked.name]}; packages.missing.{asked.name}= asks for it"))  # fmt: skip
         found[asked.name] = asked
-    for asked in _listed(settings.packages.training, ("packages", "training"), node):
+    for asked in _parse_list(settings.packages.training, ("packages", "training"), node):
         found[asked.name] = asked
     return [asked for asked in found.values() if asked.name not in missing]
 
 
-def versioned(asked: Sequence[Asked], pins: Pins | None, problems: list[Problem]) -> tuple[str, ...]:
-    """Requirements with the versions of pins.yml where they name none; nothing can be said without pins.
+def add_versions(asked: Sequence[Asked], pins: Pins | None, problems: list[Problem]) -> tuple[str, ...]:
+    """Add the versions of pins.yml to requirements that name none; without pins nothing can be said.
 
     One that pins.yml leaves to `dlc lock` stays a bare name.
     """
@@ -71,8 +71,8 @@ def versioned(asked: Sequence[Asked], pins: Pins | None, problems: list[Problem]
     return tuple(exact)
 
 
-def unknown_provider(settings: Settings, node: Node) -> list[Problem]:
-    """A problem for each name of `packages.provides` whose provider has no exact version among the framework's."""
+def check_providers(settings: Settings, node: Node) -> list[Problem]:
+    """Return a problem for each name of `packages.provides` whose provider has no exact version."""
     exact = {normal_name(each) for each in settings.packages.framework if "==" in each}
     return [
         Problem((node.at(("packages", "provides", name)) or node).mark, f"packages.provides.{name}",
@@ -82,12 +82,12 @@ def unknown_provider(settings: Settings, node: Node) -> list[Problem]:
     ]  # fmt: skip
 
 
-def _of_lists(
+def _collect_lists(
     names: Sequence[str], steps: tuple[str, ...], settings: Settings, node: Node, problems: list[Problem]
 ) -> Iterator[Asked]:
     for index, name in enumerate(names):
         if name in settings.lists:
-            yield from _listed(settings.lists[name], ("lists", name), node)
+            yield from _parse_list(settings.lists[name], ("lists", name), node)
         else:
             mark = (node.at((*steps, index)) or node).mark
             expected = f"one of the lists ({', '.join(settings.lists) or 'there is none'})"
@@ -95,7 +95,7 @@ def _of_lists(
             problems.append(Problem(mark, f"{'.'.join(steps)}[{index}]", expected, repr(name), hint))
 
 
-def _listed(requirements: Sequence[str], steps: tuple[str, ...], node: Node) -> Iterator[Asked]:
+def _parse_list(requirements: Sequence[str], steps: tuple[str, ...], node: Node) -> Iterator[Asked]:
     for index, requirement in enumerate(requirements):
         mark = (node.at((*steps, index)) or node).mark
         yield Asked(requirement, f"{'.'.join(steps)}[{index}]", mark)

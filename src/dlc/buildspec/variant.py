@@ -1,22 +1,26 @@
-"""One image that can be built: its names, its settings, and what its lock must hold."""
+"""One image that can be built: its names, its settings, what its lock must hold, and when its support ends."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
 from dlc.buildspec.models import Header, Settings
-from dlc.buildspec.yaml_marks import Node
+from dlc.buildspec.yaml_layers import Node
 from dlc.core.environment import PLATFORM
-from dlc.debian.suites import suite
+from dlc.core.errors import ImageError
+from dlc.debian.suites import find_suite
 
-DIGITS = 8  # of a digest, where it is part of a name
+# Digits of a digest that is part of a name.
+DIGITS = 8
+NOTICE = timedelta(days=90)
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,10 @@ class IndexedPackages:
     index: str
     address: str
     packages: tuple[str, ...]
-    python: str  # as in 3.11
-    glibc: str  # as in 2.36
+    # As in 3.11.
+    python: str
+    # As in 2.36.
+    glibc: str
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,17 @@ class Variant:
 
     @property
     def id(self) -> str:
-        """`pytorch-2.13-training-cpu-py311`."""
+        """Return `pytorch-2.13-training-cpu-py311`."""
         return f"{self.header.framework}-{self._rest}"
 
     @property
     def ref(self) -> str:
-        """`dlc/pytorch:2.13-training-cpu-py311`; `-set-0123abcd` behind it where --set makes it another image."""
+        """Return `dlc/pytorch:2.13-training-cpu-py311`, with `-set-0123abcd` at the end if --set changes it."""
         return f"{self.settings.repository}/{self.header.framework}:{self._rest}{self.suffix}"
 
     @cached_property
     def suffix(self) -> str:
-        """`-set-` and a digest of the settings that --set changed; empty where it changed none.
+        """Return `-set-` and a digest of the settings that --set changed; empty if it changed none.
 
         Repository, budget and the addresses of indexes do not count: they change nothing in the image.
         """
@@ -68,7 +74,7 @@ class Variant:
         changed = {
             path: value for path, value in after.items() if before.get(path) != value and not _changes_nothing(path)
         }
-        return f"-set-{_digest(changed)[:DIGITS]}" if changed else ""
+        return f"-set-{_hash_settings(changed)[:DIGITS]}" if changed else ""
 
     @property
     def _rest(self) -> str:
@@ -78,29 +84,29 @@ class Variant:
 
     @property
     def suite(self) -> str:
-        """Debian's name of the release that packages this Python."""
+        """Return Debian's name of the release that packages this Python."""
         return self.settings.suites[self.settings.python]
 
     @property
     def source_built(self) -> tuple[str, ...]:
-        """Names of the packages that have no wheel."""
+        """Return names of the packages that have no wheel."""
         return _names(self.settings.packages.source)
 
     @property
     def compiled(self) -> tuple[str, ...]:
-        """Names of the packages that are compiled against the framework."""
+        """Return names of the packages that are compiled against the framework."""
         return _names(self.settings.packages.compiled)
 
     @property
     def provided(self) -> dict[str, str]:
-        """What the image has under another name: package -> requirement that is it, as in `tensorflow-cpu==2.21.0`."""
+        """Map what the image has under another name to its requirement, as in `tensorflow-cpu==2.21.0`."""
         exact = {normal_name(requirement): requirement for requirement in self.framework_requirements}
         provides = self.settings.packages.provides
         return {normal_name(name): exact[normal_name(provider)] for name, provider in provides.items()}
 
     @property
     def missing(self) -> dict[str, str]:
-        """What its lists have and the image has not -> why."""
+        """Map what its lists have and the image has not to the reason."""
         settings = self.settings
         lists = (*settings.packages.lists, *settings.extras)
         listed = {normal_name(requirement) for name in lists for requirement in settings.lists.get(name, ())}
@@ -108,12 +114,12 @@ class Variant:
 
     @property
     def dockerfile(self) -> str:
-        """Path of the Dockerfile from the repository's root."""
+        """Return the path of the Dockerfile from the repository's root."""
         return f"docker/{self.header.framework}/Dockerfile"
 
     @property
     def lock_folder(self) -> str:
-        """Path of the folder with the locks, which is the build's main context.
+        """Return the path of the folder with the locks, which is the build's main context.
 
         Where --set asks for other packages than the files do, or makes an image of another name, it is a folder of its
         own, which git ignores: the name may be another image's.
@@ -125,15 +131,15 @@ class Variant:
 
     @property
     def indexed(self) -> tuple[IndexedPackages, ...]:
-        """What comes from the buildspec's indexes, in their order."""
-        glibc = suite(self.suite).glibc
+        """Return what comes from the buildspec's indexes, in their order."""
+        glibc = find_suite(self.suite).glibc
         return tuple(
             IndexedPackages(name, index.address, _names(index.packages), self.settings.python, glibc)
             for name, index in self.settings.indexes.items()
         )
 
     def lock_input(self) -> str:
-        """All that a lock is resolved from, as canonical text: equal text, equal lock.
+        """Return all that a lock is resolved from, as canonical text: equal text, equal lock.
 
         It has the packages of each index, not the address: an index may move, the hashes stay. It has no constraints:
         a lock that keeps to a new one need not be made again.
@@ -154,7 +160,7 @@ class Variant:
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     def lock_digest(self) -> str:
-        """`sha256:...` of the lock input, as the first line of each lock file records it."""
+        """Return `sha256:...` of the lock input, as the first line of each lock file records it."""
         return f"sha256:{hashlib.sha256(self.lock_input().encode()).hexdigest()}"
 
 
@@ -163,14 +169,40 @@ def _names(requirements: Iterable[str]) -> tuple[str, ...]:
 
 
 def _changes_nothing(path: str) -> bool:
-    """Whether a setting changes nothing in the image."""
+    """Tell whether a setting changes nothing in the image."""
     return path.partition(".")[0] in ("repository", "budget") or re.fullmatch(r"indexes\..*\.address", path) is not None
 
 
-def _digest(value: object) -> str:
+def _hash_settings(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def normal_name(requirement: str) -> str:
-    """The package's name as indexes compare it: lower case, dashes, no extras and no version."""
+    """Return the package's name as indexes compare it: lower case, dashes, no extras and no version."""
     return canonicalize_name(re.split(r"[\[=<>!~; ]", requirement, maxsplit=1)[0])
+
+
+def list_support_warnings(variants: Sequence[Variant], today: date) -> list[str]:
+    """Return a line for each image that is unsupported, or whose end of patch is less than NOTICE away, or past."""
+    return [f"{variant.id}: {text}" for variant in variants if (text := _describe_support(variant.header, today))]
+
+
+def require_supported(variants: Iterable[Variant]) -> None:
+    """Raise ImageError for images that get no fixes any more: whoever pulls one would not know."""
+    lines = [f"{v.id}: unsupported: {v.header.unsupported}" for v in variants if v.header.unsupported]
+    if lines:
+        raise ImageError("\n".join(lines), "push a newer version, or name these images and add --unsupported")
+
+
+def _describe_support(header: Header, today: date) -> str:
+    eop = header.eop
+    if header.unsupported:
+        return f"unsupported: {header.unsupported}: move to a newer version"
+    if not eop:
+        return ""
+    left = (date.fromisoformat(eop) - today).days
+    if left < 0:
+        return f"end of patch was {eop}, {-left} days ago: move to a newer version"
+    if left <= NOTICE.days:
+        return f"end of patch is {eop}, in {left} days: plan the move to a newer version"
+    return ""

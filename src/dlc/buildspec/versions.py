@@ -22,19 +22,19 @@ CLAUSE = re.compile(r"^(>=|<=|==|!=|>|<)\s*([0-9]\S*)$")
 DEBIAN = re.compile(r"^(?:[0-9]+:)?[0-9][A-Za-z0-9.+~:-]*$")
 
 
-def number(text: str) -> Version:
-    """The version that a text begins with, for sorting: `2.13-training.yml` as 2.13; 0 where it begins with none."""
+def parse_number(text: str) -> Version:
+    """Return the version that a text begins with, for sorting: `2.13-training.yml` as 2.13; else 0."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return Version(match.group() if match else "0")
 
 
-def newer(one: str, other: str) -> bool:
-    """Whether a Python version is after another; release candidates, post-releases and local versions count."""
+def is_newer(one: str, other: str) -> bool:
+    """Tell whether a Python version is after another; release candidates, post-releases and local versions count."""
     return Version(one) > Version(other)
 
 
 def is_range(condition: str) -> bool:
-    """Whether a condition is a list of clauses that PEP 440 knows, rather than a glob."""
+    """Tell whether a condition is a list of clauses that PEP 440 knows, rather than a glob."""
     try:
         return bool(condition) and len(SpecifierSet(condition)) > 0
     except InvalidSpecifier:
@@ -42,7 +42,7 @@ def is_range(condition: str) -> bool:
 
 
 def satisfies(found: str, condition: str) -> bool:
-    """Whether `found` fulfils every clause of a range, or matches the glob that `condition` is otherwise.
+    """Tell whether `found` fulfils every clause of a range, or matches the glob that `condition` is otherwise.
 
     A text that is no version fulfils no range.
     """
@@ -55,7 +55,7 @@ def satisfies(found: str, condition: str) -> bool:
 
 
 def debian_clauses(condition: str) -> list[tuple[str, str]]:
-    """(Operator, version) of each clause of a range of Debian versions. Raises ValueError for anything else."""
+    """Return (operator, version) of each clause of a range of Debian versions. Raises ValueError for anything else."""
     matches = [CLAUSE.match(clause.strip()) for clause in condition.split(",")]
     clauses = [(match[1], match[2]) for match in matches if match and DEBIAN.match(match[2])]
     if len(clauses) != len(matches):
@@ -64,7 +64,7 @@ def debian_clauses(condition: str) -> list[tuple[str, str]]:
 
 
 def debian_satisfies(found: str, condition: str) -> bool:
-    """The same for a version of a Debian package, in the order that dpkg has: epochs first, `~` before everything."""
+    """Do as `satisfies` for a Debian package, in dpkg's order: epochs first, `~` before everything."""
     # Imported here because it is slow and few rules need it.
     from debian.debian_support import NativeVersion
 
@@ -74,5 +74,5 @@ def debian_satisfies(found: str, condition: str) -> bool:
 
 
 def starts_with(version: str, series: str) -> bool:
-    """Whether `version` is of the series: 2.13.0+cpu is of 2.13, 2.1.3 is not."""
+    """Tell whether `version` is of the series: 2.13.0+cpu is of 2.13, 2.1.3 is not."""
     return satisfies(version, f"=={series}.*")

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from dlc.buildspec.problems import did_you_mean
 from dlc.core.environment import OWN_VARIABLES, starts_no_engine
-from dlc.core.errors import UsageError, exit_codes
+from dlc.core.errors import UsageError, list_exit_codes
 
 # Verb -> module, which has HELP, EXAMPLE, add_arguments(parser) and run(args) -> exit code. INTERMIXED: options may
 # stand between its arguments, of which some may be left out.
@@ -24,7 +24,8 @@ VERBS = {
     "update": "dlc.cli.update",
     "build": "dlc.cli.build",
     "test": "dlc.cli.test",
-    "run": "dlc.cli.run_job",  # not dlc.cli.run, which is the function below
+    # dlc.cli.run is the function below, so the module has another name.
+    "run": "dlc.cli.run_job",
     "engine": "dlc.cli.engine",
     "doctor": "dlc.cli.doctor",
     "size": "dlc.cli.size",
@@ -43,8 +44,10 @@ VERBS = {
 PLUMBING = {"schema": "dlc.cli.schema", "packages": "dlc.cli.packages"}
 
 
-LIKENESS = 0.8  # of two names of variables, from 0 to 1, from which on one may be meant for the other
-UNRECOGNIZED = "unrecognized arguments: "  # argparse's words
+# From this likeness on (0 to 1) one name of a variable may be meant for another.
+LIKENESS = 0.8
+# argparse begins its message so.
+UNRECOGNIZED = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,29 +67,30 @@ class Parser(argparse.ArgumentParser):
 def run(argv: Sequence[str]) -> int:
     """Run one verb. Raises DlcError; returns the exit code otherwise."""
     if not argv or argv[0] in ("-h", "--help", "help"):
-        return _help(argv[1:])
+        return _print_help(argv[1:])
     if argv[0] == "--version":
-        print(f"dlc {version()}")
+        print(f"dlc {read_version()}")
         return 0
     starts_no_engine(os.environ)
-    for warning in misspelt(os.environ):
+    for warning in list_misspelt(os.environ):
         print(f"dlc: warning: {warning}", file=sys.stderr)
     verb = argv[0]
-    parser, module = _parser(verb)
+    parser, module = _make_parser(verb)
     parse = parser.parse_intermixed_args if getattr(module, "INTERMIXED", False) else parser.parse_args
     return int(module.run(parse(argv[1:])))
 
 
-def misspelt(environment: Mapping[str, str]) -> list[str]:
-    """A warning for each variable that looks like one of dlc's, and is none of them or of the launcher's."""
+def list_misspelt(environment: Mapping[str, str]) -> list[str]:
+    """Return a warning for each variable that looks like one of dlc's, and is none of them or of the launcher's."""
     strange = [name for name in environment if name.startswith("DLC_") and name not in OWN_VARIABLES]
     near = {name: did_you_mean(name, OWN_VARIABLES, LIKENESS) for name in sorted(strange)}
     return [f"{name}: dlc reads no such variable; {hint}" for name, hint in near.items() if hint]
 
 
-def version() -> str:
-    """The version of the installed package."""
-    from importlib import metadata  # slow to import, and no other verb needs it
+def read_version() -> str:
+    """Return the version of the installed package."""
+    # It is slow to import, and no other verb needs it.
+    from importlib import metadata
 
     try:
         return metadata.version("dlc")
@@ -94,20 +98,20 @@ def version() -> str:
         return "(sources, not installed)"
 
 
-def _help(topics: Sequence[str]) -> int:
-    """`dlc help`, `dlc help VERB`, `dlc help exit-codes`."""
+def _print_help(topics: Sequence[str]) -> int:
+    """Print the text of `dlc help`, `dlc help VERB` or `dlc help exit-codes`."""
     if not topics:
-        print(overview())
+        print(make_overview())
     elif topics[0] == "exit-codes":
-        print("\n".join(f"{code:>4}  {meaning}" for code, meaning in exit_codes().items()))
+        print("\n".join(f"{code:>4}  {meaning}" for code, meaning in list_exit_codes().items()))
     else:
-        _parser(topics[0])[0].print_help()
+        _make_parser(topics[0])[0].print_help()
     return 0
 
 
-def _parser(verb: str) -> tuple[Parser, ModuleType]:
-    """The verb's parser and module. Raises UsageError for an unknown one."""
-    module = load(verb)
+def _make_parser(verb: str) -> tuple[Parser, ModuleType]:
+    """Return the verb's parser and module. Raises UsageError for an unknown verb."""
+    module = load_verb(verb)
     parser = Parser(
         prog=f"dlc {verb}",
         description=module.HELP,
@@ -118,8 +122,8 @@ def _parser(verb: str) -> tuple[Parser, ModuleType]:
     return parser, module
 
 
-def load(verb: str) -> ModuleType:
-    """The verb's module. Raises UsageError for an unknown one."""
+def load_verb(verb: str) -> ModuleType:
+    """Import the verb's module. Raises UsageError for an unknown verb."""
     name = {**VERBS, **PLUMBING}.get(verb)
     if name is None:
         near = did_you_mean(verb, VERBS)
@@ -127,10 +131,10 @@ def load(verb: str) -> ModuleType:
     return import_module(name)
 
 
-def overview() -> str:
-    """What `dlc --help` prints: every verb with its line of help."""
+def make_overview() -> str:
+    """Return what `dlc --help` prints: every verb with its line of help."""
     lines = ["usage: dlc VERB [options]", "", "Builds Deep Learning Container training images.", ""]
     width = max(len(verb) for verb in VERBS) + 2
-    lines += [f"  {verb:<{width}}{load(verb).HELP}" for verb in VERBS]
+    lines += [f"  {verb:<{width}}{load_verb(verb).HELP}" for verb in VERBS]
     lines += ["", "`dlc help VERB` shows its options and an example, `dlc help exit-codes` what an exit code means."]
     return "\n".join(lines)

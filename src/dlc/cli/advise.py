@@ -9,14 +9,25 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
-from dlc.cli.arguments import add_json, columns, number, print_json
+from dlc.cli.arguments import add_json, parse_number, print_json, terminal_columns
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import UsageError
-from dlc.jobs.advice import output, picture, table
-from dlc.jobs.advice.decide import COST, SPEED, Advice, advise
-from dlc.jobs.advice.machines import Catalogue, Cluster, Machine, catalogue, find, parse_cluster
-from dlc.jobs.advice.profiles import Profile, read_profile, summary
-from dlc.jobs.advice.speed import DATA_HOSTS, EVERYWHERE, MEASURED, Estimate, Workload
+from dlc.jobs.advice import render
+from dlc.jobs.advice.cost_model import (
+    DATA_HOSTS,
+    EVERYWHERE,
+    MEASURED,
+    Catalogue,
+    Cluster,
+    Estimate,
+    Machine,
+    Workload,
+    find_machine,
+    make_catalogue,
+    parse_cluster,
+)
+from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
+from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
 
 HELP = "say which machines make a training job faster and cheaper: more CPUs, data hosts, or none of it"
 EXAMPLE = "dlc advise --on p4d.24xlarge --step-ms 86 --cpu-seconds 2.304"
@@ -26,15 +37,15 @@ LEAST, MOST = 1e-9, 1e12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """REPORT, what was measured, the cluster, what to compare it with, and how to print it."""
+    """Add REPORT, what was measured, the cluster, what to compare it with, and how to print it."""
     parser.add_argument(
         "report", nargs="*", type=Path, metavar="REPORT", help="what DLC_PROFILE=1 wrote: its folder, or files of it"
     )
     add_cluster(parser)
     measured = parser.add_argument_group("what was measured, where no report says it")
     add = measured.add_argument
-    add("--cpu-seconds", type=positive, metavar="S", help="CPU seconds that prepare one batch for one GPU")
-    add("--batch-mb", type=positive, metavar="MB", help="size of that batch, for the network between hosts")
+    add("--cpu-seconds", type=parse_positive, metavar="S", help="CPU seconds that prepare one batch for one GPU")
+    add("--batch-mb", type=parse_positive, metavar="MB", help="size of that batch, for the network between hosts")
     add(
         "--measured", action="append", default=[], metavar="CLUSTER=MS",
         help="a step measured on a cluster, such as 'p4d.24xlarge+2*c5.18xlarge=86'; the first is compared with",
@@ -44,9 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """The machines, and what is known of others."""
+    """Add the machines, and what is known of others."""
     add = parser.add_argument
-    add("--step-ms", type=positive, metavar="MS", help="time of a step with the data ready, where no report says it")
+    add(
+        "--step-ms",
+        type=parse_positive,
+        metavar="MS",
+        help="time of a step with the data ready, where no report says it",
+    )
     add("--on", metavar="CLUSTER", help="the training hosts as they are, such as p4d.24xlarge or '2*p4d.24xlarge'")
     add(
         "--data-host", action="append", default=[], metavar="GLOB",
@@ -54,7 +70,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--data-cpu-seconds",
-        type=positive,
+        type=parse_positive,
         metavar="S",
         help="CPU seconds of a batch on a data host (default: the same)",
     )
@@ -66,7 +82,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         "--preprocess-on", choices=(EVERYWHERE, DATA_HOSTS),
         help="which hosts prepare data once there are data hosts (default: everywhere; of a torch report: data-hosts)",
     )  # fmt: skip
-    add("--gpu-preprocess-ms", type=positive, metavar="MS", help="what preprocessing on the GPU adds to a step")
+    add("--gpu-preprocess-ms", type=parse_positive, metavar="MS", help="what preprocessing on the GPU adds to a step")
     add("--goal", choices=(COST, SPEED), default=COST, help="what to prefer (default: cost)")
     add(
         "--price", action="append", default=[], metavar="TYPE=USD",
@@ -74,9 +90,9 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def positive(text: str) -> float:
-    """A number above 0, and none that no measurement has: its quotients would be infinite."""
-    return number(text, lambda value: LEAST <= value <= MOST, f"a number above 0, from {LEAST:g} to {MOST:g}")
+def parse_positive(text: str) -> float:
+    """Parse a number above 0. Numbers too small or too large to divide by are refused."""
+    return parse_number(text, lambda value: LEAST <= value <= MOST, f"a number above 0, from {LEAST:g} to {MOST:g}")
 
 
 @dataclass(frozen=True)
@@ -89,27 +105,27 @@ class Found:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the advice. Raises UsageError where too little was given."""
-    machines = catalogue(read_instances(read_tree(find_root())), prices(args.price))
+    """Print the advice. Raises UsageError if too little was given."""
+    machines = make_catalogue(read_instances(read_tree(find_root())), parse_prices(args.price))
     profile = read_profile(args.report) if args.report else None
-    measured = tuple(_measured(machines, text) for text in args.measured)
+    measured = tuple(_parse_measured(machines, text) for text in args.measured)
     step = args.step_ms / 1000 if args.step_ms else profile.step if profile else None
     cpu = args.cpu_seconds or (profile.cpu if profile else None)
     advice = None
     if step and cpu:
         size = args.batch_mb * 1e6 if args.batch_mb else profile.batch_bytes if profile else 0.0
-        advice = advised(args, machines, step, cpu, size, profile)
+        advice = advise_from_words(args, machines, step, cpu, size, profile)
     elif not measured:
         absent = [name for name, value in (("--step-ms", step), ("--cpu-seconds", cpu)) if not value]
         raise UsageError(f"dlc advise: expected {' and '.join(absent)}, or a REPORT that says it", "dlc profile --help")
-    show(args, Found(profile, advice, measured))
+    print_advice(args, Found(profile, advice, measured))
     return 0
 
 
-def advised(
+def advise_from_words(
     args: argparse.Namespace, machines: Catalogue, step: float, cpu: float, size: float, profile: Profile | None
 ) -> Advice:
-    """The advice. Raises UsageError without --on, and for machines that the catalogue lacks."""
+    """Make the advice. Raises UsageError without --on, and for machines that the catalogue lacks."""
     if not args.on:
         raise UsageError(
             "expected --on CLUSTER: the machines that the job trains on", "dlc advise --on p4d.24xlarge ..."
@@ -125,7 +141,7 @@ def advised(
         step, cpu, args.data_cpu_seconds or cpu, size, args.preprocess_on or default, max(args.data_workers, 0)
     )
     extra = args.gpu_preprocess_ms / 1000 if args.gpu_preprocess_ms else None
-    return advise(now, job, machines, data_types(machines, args.data_host), args.goal, extra)
+    return make_advice(now, job, machines, parse_data_types(machines, args.data_host), args.goal, extra)
 
 
 def _require_measured_there(args: argparse.Namespace, now: Cluster, profile: Profile | None) -> None:
@@ -143,51 +159,57 @@ def _require_measured_there(args: argparse.Namespace, now: Cluster, profile: Pro
         )
 
 
-def data_types(machines: Catalogue, globs: Sequence[str]) -> list[Machine]:
-    """Machines that data hosts may be. Raises UsageError for a glob that matches none."""
+def parse_data_types(machines: Catalogue, globs: Sequence[str]) -> list[Machine]:
+    """Return the machines that data hosts may be. Raises UsageError for a glob that matches none."""
     if not globs:
         return [machine for machine in machines.values() if not machine.gpus and machine.price is not None]
     found = []
     for pattern in globs:
         plain = pattern.removeprefix("ml.")
         matches = [machine for name, machine in machines.items() if fnmatchcase(name, plain)]
-        found += matches or [find(machines, plain, "--data-host")]
+        found += matches or [find_machine(machines, plain, "--data-host")]
     return found
 
 
-def prices(given: Sequence[str]) -> dict[str, float]:
-    """TYPE=USD. Raises UsageError."""
-    return {name.removeprefix("ml."): value for name, value in (_pair("--price", text, "TYPE=USD") for text in given)}
+def parse_prices(given: Sequence[str]) -> dict[str, float]:
+    """Parse TYPE=USD. Raises UsageError."""
+    return {
+        name.removeprefix("ml."): value for name, value in (_split_pair("--price", text, "TYPE=USD") for text in given)
+    }
 
 
-def _measured(machines: Catalogue, text: str) -> Estimate:
-    name, value = _pair("--measured", text, "CLUSTER=MS")
+def _parse_measured(machines: Catalogue, text: str) -> Estimate:
+    name, value = _split_pair("--measured", text, "CLUSTER=MS")
     return Estimate(parse_cluster(machines, name, "--measured"), value / 1000, MEASURED, None)
 
 
-def _pair(option: str, text: str, form: str) -> tuple[str, float]:
+def _split_pair(option: str, text: str, form: str) -> tuple[str, float]:
     name, _, value = text.rpartition("=")
     try:
-        return name, positive(value)
+        return name, parse_positive(value)
     except argparse.ArgumentTypeError:
         raise UsageError(f"{option}: expected {form} with a number above 0, found {text!r}") from None
 
 
-def show(args: argparse.Namespace, found: Found) -> None:
+def print_advice(args: argparse.Namespace, found: Found) -> None:
     """Print it all, and write the picture."""
     rows = [choice.result for choice in found.advice.choices] if found.advice else []
     if args.svg:
         curve = found.advice.curve if found.advice else ()
-        args.svg.write_text(picture.svg([*rows, *found.measured], curve))
+        args.svg.write_text(render.draw_svg([*rows, *found.measured], curve))
     if args.json:
-        print_json(output.as_json(found.profile, found.advice, found.measured))
+        print_json(render.advice_json(found.profile, found.advice, found.measured))
         return
-    width = columns()
-    parts = [summary(found.profile)] if found.profile else []
+    width = terminal_columns()
+    parts = [summarize(found.profile)] if found.profile else []
     if found.advice:
-        parts += [table.verdict(found.advice), table.choices_table(found.advice, width), table.chart(rows, width)]
-        parts.append(table.assumptions(found.advice))
+        parts += [
+            render.write_verdict(found.advice),
+            render.make_choices_table(found.advice, width),
+            render.draw_chart(rows, width),
+        ]
+        parts.append(render.list_assumptions(found.advice))
     if found.measured:
-        parts += [table.measured_table(found.measured, width), table.chart(found.measured, width)]
-    parts.append(output.origins([*rows, *found.measured]))
+        parts += [render.make_measured_table(found.measured, width), render.draw_chart(found.measured, width)]
+    parts.append(render.list_prices([*rows, *found.measured]))
     print("\n\n".join(parts))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) -> None:
-    """Which images: any number of globs, none for all, unless `at_least_one` is asked for."""
+    """Add the globs of images: any number, none for all, unless `at_least_one` is true."""
     parser.add_argument(
         "globs", nargs="+" if at_least_one else "*", metavar="GLOB",
         help="image identifiers, in quotes, such as 'pytorch-*-cpu-*'" + ("" if at_least_one else "; none: all images"),
@@ -25,7 +25,7 @@ def add_globs(parser: argparse.ArgumentParser, *, at_least_one: bool = False) ->
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
-    """Changes of settings on the command line."""
+    """Add --set, changes of settings on the command line."""
     parser.add_argument(
         "--set", action="append", default=[], dest="sets", metavar="PATH=VALUE",
         help="change a setting, such as base.image=debian:12; may be repeated",
@@ -33,12 +33,12 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
-    """JSON instead of text."""
+    """Add --json."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def count(text: str) -> int:
-    """A whole number above 0, below a million."""
+def parse_count(text: str) -> int:
+    """Parse a whole number above 0, below a million."""
     if re.fullmatch(r"[1-9][0-9]{6,}", text):
         raise argparse.ArgumentTypeError(f"expected at most 999999, found {text[:40]}")
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
@@ -46,8 +46,8 @@ def count(text: str) -> int:
     return int(text)
 
 
-def number(text: str, is_right: Callable[[float], bool], expected: str) -> float:
-    """A finite number that is right."""
+def parse_number(text: str, is_right: Callable[[float], bool], expected: str) -> float:
+    """Parse a finite number for which `is_right` is true. Raises ArgumentTypeError, which says what was `expected`."""
     try:
         value = float(text)
     except ValueError:
@@ -59,21 +59,21 @@ def number(text: str, is_right: Callable[[float], bool], expected: str) -> float
 
 def warn_of_end(variants: Sequence[Variant]) -> list[str]:
     """Print a warning for each image whose end of patch is near or past; returns the warnings."""
-    from dlc.buildspec import lifecycle
+    from dlc.buildspec import variant
 
-    found = lifecycle.warnings(variants, datetime.now(UTC).date())
+    found = variant.list_support_warnings(variants, datetime.now(UTC).date())
     for warning in found:
         print(f"dlc: warning: {warning}", file=sys.stderr)
     return found
 
 
-def columns() -> int | None:
-    """Characters to a line of the terminal that stdout is; None where it is none."""
+def terminal_columns() -> int | None:
+    """Return the characters to a line of the terminal that stdout is; None without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def progress(line: str) -> None:
-    """Say on stderr what is done, where it takes long."""
+def say_progress(line: str) -> None:
+    """Say on stderr what is done, if it takes long."""
     print(f"  {line}", file=sys.stderr, flush=True)
 
 

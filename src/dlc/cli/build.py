@@ -1,18 +1,18 @@
-"""`dlc build`: begins to look for the engine, and imports what builds while it answers: `building`."""
+"""`dlc build`: begins to look for the engine, and imports `build_images` while it answers."""
 
 from __future__ import annotations
 
 import argparse
 
 from dlc.cli.arguments import add_globs, add_json, add_set
-from dlc.engine.connection import search
+from dlc.engine.connection import search_engine
 
 HELP = "build images that are missing or stale"
 EXAMPLE = "dlc build 'pytorch-*-cpu-*' --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --no-disk-check, --json."""
+    """Add GLOB, --set, --no-disk-check, --json."""
     add_globs(parser, at_least_one=True)
     add_set(parser)
     parser.add_argument("--no-disk-check", action="store_true", help="build even if the disk seems too small")
@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, skip what is up to date, build the rest, report."""
-    found = search()
-    from dlc.cli.building import run_with  # not at the top: importing it takes as long as the engine's answer
+    found = search_engine()
+    from dlc.cli.build_images import (
+        build_with_engine,  # not at the top: importing it takes as long as the engine's answer
+    )
 
-    return run_with(args, found)
+    return build_with_engine(args, found)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, count, print_json, progress
+from dlc.cli.arguments import add_json, parse_count, print_json, say_progress
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
+from dlc.images.inspection import archive, facts
 from dlc.images.inspection import diff as image_diff
-from dlc.images.inspection import export, facts
 
 HELP = "compare two built images: packages, environment, labels, files, sizes"
 EXAMPLE = "dlc diff dlc/pytorch:previous pytorch-2.13-training-cpu-py311"
@@ -20,11 +20,15 @@ TOP = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A, B, --top, --json."""
+    """Add A, B, --top, --json."""
     for name, metavar in (("before", "A"), ("after", "B")):
         parser.add_argument(name, metavar=metavar, help="an image identifier, or a Docker reference")
     parser.add_argument(
-        "--top", type=count, default=TOP, metavar="N", help=f"number of files to show (default: {TOP}; JSON has all)"
+        "--top",
+        type=parse_count,
+        default=TOP,
+        metavar="N",
+        help=f"number of files to show (default: {TOP}; JSON has all)",
     )
     add_json(parser)
 
@@ -32,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the differences; exit code 0 whether there are any or not."""
     variants = load_variants(read_tree(find_root()))
-    refs = [image_name.find(word, variants)[0] for word in (args.before, args.after)]
+    refs = [selection.find_image(word, variants)[0] for word in (args.before, args.after)]
     engine = connect()
-    progress("packages of both images")
-    before, after = (facts.capture(engine, ref) for ref in refs)
-    old, new = (export.archive(engine, ref, progress) for ref in refs)
-    found = image_diff.compare(before, after, old, new)
+    say_progress("packages of both images")
+    before, after = (facts.capture_facts(engine, ref) for ref in refs)
+    old, new = (archive.export_archive(engine, ref, say_progress) for ref in refs)
+    found = image_diff.compare_images(before, after, old, new)
     if args.json:
         print_json(asdict(found))
     else:
@@ -46,17 +50,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_text(found: image_diff.ImageDiff, top: int) -> str:
-    """One section for each kind of difference."""
+    """Return a section for each kind of difference."""
     lines = [f"{found.before} -> {found.after}: {found.bytes / 1e6:+.1f} MB"]
     for title in ("packages", "environment", "labels", "files"):
         changes = getattr(found, title)
         shown = changes[:top] if title == "files" else changes
-        lines += ["", f"{title}  ({len(changes)})", *map(_line, shown)]
+        lines += ["", f"{title}  ({len(changes)})", *map(_format_change, shown)]
         lines += [f"  and {len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
     return "\n".join(lines)
 
 
-def _line(change: image_diff.Change) -> str:
+def _format_change(change: image_diff.Change) -> str:
     if not change.before:
         return f"  + {change.name}  {change.after}"
     if not change.after:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from dlc.build.doctor import examine
+from dlc.build.doctor import examine_host
 from dlc.cli.arguments import add_json, print_json
 
 HELP = "check whether this host can build images"
@@ -13,13 +13,13 @@ EXAMPLE = "dlc doctor --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--json."""
+    """Add --json."""
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 1 when a build would fail."""
-    findings = examine()
+    """Print the findings; return 1 if a build would fail."""
+    findings = examine_host()
     if args.json:
         print_json([asdict(finding) for finding in findings])
     else:

@@ -10,8 +10,8 @@ from dlc.cli.arguments import add_json, print_json
 from dlc.core.environment import engine_folder
 from dlc.core.errors import EngineError, UsageError
 from dlc.engine import removal
-from dlc.engine.connection import Engine, absence, connect, find, start_remedy
-from dlc.engine.private import PrivateEngine
+from dlc.engine.connection import Engine, absence_error, advise_start, connect, find_engine
+from dlc.engine.private_engine import PrivateEngine
 from dlc.engine.questions import ASK_SECONDS
 
 HELP = "show, start, stop or remove the Docker engine that dlc uses"
@@ -25,7 +25,7 @@ ACTIONS = """actions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The action, --json, --force, --yes."""
+    """Add the action, --json, --force, --yes."""
     parser.description = f"{HELP}\n\n{ACTIONS}"
     parser.add_argument(
         "action", choices=("status", "start", "stop", "env", "remove"), nargs="?", default="status", metavar="ACTION"
@@ -36,39 +36,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """`stop` and `remove` touch only an engine that dlc started itself."""
-    actions = {"status": _status, "start": _start, "stop": _stop, "env": _env, "remove": _remove}
+    """Carry out the action. `stop` and `remove` touch only an engine that dlc started itself."""
+    actions = {
+        "status": _print_status,
+        "start": _start_engine,
+        "stop": _stop_engine,
+        "env": _print_env,
+        "remove": _remove_engine,
+    }
     return actions[args.action](args)
 
 
-def _status(args: argparse.Namespace) -> int:
-    """An engine that does not answer gives the exit code of engine errors, with --json too."""
+def _print_status(args: argparse.Namespace) -> int:
+    """Print the status. An engine that does not answer gives the exit code of engine errors, with --json too."""
     try:
-        engine, error = find(), None
+        engine, error = find_engine(), None
     except EngineError as failure:
         engine, error = None, failure
-    problem = error.message if error else None if engine else absence()
+    problem = error.message if error else None if engine else absence_error()
     if args.json:
-        print_json(_as_json(engine, problem))
+        print_json(_engine_as_json(engine, problem))
     elif error:
         raise error
     elif engine:
-        _show(engine)
+        _print_engine(engine)
     else:
-        print(f"{problem}; {start_remedy()}")
+        print(f"{problem}; {advise_start()}")
     return error.exit_code if error else 0
 
 
-def _start(args: argparse.Namespace) -> int:
+def _start_engine(args: argparse.Namespace) -> int:
     engine = connect()
     if args.json:
-        print_json(_as_json(engine, None))
+        print_json(_engine_as_json(engine, None))
     else:
-        _show(engine)
+        _print_engine(engine)
     return 0
 
 
-def _stop(args: argparse.Namespace) -> int:
+def _stop_engine(args: argparse.Namespace) -> int:
     private = PrivateEngine(engine_folder())
     stopped = private.stop(args.force)
     if args.json:
@@ -78,11 +84,11 @@ def _stop(args: argparse.Namespace) -> int:
     return 0
 
 
-def _env(args: argparse.Namespace) -> int:
-    """Nothing is printed where plain docker commands reach the engine already."""
-    engine = find(ASK_SECONDS)
+def _print_env(args: argparse.Namespace) -> int:
+    """Print the variable for a shell; nothing if plain docker commands reach the engine already."""
+    engine = find_engine(ASK_SECONDS)
     if engine is None:
-        raise EngineError(absence(), start_remedy())
+        raise EngineError(absence_error(), advise_start())
     if args.json:
         print_json(engine.environment)
     else:
@@ -91,8 +97,8 @@ def _env(args: argparse.Namespace) -> int:
     return 0
 
 
-def _remove(args: argparse.Namespace) -> int:
-    found = removal.plan()
+def _remove_engine(args: argparse.Namespace) -> int:
+    found = removal.plan_removal()
     if args.json and not args.yes:
         raise UsageError("dlc engine remove --json: expected --yes, because it cannot ask", "add --yes")
     lines = [*(f"folder or file: {path}" for path in found.paths), *(f"package: {name}" for name in found.packages)]
@@ -101,8 +107,8 @@ def _remove(args: argparse.Namespace) -> int:
         for line in found.kept:
             print(f"stays: {line}")
     if lines and not args.yes:
-        _ask()
-    removal.carry_out(found, args.force)
+        _ask_user()
+    removal.remove_all(found, args.force)
     if args.json:
         print_json({"paths": [str(path) for path in found.paths], "packages": found.packages, "kept": found.kept})
     elif lines:
@@ -110,8 +116,8 @@ def _remove(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ask() -> None:
-    """Raises UsageError for any answer but yes, and where nobody can be asked."""
+def _ask_user() -> None:
+    """Ask the user. Raises UsageError for any answer but yes, and if nobody can be asked."""
     if not sys.stdin.isatty():
         raise UsageError("dlc engine remove: stdin is no terminal, so it cannot ask", "add --yes")
     print("remove all of this? [y/N] ", end="", flush=True)
@@ -119,11 +125,11 @@ def _ask() -> None:
         raise UsageError("nothing was removed")
 
 
-def _show(engine: Engine) -> None:
+def _print_engine(engine: Engine) -> None:
     print(f"Docker Engine {engine.version} ({engine.origin}) {engine.address or ''}".rstrip())
 
 
-def _as_json(engine: Engine | None, problem: str | None) -> dict[str, object]:
+def _engine_as_json(engine: Engine | None, problem: str | None) -> dict[str, object]:
     return {
         "running": engine is not None,
         "origin": engine.origin if engine else None,

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlc.cli.arguments import add_globs, add_json, add_set, columns, print_json
-from dlc.core.text import table
+from dlc.cli.arguments import add_globs, add_json, add_set, print_json, terminal_columns
+from dlc.core.text import format_table
 
 if TYPE_CHECKING:
     from dlc.buildspec.variant import Variant
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 HELP = "list all images, with size, digest and date of those that are built"
 EXAMPLE = "dlc list 'pytorch-*'"
-DIGEST_LENGTH = 12  # characters, as docker shows it
+# Characters, as docker shows it.
+DIGEST_LENGTH = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --gpu, --ids or --json."""
+    """Add GLOB, --set, --gpu, --ids or --json."""
     add_globs(parser)
     add_set(parser)
     form = parser.add_mutually_exclusive_group()
@@ -41,23 +42,23 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(variant.id for variant in variants))
         return 0
     if args.gpu:
-        rows = gpu_rows(variants)
+        rows = make_gpu_rows(variants)
         print_json(rows) if args.json else print(as_text(rows))
         return 0
-    built = _built([variant.ref for variant in variants])
+    built = _read_built([variant.ref for variant in variants])
     if args.json:
         images = built or {}
-        print_json([as_json(planned(variant, tree), images.get(variant.ref), variant) for variant in variants])
+        print_json([as_json(describe_planned(variant, tree), images.get(variant.ref), variant) for variant in variants])
         return 0
-    rows = [planned(variant, tree) for variant in variants]
+    rows = [describe_planned(variant, tree) for variant in variants]
     if built is not None:
-        rows = [{**row, **cells(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
-    print("\n".join([as_text(rows), *unavailable(variants), *missing(variants), *unsupported(variants)]))
+        rows = [{**row, **format_built(built.get(variant.ref))} for row, variant in zip(rows, variants, strict=True)]
+    print("\n".join([as_text(rows), *note_unavailable(variants), *note_missing(variants), *note_unsupported(variants)]))
     return 0
 
 
-def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
-    """One line for each CUDA image. Raises SelectorError if none is selected, EngineError if no engine answers."""
+def make_gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
+    """Make a line for each CUDA image. Raises SelectorError if none is selected, EngineError if no engine answers."""
     from dlc.core.errors import SelectorError
     from dlc.engine import connection, images
     from dlc.images.inspection import gpu
@@ -66,13 +67,13 @@ def gpu_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
     if not cuda:
         raise SelectorError("expected an image for GPUs, found images for the CPU alone", "dlc list --gpu '*-cu*'")
     engine = connection.connect(start=False)
-    built = images.find(engine, [variant.ref for variant in cuda])
-    return [gpu.row(v.id, gpu.code_of(engine, v.ref) if v.ref in built else None) for v in cuda]
+    built = images.find_images(engine, [variant.ref for variant in cuda])
+    return [gpu.make_gpu_row(v.id, gpu.read_gpu_code(engine, v.ref) if v.ref in built else None) for v in cuda]
 
 
-def planned(variant: Variant, tree: Tree) -> dict[str, str]:
-    """What the buildspec says of an image."""
-    from dlc.buildspec.locked import staleness
+def describe_planned(variant: Variant, tree: Tree) -> dict[str, str]:
+    """Return what the buildspec says of an image."""
+    from dlc.buildspec.lockfile import explain_staleness
 
     return {
         "id": variant.id,
@@ -80,13 +81,13 @@ def planned(variant: Variant, tree: Tree) -> dict[str, str]:
         "device": variant.settings.device,
         "python": variant.settings.python,
         "os": variant.settings.base.image or variant.suite,
-        "lock": "stale" if staleness(tree, variant) else "fresh",
+        "lock": "stale" if explain_staleness(tree, variant) else "fresh",
         "ref": variant.ref,
     }
 
 
-def cells(image: Image | None) -> dict[str, str]:
-    """The built image for people: bytes of its layers unpacked, the start of its digest, minutes in UTC."""
+def format_built(image: Image | None) -> dict[str, str]:
+    """Format the built image for people: bytes of its layers unpacked, the start of its digest, minutes in UTC."""
     if image is None:
         return dict.fromkeys(("size", "digest", "created"), "-")
     digest = image.digest.removeprefix("sha256:")[:DIGEST_LENGTH]
@@ -94,7 +95,7 @@ def cells(image: Image | None) -> dict[str, str]:
 
 
 def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[str, object]:
-    """The same for programs: size in bytes, the whole digest, null for what no running engine has."""
+    """Return the same for programs: size in bytes, the whole digest, null for what no running engine has."""
     size, digest, created = (image.size, image.digest, image.created) if image else (None, None, None)
     built = {"size": size, "digest": digest, "created": created}
     header = variant.header
@@ -102,27 +103,28 @@ def as_json(row: dict[str, str], image: Image | None, variant: Variant) -> dict[
     return {**row, **built, **absent}
 
 
-def _built(refs: Sequence[str]) -> dict[str, Image] | None:
-    """What the running engine has; None without one. One that does not answer is said, and is no error of a list."""
+def _read_built(refs: Sequence[str]) -> dict[str, Image] | None:
+    """Return what the running engine has; None without an engine. If it does not answer, print a note and go on."""
     from dlc.core.errors import EngineError, ProcessError
     from dlc.engine import connection, images
 
     try:
-        engine = connection.find()
-        return images.find(engine, refs, connection.QUICK_SECONDS) if engine else None
-    except (EngineError, ProcessError) as error:  # an image may go between two questions
+        engine = connection.find_engine()
+        return images.find_images(engine, refs, connection.QUICK_SECONDS) if engine else None
+    except (EngineError, ProcessError) as error:
+        # An image may go between two questions.
         print(f"dlc: no sizes and digests: {error}", file=sys.stderr)
         return None
 
 
-def unavailable(variants: Sequence[Variant]) -> list[str]:
-    """One line for each thing that a version cannot have, with the reason."""
+def note_unavailable(variants: Sequence[Variant]) -> list[str]:
+    """Return a line for each thing that a version cannot have, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unavailable for v in variants}
     return [f"no {what} for {name}: {why}" for name, absent in headers.items() for what, why in absent.items()]
 
 
-def missing(variants: Sequence[Variant]) -> list[str]:
-    """One line for each package that images lack which others of their framework have, with the reason."""
+def note_missing(variants: Sequence[Variant]) -> list[str]:
+    """Return a line for each package missing from some images of a framework but present in others, with the reason."""
     lacking: dict[tuple[str, str], list[str]] = {}
     for variant in variants:
         for lack in variant.missing.items():
@@ -130,13 +132,15 @@ def missing(variants: Sequence[Variant]) -> list[str]:
     return [f"no {name} in {', '.join(ids)}: {why}" for (name, why), ids in lacking.items()]
 
 
-def unsupported(variants: Sequence[Variant]) -> list[str]:
-    """One line for each framework version that gets no fixes any more, with the reason."""
+def note_unsupported(variants: Sequence[Variant]) -> list[str]:
+    """Return a line for each framework version that gets no fixes any more, with the reason."""
     headers = {f"{v.header.framework} {v.header.version}": v.header.unsupported for v in variants}
     return [f"{name} is unsupported: {why}" for name, why in headers.items() if why]
 
 
 def as_text(rows: list[dict[str, str]]) -> str:
-    """Rows under their names."""
+    """Put rows under their names."""
     names = list(rows[0])
-    return table([name.upper() for name in names], [[row[name] for name in names] for row in rows], columns())
+    return format_table(
+        [name.upper() for name in names], [[row[name] for name in names] for row in rows], terminal_columns()
+    )

@@ -9,14 +9,14 @@ EXAMPLE = "dlc packages tini"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The names."""
+    """Add the names."""
     parser.add_argument("names", nargs="+", metavar="PACKAGE")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises HostError and PackageIndexError."""
+    """Install the packages. Raises HostError and PackageIndexError."""
     from dlc.core.environment import cache_folder
     from dlc.debian import apt
 
-    apt.install(args.names, cache_folder() / "apt")
+    apt.install_packages(args.names, cache_folder() / "apt")
     return 0

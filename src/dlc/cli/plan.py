@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 HELP = "show what a build would do: images and why each is built; or every target with all that goes into it"
 EXAMPLE = "dlc plan 'pytorch-*-cpu-*' --engine"
-KEY_LENGTH = 12  # characters of a content key, as messages show it
+# Characters of a content key, as messages show it.
+KEY_LENGTH = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --set, --engine, --targets, --json."""
+    """Add GLOB, --set, --engine, --targets, --json."""
     add_globs(parser)
     add_set(parser)
     parser.add_argument("--engine", action="store_true", help="ask the Docker engine which images are up to date")
@@ -36,15 +37,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     from dlc.buildspec.matrix import load_variants
     from dlc.core.checkout import find_root, read_tree
-    from dlc.plan.plan import plan_of
+    from dlc.plan.plan import plan_variants
 
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
-    plan = plan_of(variants, tree, args.globs, args.sets)
+    plan = plan_variants(variants, tree, args.globs, args.sets)
     warnings = warn_of_end(variants)
     decisions: tuple[Decision, ...] = ()
     if args.engine:
-        plan, decisions = _compared(variants, tree)
+        plan, decisions = _compare_with_engine(variants, tree)
     if args.json:
         print_json({**plan.as_dict(), "decisions": [vars(decision) for decision in decisions], "warnings": warnings})
     else:
@@ -52,19 +53,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compared(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
-    """The plan with digests of base images, and what of it the engine has. Starts no engine."""
+def _compare_with_engine(variants: Sequence[Variant], tree: Tree) -> tuple[Plan, tuple[Decision, ...]]:
+    """Return the plan with digests of base images, and what of it the engine has. Starts no engine."""
     from dlc.build.base_images import plan_with_digests
     from dlc.engine.connection import connect
-    from dlc.engine.images import keys
+    from dlc.engine.images import find_keys
 
     engine = connect(start=False)
     plan = plan_with_digests(variants, tree, engine)
-    return plan, plan.decisions(keys(engine, plan.refs))
+    return plan, plan.decisions(find_keys(engine, plan.refs))
 
 
 def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
-    """One line for each image; with decisions what would be done with it, and why."""
+    """Return a line for each image; with decisions what would be done with it, and why."""
     width = max(map(len, plan.selected), default=0)
     count = f"{len(plan.targets)} targets for {len(plan.selected)} images; --targets shows each"
     if not decisions:
@@ -77,13 +78,13 @@ def as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
 
 
 def targets_as_text(plan: Plan, decisions: tuple[Decision, ...] = ()) -> str:
-    """One paragraph per target, in the order of the build."""
+    """Return a paragraph per target, in the order of the build."""
     by_id = {decision.id: decision for decision in decisions}
-    blocks = [_paragraph(target, by_id.get(target.id)) for target in plan.targets]
+    blocks = [_format_target(target, by_id.get(target.id)) for target in plan.targets]
     return "\n\n".join([*blocks, f"{len(plan.targets)} targets for {len(plan.selected)} images"])
 
 
-def _paragraph(target: Target, decision: Decision | None) -> str:
+def _format_target(target: Target, decision: Decision | None) -> str:
     dockerfile = "(written by dlc)" if target.inline else target.dockerfile
     lines = [target.id]
     if decision:

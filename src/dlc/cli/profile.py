@@ -9,29 +9,32 @@ from pathlib import Path
 
 from dlc.buildspec.instances import read_instances
 from dlc.cli import advise, run_job
-from dlc.cli.arguments import add_json, count, print_json
+from dlc.cli.arguments import add_json, parse_count, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.core.errors import ProfileError
-from dlc.jobs.advice.machines import catalogue
-from dlc.jobs.advice.output import profile_json
-from dlc.jobs.advice.profiles import Profile, read_profile, summary
-from dlc.jobs.run.layout import RESULTS
+from dlc.jobs.advice.cost_model import make_catalogue
+from dlc.jobs.advice.profile_report import Profile, read_profile, summarize
+from dlc.jobs.advice.render import profile_json
+from dlc.jobs.run.job_folder import RESULTS
 
 HELP = "say what a training job waits for, from a short run of it, or from the report that DLC_PROFILE=1 wrote"
 EXAMPLE = "dlc profile pytorch-2.13-training-cpu-py311 train.py --hp epochs=3 --on p4d.24xlarge"
-INTERMIXED = True  # ID and SCRIPT may have options between them
-STEPS = 100  # that a run measures
-REPORTS = "output/profile"  # among the collected results
+# ID and SCRIPT may have options between them.
+INTERMIXED = True
+# So many steps a run measures.
+STEPS = 100
+# The reports' place among the collected results.
+REPORTS = "output/profile"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID and SCRIPT of a job as `dlc run` has it, or REPORT; and the machines as `dlc advise` has them."""
+    """Add ID and SCRIPT of a job as `dlc run` has it, or REPORT; and the machines as `dlc advise` has them."""
     parser.add_argument(
         "report", nargs="+", metavar="ID SCRIPT | REPORT",
         help="an image and the entry point of a job, which is started; or what DLC_PROFILE=1 wrote, a folder or files",
     )  # fmt: skip
     parser.add_argument(
-        "--steps", type=count, default=STEPS, metavar="N",
+        "--steps", type=parse_count, default=STEPS, metavar="N",
         help=f"that a job is measured for, then it ends and saves nothing (default: {STEPS})",
     )  # fmt: skip
     run_job.add_job(parser)
@@ -43,42 +46,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was measured; with --on, the advice too. The exit code of a job that failed."""
+    """Print what was measured; with --on, the advice too. Return the exit code of a job that failed."""
     if _is_job(args.report):
         image, script = args.report
-        words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_switches(args)]}
-        job = run_job.job_of_words(argparse.Namespace(**words), "profile")
-        with contextlib.redirect_stdout(sys.stderr):  # what the job prints is no part of the answer
-            if code := run_job.start(job):
+        words = {**vars(args), "image": image, "script": script, "env": [*args.env, *_list_switches(args)]}
+        job = run_job.make_job_of_words(argparse.Namespace(**words), "profile")
+        # What the job prints is no part of the answer.
+        with contextlib.redirect_stdout(sys.stderr):
+            if code := run_job.start_job(job):
                 return code
         args.report = [job.folder / REPORTS]
     args.report = [Path(word) for word in args.report]
-    return say(args, read_profile(args.report))
+    return print_profile(args, read_profile(args.report))
 
 
 def _is_job(words: list[str]) -> bool:
-    """Two words of which the first is no file or folder: an image, and a script."""
+    """Tell whether two words, of which the first is no file or folder, are an image and a script."""
     return len(words) == 2 and not Path(words[0]).exists()
 
 
-def _switches(args: argparse.Namespace) -> tuple[str, ...]:
+def _list_switches(args: argparse.Namespace) -> tuple[str, ...]:
     return "DLC_PROFILE=1", "DLC_PROFILE_ENDS_JOB=1", f"DLC_PROFILE_STEPS={args.steps}"
 
 
-def say(args: argparse.Namespace, profile: Profile) -> int:
-    """The same for a profile that is already here: what starts a run to measure it ends with this."""
+def print_profile(args: argparse.Namespace, profile: Profile) -> int:
+    """Print the same for a profile that is already here: what starts a run to measure it ends with this."""
     if args.on and profile.cpu is None:
         raise ProfileError(
             f"{args.report[0]}: the CPU seconds of a batch could not be seen, and advice needs them",
             "dlc advise REPORT --on CLUSTER --cpu-seconds S",
         )
     if args.on and profile.cpu:
-        machines = catalogue(read_instances(read_tree(find_root())), advise.prices(args.price))
+        machines = make_catalogue(read_instances(read_tree(find_root())), advise.parse_prices(args.price))
         step = args.step_ms / 1000 if args.step_ms else profile.step
-        advice = advise.advised(args, machines, step, profile.cpu, profile.batch_bytes, profile)
-        advise.show(args, advise.Found(profile, advice, ()))
+        advice = advise.advise_from_words(args, machines, step, profile.cpu, profile.batch_bytes, profile)
+        advise.print_advice(args, advise.Found(profile, advice, ()))
     elif args.json:
         print_json({"profile": profile_json(profile)})
     else:
-        print(summary(profile))
+        print(summarize(profile))
     return 0

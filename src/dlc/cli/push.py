@@ -11,7 +11,7 @@ from datetime import date
 from functools import cache, partial
 
 from dlc.build import base_images
-from dlc.buildspec import lifecycle
+from dlc.buildspec import variant
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json, warn_of_end
 from dlc.core import environment
@@ -20,19 +20,19 @@ from dlc.core.compression import COMPRESSIONS
 from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, sbom
-from dlc.images.inspection.scan import read_exceptions
-from dlc.images.inspection.verdict import require_clean, scan
-from dlc.images.push import run as pushing
+from dlc.images.inspection.advisories import read_exceptions
+from dlc.images.inspection.scan import require_clean, scan_image
+from dlc.images.push import push
+from dlc.images.push.push import Order, Pushed
 from dlc.images.push.registry.destination import Destination, open_destination
-from dlc.images.push.run import Order, Pushed
-from dlc.plan.plan import plan_of
+from dlc.plan.plan import plan_variants
 
 HELP = "push built images to a registry and verify them there"
 EXAMPLE = "dlc push 'pytorch-*-cpu-*' --to registry.example:5000/team"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --to, --compression, --unsupported, --no-scan, --dry-run, --set, --json."""
+    """Add GLOB, --to, --compression, --unsupported, --no-scan, --dry-run, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument(
         "--to", required=True, metavar="REGISTRY/REPO|ecr",
@@ -53,27 +53,31 @@ def run(args: argparse.Namespace) -> int:
     tree = read_tree(find_root())
     variants = load_variants(tree, args.globs, args.sets)
     if not args.unsupported:
-        lifecycle.require_supported(variants)
-    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
+        variant.require_supported(variants)
+    # Before an engine is started: a stale lock ends the run here.
+    plan_variants(variants, tree, args.globs, args.sets)
     warn_of_end(variants)
     frameworks = tuple(sorted({variant.header.framework for variant in load_variants(tree)}))
-    ca = environment.ca_bundle(os.environ)
-    destination = open_destination(args.to, ca, frameworks)  # a wrong --to starts no engine either
+    ca = environment.find_ca_bundle(os.environ)
+    # A wrong --to starts no engine either.
+    destination = open_destination(args.to, ca, frameworks)
     engine = connect()
     plan = base_images.plan_with_digests(variants, tree, engine)
-    keys = images.keys(engine, plan.refs)
-    orders = pushing.orders(plan, {ref: facts.inspect(engine, ref) for ref in keys}, keys, args.sets)
+    keys = images.find_keys(engine, plan.refs)
+    orders = push.make_orders(plan, {ref: facts.inspect_image(engine, ref) for ref in keys}, keys, args.sets)
     exceptions = read_exceptions(tree)
     rows = []
     for order in orders:
         if args.dry_run:
-            row = _intended(order, destination)
+            row = _describe_intended(order, destination)
         else:
-            captured = cache(partial(facts.capture, engine, order.ref))  # once, for the scan and the bill of materials
+            captured = cache(
+                partial(facts.capture_facts, engine, order.ref)
+            )  # once, for the scan and the bill of materials
             if not args.no_scan:
-                _say(f"{order.id}: known vulnerabilities")
-                require_clean(scan(engine, captured(), exceptions, os.environ, date.today()))
-            row = _push(order, destination, engine, args.compression, captured)
+                _say_line(f"{order.id}: known vulnerabilities")
+                require_clean(scan_image(engine, captured(), exceptions, os.environ, date.today()))
+            row = _push_all(order, destination, engine, args.compression, captured)
         rows.append(row)
         if not args.json:
             print(as_text(row, destination.registry), flush=True)
@@ -82,25 +86,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _push(
+def _push_all(
     order: Order, destination: Destination, engine: Engine, compression: str, captured: Callable[[], facts.Facts]
 ) -> Pushed:
-    _say(f"{order.id} to {destination.reference(order.framework)}")
-    repository = destination.repository(order.framework, _say)
-    return pushing.push(order, repository, engine, compression, _say, lambda: sbom.as_json(captured()).encode())
+    _say_line(f"{order.id} to {destination.reference(order.framework)}")
+    repository = destination.repository(order.framework, _say_line)
+    return push.push_image(
+        order, repository, engine, compression, _say_line, lambda: sbom.render_json(captured()).encode()
+    )
 
 
-def _intended(order: Order, destination: Destination) -> Pushed:
-    """What the push would report; the digest is only known once the layers are compressed."""
+def _describe_intended(order: Order, destination: Destination) -> Pushed:
+    """Return what the push would report; the digest is only known once the layers are compressed."""
     return Pushed(order.id, destination.name(order.framework), "", "", order.tags, 0, 0.0)
 
 
-def _say(line: str) -> None:
+def _say_line(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def as_text(row: Pushed, registry: str) -> str:
-    """The image's id and what happened, then its references in the registry."""
+    """Return the image's id and what happened, then its references in the registry."""
     where = f"{registry}/{row.repository}"
     tags = [f"  {where}:{tag}" for tag in row.tags]
     if not row.digest:

@@ -11,32 +11,33 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, count, print_json
-from dlc.cli.lint_note import lint_note
+from dlc.cli.arguments import add_json, parse_count, print_json
+from dlc.cli.lint import lint_note
 from dlc.core.checkout import find_root_or_own, read_tree
 from dlc.core.environment import cache_folder, user_path
 from dlc.core.errors import UsageError
-from dlc.engine.connection import Engine, connect, find
+from dlc.engine.connection import Engine, connect, find_engine
 from dlc.engine.questions import ASK_SECONDS
-from dlc.jobs.run import claims, explain
-from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, Job
-from dlc.jobs.run.layout import RESULTS
-from dlc.jobs.run.options import STRATEGIES, Options, job_of
-from dlc.jobs.run.run import run as run_job
+from dlc.jobs.run.containers import explain_as_dict, explain_as_text
+from dlc.jobs.run.job import SHARED_MEMORY, STOP_SECONDS, STRATEGIES, Job, Options, make_job
+from dlc.jobs.run.job_folder import RESULTS
+from dlc.jobs.run.run import remove_job, run_job
 
 HELP = "run a training job on this machine, a container for each host"
 EXAMPLE = "dlc run pytorch-2.13-training-cpu-py311 train.py --hosts 2 --distributed torchrun --channel training=./data"
-INTERMIXED = True  # IMAGE and SCRIPT may have options between them
+# IMAGE and SCRIPT may have options between them.
+INTERMIXED = True
 
-CLAIMS = "jobs"  # in the cache
+# The folder of claims in the cache.
+CLAIMS = "jobs"
 JOB = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 REMOVE_REMEDY = "the first line of its run has the name; docker ps --all --filter label=org.dlc.job shows containers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
+    """Add ID, SCRIPT, what the job is, what each host gets, --explain, --remove."""
     parser.add_argument("image", nargs="?", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="the entry point, a file")
     add_job(parser)
@@ -46,12 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explain", action="store_true", help="show the containers and their config files; start nothing"
     )
     parser.add_argument("--remove", metavar="JOB", help="remove the containers and the network that a job left")
-    add_json(parser)  # of --explain
+    # --json is for --explain.
+    add_json(parser)
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """What the job is."""
-    parser.add_argument("--hosts", type=count, default=1, metavar="N", help="hosts of the job, or of each group")
+    """Add what the job is."""
+    parser.add_argument("--hosts", type=parse_count, default=1, metavar="N", help="hosts of the job, or of each group")
     parser.add_argument(
         "--distributed", default="", metavar="STRATEGY",
         help=f"train one model together: {', '.join(STRATEGIES)}; without it each host runs SCRIPT for itself",
@@ -71,7 +73,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """What each host gets."""
+    """Add what each host gets."""
     _add_each(parser, "--cpus", "[GROUP=]N", "CPUs of a host, such as 0.5; 0 is no limit")
     _add_each(parser, "--memory", "[GROUP=]SIZE", "memory of a host, such as 512m or 4g; 0 is no limit")
     _add_each(parser, "--gpus", "[GROUP=]GPUS", "GPUs of a host: all, a number, or device=0,1")
@@ -79,7 +81,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shm-size", default=SHARED_MEMORY, metavar="SIZE", help=f"(default: {SHARED_MEMORY})")
     parser.add_argument("--user", default="", metavar="USER", help="who runs in the containers; as for `docker run`")
     parser.add_argument(
-        "--grace", type=count, default=STOP_SECONDS, metavar="SECONDS",
+        "--grace", type=parse_count, default=STOP_SECONDS, metavar="SECONDS",
         help=f"from a stop to SIGKILL (default: {STOP_SECONDS})",
     )  # fmt: skip
 
@@ -89,50 +91,55 @@ def _add_each(parser: argparse.ArgumentParser, option: str, form: str, meaning: 
 
 
 def run(args: argparse.Namespace) -> int:
-    """The job's exit code."""
+    """Run the job; return its exit code."""
     if args.remove:
-        return _remove(args.remove)
+        return _remove_job(args.remove)
     if not args.image or not args.script:
         raise UsageError("dlc run: expected an image and a script", "dlc run --help")
     if args.json and not args.explain:
         raise UsageError("dlc run --json: expected --explain too, because a job prints its own lines", "add --explain")
-    job = job_of_words(args)
+    job = make_job_of_words(args)
     if args.explain:
-        print_json(explain.as_dict(job)) if args.json else print(explain.as_text(job))
+        print_json(explain_as_dict(job)) if args.json else print(explain_as_text(job))
         return 0
     for line in lint_note(job):
         print(f"dlc: {line}", file=sys.stderr)
-    return start(job)
+    return start_job(job)
 
 
-def job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
-    """The job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
+def make_job_of_words(args: argparse.Namespace, verb: str = "run", prefix: str = "") -> Job:
+    """Make the job of IMAGE, SCRIPT, the words of `add_job` and `add_limits`, and --output."""
     if (Path(args.image).is_file() or args.image.endswith(".py")) and not Path(args.script).is_file():
         raise UsageError(
             f"dlc {verb}: expected ID SCRIPT, found a script first: {args.image}",
             f"dlc {verb} {shlex.join([args.script, args.image])} ...",
         )
-    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root_or_own())))
+    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root_or_own())))
     identifier = f"{prefix}{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = user_path(args.output).absolute() if args.output else Path.cwd() / RESULTS / identifier
     try:
-        return job_of(options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16))
+        return make_job(
+            read_options(args), os.environ, image=ref, id=identifier, folder=folder, token=secrets.token_hex(16)
+        )
     except UsageError as error:
         raise UsageError(error.message, f"dlc {verb} --help") from None
 
 
-def start(job: Job) -> int:
-    """The job's exit code."""
-    return run_job(job, engine(), cache_folder() / CLAIMS)
+def start_job(job: Job) -> int:
+    """Start the job; return its exit code."""
+    return run_job(job, find_engine_for_job(), cache_folder() / CLAIMS)
 
 
-def engine() -> Engine:
-    """One that answers. `connect` would ask for buildx besides, which nothing here needs, and start one if need be."""
-    return find(ASK_SECONDS) or connect()
+def find_engine_for_job() -> Engine:
+    """Return an engine that answers.
+
+    `connect` would ask for buildx besides, which nothing here needs, and start one.
+    """
+    return find_engine(ASK_SECONDS) or connect()
 
 
-def options(args: argparse.Namespace) -> Options:
-    """The words of `add_job` and `add_limits`."""
+def read_options(args: argparse.Namespace) -> Options:
+    """Read the words of `add_job` and `add_limits`."""
     return Options(
         script=args.script,
         hosts=args.hosts,
@@ -154,11 +161,12 @@ def options(args: argparse.Namespace) -> Options:
     )
 
 
-def _remove(job_id: str) -> int:
-    if not re.fullmatch(JOB, job_id):  # it becomes the name of a file that is removed
+def _remove_job(job_id: str) -> int:
+    # The id becomes the name of a file that is removed.
+    if not re.fullmatch(JOB, job_id):
         raise UsageError(
             f"--remove {job_id}: expected the name of a job, such as 20261120-093000-0a1b2c", REMOVE_REMEDY
         )
-    removed = claims.remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
+    removed = remove_job(cache_folder() / CLAIMS, job_id, connect(start=False))
     print("\n".join(f"removed {name}" for name in removed) or f"{job_id}: nothing to remove", file=sys.stderr)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
@@ -16,15 +16,15 @@ EXAMPLE = "dlc sbom pytorch-2.13-training-cpu-py311 --output pytorch.spdx.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --output."""
+    """Add ID, --output."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the document."""
-    ref, _ = image_name.find(args.image, load_variants(read_tree(find_root())))
-    text = sbom.as_json(facts.capture(connect(), ref))
+    ref, _ = selection.find_image(args.image, load_variants(read_tree(find_root())))
+    text = sbom.render_json(facts.capture_facts(connect(), ref))
     if args.output:
         args.output.write_text(text)
     else:

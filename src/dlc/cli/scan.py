@@ -8,32 +8,35 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_json, print_json
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import connect
 from dlc.images.inspection import facts
-from dlc.images.inspection.scan import Answer, Finding, Verdict, read_exceptions
-from dlc.images.inspection.verdict import require_clean, scan
+from dlc.images.inspection.advisories import Answer, Finding, Verdict, read_exceptions
+from dlc.images.inspection.scan import require_clean, scan_image
 
 HELP = "look for known vulnerabilities and pending security updates in a built image"
 EXAMPLE = "dlc scan pytorch-2.13-training-cpu-py311"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --json."""
+    """Add ID, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises ImageError for findings that no exception covers, ProcessError where a source could not be asked."""
+    """Print what was found.
+
+    Raises ImageError for findings that no exception covers, ProcessError if a source could not be asked.
+    """
     tree = read_tree(find_root())
-    ref, _ = image_name.find(args.image, load_variants(tree))
+    ref, _ = selection.find_image(args.image, load_variants(tree))
     exceptions = read_exceptions(tree)
     engine = connect()
-    found = scan(engine, facts.capture(engine, ref), exceptions, os.environ, date.today())
+    found = scan_image(engine, facts.capture_facts(engine, ref), exceptions, os.environ, date.today())
     if args.json:
         print_json(as_dict(ref, found.answers, found.verdict))
     else:
@@ -43,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, object]:
-    """For JSON."""
+    """Return a value for JSON."""
     pairs = {
         name: [
             {**asdict(finding), "exception": exception.model_dump()} for finding, exception in getattr(verdict, name)
@@ -56,21 +59,24 @@ def as_dict(ref: str, answers: Sequence[Answer], verdict: Verdict) -> dict[str, 
 
 
 def as_text(ref: str, answers: Sequence[Answer], verdict: Verdict) -> str:
-    """The sources of advisories, then every finding with its state."""
+    """Return the sources of advisories, then every finding with its state."""
     lines = [ref]
     for answer in answers:
         known = answer.asked - len(answer.unknown)
         state = f"NOT ASKED: {answer.unanswered}" if answer.unanswered else f"{known} of {answer.asked} packages known"
         lines.append(f"  {answer.source}: {state}")
-    lines += [f"  open      {_line(finding)}" for finding in verdict.open]
+    lines += [f"  open      {_format_finding(finding)}" for finding in verdict.open]
     lines += [
-        f"  expired   {_line(finding)}  excepted until {e.expires} by {e.owner}" for finding, e in verdict.expired
+        f"  expired   {_format_finding(finding)}  excepted until {e.expires} by {e.owner}"
+        for finding, e in verdict.expired
     ]
-    lines += [f"  excepted  {_line(f)}  until {e.expires} by {e.owner}: {e.reason}" for f, e in verdict.excepted]
+    lines += [
+        f"  excepted  {_format_finding(f)}  until {e.expires} by {e.owner}: {e.reason}" for f, e in verdict.excepted
+    ]
     lines += [f"  unused    exception {e.advisory}: it matches no finding" for e in verdict.unused]
     return "\n".join(lines)
 
 
-def _line(finding: Finding) -> str:
+def _format_finding(finding: Finding) -> str:
     names = " ".join([finding.advisory, *finding.aliases])
     return f"{finding.package} {finding.version}  {names}  fixed in: {finding.fix or 'nothing yet'}"

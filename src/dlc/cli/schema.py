@@ -10,19 +10,22 @@ EXAMPLE = "dlc schema"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--check."""
+    """Add --check."""
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is not up to date")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write and name every file that is not up to date; with --check, raise SpecError with their names instead."""
-    from dlc.buildspec import documents
+    from dlc.buildspec import schema_docs
     from dlc.core.checkout import find_root
     from dlc.core.errors import SpecError
 
     root = find_root()
-    derived = {**documents.schemas(), documents.DOCUMENT: documents.render((root / documents.DOCUMENT).read_text())}
-    stale = {path: text for path, text in derived.items() if not _is(root / path, text)}
+    derived = {
+        **schema_docs.make_schemas(),
+        schema_docs.DOCUMENT: schema_docs.update_document((root / schema_docs.DOCUMENT).read_text()),
+    }
+    stale = {path: text for path, text in derived.items() if not _is_current(root / path, text)}
     if args.check and stale:
         raise SpecError("\n".join(f"{path}: not what the models say" for path in stale), "dlc schema")
     for path, text in stale.items():
@@ -31,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _is(path: Path, text: str) -> bool:
+def _is_current(path: Path, text: str) -> bool:
     return path.is_file() and path.read_text() == text

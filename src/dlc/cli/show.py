@@ -15,7 +15,7 @@ EXAMPLE = "dlc show pytorch-2.13-training-cpu-py311 --set base.image=debian:12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --set, --ref or --json."""
+    """Add ID, --set, --ref or --json."""
     parser.add_argument("globs", nargs="+", metavar="ID", help="an image identifier, or a glob")
     add_set(parser)
     form = parser.add_mutually_exclusive_group()
@@ -39,15 +39,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_dict(variant: Variant) -> dict[str, object]:
-    """Settings with origins, and what dlc derives from them."""
-    from dlc.buildspec.cascade import origins
+    """Return settings with origins, and what dlc derives from them."""
+    from dlc.buildspec.yaml_layers import list_origins
 
-    settings = {path: {"value": value, "origin": origin} for path, value, origin in origins(variant.node)}
-    return {"settings": settings, "derived": derived(variant)}
+    settings = {path: {"value": value, "origin": origin} for path, value, origin in list_origins(variant.node)}
+    return {"settings": settings, "derived": derive_facts(variant)}
 
 
-def derived(variant: Variant) -> dict[str, str]:
-    """What dlc derives from the settings."""
+def derive_facts(variant: Variant) -> dict[str, str]:
+    """Return what dlc derives from the settings."""
     return {
         "ref": variant.ref,
         "suite": variant.suite,
@@ -59,12 +59,12 @@ def derived(variant: Variant) -> dict[str, str]:
 
 
 def as_text(variant: Variant) -> str:
-    """The same for people."""
-    from dlc.buildspec.cascade import origins
+    """Return the same for people."""
+    from dlc.buildspec.yaml_layers import list_origins
 
-    rows = list(origins(variant.node))
+    rows = list(list_origins(variant.node))
     path_width = max(len(path) for path, _, _ in rows)
     value_width = min(60, max(len(value) for _, value, _ in rows))
     lines = [f"  {path:<{path_width}}  {value:<{value_width}}  {origin}" for path, value, origin in rows]
-    lines += [f"  {name:<{path_width}}  {value}" for name, value in derived(variant).items()]
+    lines += [f"  {name:<{path_width}}  {value}" for name, value in derive_facts(variant).items()]
     return "\n".join([variant.id, *lines])

@@ -5,37 +5,40 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import add_json, columns, count, print_json, progress
+from dlc.cli.arguments import add_json, parse_count, print_json, say_progress, terminal_columns
 from dlc.core.checkout import find_root, read_tree
 from dlc.engine.connection import Engine, connect
-from dlc.images.inspection import export, facts, size
+from dlc.images.inspection import archive, facts, size
 
 HELP = "show what takes space in a built image; fail if it is over its budget"
 EXAMPLE = "dlc size pytorch-2.13-training-cpu-py311 --compare dlc/pytorch:previous"
 
 TOP = 15
-COMMAND_COLUMN, LONGEST_COMMAND = 15, 100  # of a layer: where it stands, and its characters
+# The column of a layer's command, and its most characters.
+COMMAND_COLUMN, LONGEST_COMMAND = 15, 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, --compare, --top, --json."""
+    """Add ID, --compare, --top, --json."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("--compare", metavar="REF", help="an image to compare with: identifier or Docker reference")
-    parser.add_argument("--top", type=count, default=TOP, metavar="N", help=f"rows of each table (default: {TOP})")
+    parser.add_argument(
+        "--top", type=parse_count, default=TOP, metavar="N", help=f"rows of each table (default: {TOP})"
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report; raise ImageError afterwards where the image is over its budget."""
+    """Print the report; raise ImageError afterwards if the image is over its budget."""
     variants = load_variants(read_tree(find_root()))
-    ref, variant = image_name.find(args.image, variants)
+    ref, variant = selection.find_image(args.image, variants)
     engine = connect()
-    progress(f"{ref}: packages")
-    found = facts.capture(engine, ref)
-    report = size.report(found, *export.measured(engine, ref, progress))
-    changes = _changes(engine, image_name.find(args.compare, variants)[0], found) if args.compare else None
+    say_progress(f"{ref}: packages")
+    found = facts.capture_facts(engine, ref)
+    report = size.make_report(found, *archive.export_measured(engine, ref, say_progress))
+    changes = _print_changes(engine, selection.find_image(args.compare, variants)[0], found) if args.compare else None
     if args.json:
         print_json(as_dict(report, changes, args.top))
     else:
@@ -54,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
 Compared = tuple[facts.Facts, facts.Facts, tuple[size.Change, ...]]
 
 
-def _changes(engine: Engine, ref: str, after: facts.Facts) -> Compared:
-    before = facts.capture(engine, ref)
-    return before, after, size.changes(before, after)
+def _print_changes(engine: Engine, ref: str, after: facts.Facts) -> Compared:
+    before = facts.capture_facts(engine, ref)
+    return before, after, size.find_size_changes(before, after)
 
 
 def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dict[str, object]:
-    """For JSON, each table cut at `top` rows."""
+    """Return a value for JSON, each table cut at `top` rows."""
     tables = {name: [asdict(row) for row in getattr(report, name)[:top]] for name in ("packages", "files", "hidden")}
     layers = [asdict(step) for step in report.layers]
     sizes = {"bytes": report.bytes, "compressed": report.compressed, "hidden_bytes": report.hidden_bytes}
@@ -73,31 +76,32 @@ def as_dict(report: size.SizeReport, compared: Compared | None, top: int) -> dic
 
 
 def as_text(report: size.SizeReport, top: int) -> str:
-    """For people, in megabytes (10^6 bytes)."""
+    """Return a text for people, in megabytes (10^6 bytes)."""
     sizes = f"{report.bytes / 1e9:.3f} GB unpacked, {report.compressed / 1e9:.3f} GB compressed"
     lines = [f"{report.ref}  {sizes}", "", "layers"]
-    room = max((columns() or COMMAND_COLUMN + LONGEST_COMMAND) - COMMAND_COLUMN, 1)
-    lines += [f"  {_mb(step.bytes)}  {step.command[: min(room, LONGEST_COMMAND)]}" for step in report.layers]
+    room = max((terminal_columns() or COMMAND_COLUMN + LONGEST_COMMAND) - COMMAND_COLUMN, 1)
+    lines += [f"  {_in_megabytes(step.bytes)}  {step.command[: min(room, LONGEST_COMMAND)]}" for step in report.layers]
     lines += ["", f"packages  ({len(report.packages)})"]
-    lines += [f"  {_mb(share.bytes)}  {share.name}" for share in report.packages[:top]]
-    lines += ["", "largest files", *(f"  {_mb(share.bytes)}  {share.name}" for share in report.files[:top])]
-    lines += ["", f"stored and never seen  {_mb(report.hidden_bytes).strip()} in {len(report.hidden)} files"]
+    lines += [f"  {_in_megabytes(share.bytes)}  {share.name}" for share in report.packages[:top]]
+    lines += ["", "largest files", *(f"  {_in_megabytes(share.bytes)}  {share.name}" for share in report.files[:top])]
+    lines += ["", f"stored and never seen  {_in_megabytes(report.hidden_bytes).strip()} in {len(report.hidden)} files"]
     for item in report.hidden[:top]:
         fate = f"{'deleted' if item.deleted else 'written again'} by layer {item.by + 1}"
-        lines.append(f"  {_mb(item.bytes)}  /{item.path}  of layer {item.layer + 1}, {fate}")
+        lines.append(f"  {_in_megabytes(item.bytes)}  /{item.path}  of layer {item.layer + 1}, {fate}")
     return "\n".join([*lines, ""])
 
 
 def changes_as_text(before: facts.Facts, after: facts.Facts, changes: tuple[size.Change, ...], top: int) -> str:
-    """What the image takes more or less than the other one."""
+    """Return what the image takes more or less than the other one."""
     difference = (after.bytes - before.bytes) / 1e6
     lines = [f"against {before.ref}  {before.bytes / 1e9:.3f} GB: {difference:+.1f} MB"]
     lines += [
-        f"  {(c.after - c.before) / 1e6:+9.1f} MB  {c.name}  {_mb(c.before).strip()} -> {_mb(c.after).strip()}"
+        f"  {(c.after - c.before) / 1e6:+9.1f} MB  {c.name}"
+        f"  {_in_megabytes(c.before).strip()} -> {_in_megabytes(c.after).strip()}"
         for c in changes[:top]
     ]
     return "\n".join([*lines, ""])
 
 
-def _mb(size_in_bytes: int) -> str:
+def _in_megabytes(size_in_bytes: int) -> str:
     return f"{size_in_bytes / 1e6:8.1f} MB"

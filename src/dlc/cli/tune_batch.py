@@ -6,24 +6,27 @@ import argparse
 import sys
 
 from dlc.cli import run_job
-from dlc.cli.arguments import add_json, count, number, print_json
+from dlc.cli.arguments import add_json, parse_count, parse_number, print_json
 from dlc.core.environment import cache_folder
 from dlc.core.errors import UsageError
-from dlc.jobs.run.layout import RESULTS
+from dlc.jobs.run.job_folder import RESULTS
 from dlc.jobs.tune import output
-from dlc.jobs.tune.request import Request, batch_of, check, modes, number_of
-from dlc.jobs.tune.tune import tune
+from dlc.jobs.tune.request import Request, check_job, list_modes, read_batch, read_number
+from dlc.jobs.tune.tune import tune_batch
 
 HELP = "find the largest batch of a training script that fits, by short jobs on this machine"
 EXAMPLE = "dlc tune-batch pytorch-2.13-training-cpu-py311 train.py --hp-name batch-size --hp batch-size=64 --memory 4g"
-INTERMIXED = True  # ID and SCRIPT may have options between them
+# ID and SCRIPT may have options between them.
+INTERMIXED = True
 COMPILERS = ("inductor", "xla")
-TIMES = 1024  # the job's own batch: no larger one is tried without --most
-SECONDS = 10, 1_000_000  # of one trial
+# Without --most no batch is tried that is more than so many times the job's own.
+TIMES = 1024
+# Bounds of --trial-seconds.
+SECONDS = 10, 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """ID, SCRIPT, which hyperparameter is tried, the bounds of the search, and the job as `dlc run` has it."""
+    """Add ID, SCRIPT, the hyperparameter that is tried, the bounds of the search, and the job as `dlc run` has it."""
     parser.add_argument("image", metavar="ID", help="an image identifier, or a Docker reference")
     parser.add_argument("script", metavar="SCRIPT", help="the entry point, a file")
     add = parser.add_argument
@@ -32,37 +35,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--lr-name", default="", metavar="KEY", help="the one that is the learning rate; --hp says its value")
     add("--compiler", choices=COMPILERS, default="", help="try the job eager and compiled, side by side")
-    add("--margin", type=_share, default=0.1, metavar="SHARE", help="of the memory that stays free (default: 0.1)")
-    add("--most", type=count, metavar="N", help=f"largest batch to try (default: {TIMES} times the job's)")
-    add("--steps", type=count, default=5, metavar="N", help="that a trial measures (default: 5)")
-    add("--trial-seconds", type=_seconds, default=900.0, metavar="S", help="bound of one trial (default: 900)")
+    add(
+        "--margin", type=_parse_share, default=0.1, metavar="SHARE", help="of the memory that stays free (default: 0.1)"
+    )
+    add("--most", type=parse_count, metavar="N", help=f"largest batch to try (default: {TIMES} times the job's)")
+    add("--steps", type=parse_count, default=5, metavar="N", help="that a trial measures (default: 5)")
+    add("--trial-seconds", type=_parse_seconds, default=900.0, metavar="S", help="bound of one trial (default: 900)")
     run_job.add_job(parser)
     run_job.add_limits(parser)
     add("--output", metavar="DIR", help=f"where the trials' folders go (default: {RESULTS}/tune-TIME)")
     add_json(parser)
 
 
-def _share(text: str) -> float:
-    return number(text, lambda value: 0 <= value < 1, "a share from 0 to below 1")
+def _parse_share(text: str) -> float:
+    return parse_number(text, lambda value: 0 <= value < 1, "a share from 0 to below 1")
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     least, most = SECONDS
-    return number(text, lambda value: least <= value <= most, f"{least} to {most} seconds")
+    return parse_number(text, lambda value: least <= value <= most, f"{least} to {most} seconds")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Try, and print what was found. Raises TuneError where no batch fits or nothing can be measured."""
-    request = _request(args)
-    found = tune(request, run_job.engine(), cache_folder() / run_job.CLAIMS, _say)
+    """Try, and print what was found. Raises TuneError if no batch fits or nothing can be measured."""
+    request = _make_request(args)
+    found = tune_batch(request, run_job.find_engine_for_job(), cache_folder() / run_job.CLAIMS, _say_line)
     print_json(output.as_dict(request, found)) if args.json else print(output.as_text(request, found))
     return 0
 
 
-def _request(args: argparse.Namespace) -> Request:
-    job = run_job.job_of_words(args, "tune-batch", "tune-")
-    check(job, args.compiler)
-    batch = batch_of(job, args.hp_name)
+def _make_request(args: argparse.Namespace) -> Request:
+    job = run_job.make_job_of_words(args, "tune-batch", "tune-")
+    check_job(job, args.compiler)
+    batch = read_batch(job, args.hp_name)
     most = args.most or TIMES * batch
     if most < batch:
         raise UsageError(f"--most {most}: expected no less than the job's own batch, {batch}", "dlc tune-batch --help")
@@ -70,9 +75,9 @@ def _request(args: argparse.Namespace) -> Request:
         job=job,
         batch_name=args.hp_name,
         batch=batch,
-        rate=number_of(job, args.lr_name, "--lr-name") if args.lr_name else None,
+        rate=read_number(job, args.lr_name, "--lr-name") if args.lr_name else None,
         rate_name=args.lr_name,
-        modes=modes(args.compiler),
+        modes=list_modes(args.compiler),
         margin=args.margin,
         most=most,
         steps=args.steps,
@@ -80,5 +85,5 @@ def _request(args: argparse.Namespace) -> Request:
     )
 
 
-def _say(text: str) -> None:
+def _say_line(text: str) -> None:
     print(f"dlc: {text}", file=sys.stderr, flush=True)

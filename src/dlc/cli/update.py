@@ -6,16 +6,14 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlc.buildspec.locked import staleness
+from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
-from dlc.cli.arguments import progress
+from dlc.cli.arguments import say_progress
+from dlc.core.atomic_files import replace_text
 from dlc.core.checkout import find_root, read_tree
-from dlc.core.drafts import replace_text
 from dlc.core.environment import cache_folder
-from dlc.debian import recorded as debian
-from dlc.locks import debian as debian_resolver
-from dlc.locks import python as lock
-from dlc.locks import update
+from dlc.debian import suites
+from dlc.locks import resolve, updates
 
 HELP = "list newer versions of pinned Python packages or recorded Debian packages"
 EXAMPLE = "dlc update packages numpy transformers --write"
@@ -23,61 +21,61 @@ DESCRIPTIONS = "packages: pins.yml, and patch releases of frameworks; debian: do
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """WHAT, PACKAGE, --write."""
+    """Add WHAT, PACKAGE, --write."""
     parser.add_argument("what", choices=["packages", "debian"], help=DESCRIPTIONS)
     parser.add_argument("package", nargs="*", metavar="PACKAGE", help="with `packages`: only these may change")
     parser.add_argument("--write", action="store_true", help="write the newer versions into the files, and lock again")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one line for each change."""
+    """Print a line for each change."""
     if args.what == "debian":
-        return _debian(find_root(), args.write)
-    return _packages(find_root(), args.package, args.write)
+        return _update_debian(find_root(), args.write)
+    return _update_packages(find_root(), args.package, args.write)
 
 
-def _packages(root: Path, only: list[str], write: bool) -> int:
-    """Nothing is written unless every changed image has a lock without conflicts."""
+def _update_packages(root: Path, only: list[str], write: bool) -> int:
+    """Print newer pins; with --write take them, unless a changed image has no lock without conflicts."""
     tree = read_tree(root)
-    found = update.proposals(tree, load_variants(tree), only, progress)
-    print("\n".join(as_line(proposal) for proposal in found) or "nothing newer that every image can have")
-    texts = update.applied(tree, found)
+    found = updates.find_proposals(tree, load_variants(tree), only, say_progress)
+    print("\n".join(format_proposal(proposal) for proposal in found) or "nothing newer that every image can have")
+    texts = updates.apply_proposals(tree, found)
     if not write or not texts:
         return 0
-    changed = update.with_texts(tree, texts)
-    touched = [variant for variant in load_variants(changed) if staleness(changed, variant)]
+    changed = updates.replace_texts(tree, texts)
+    touched = [variant for variant in load_variants(changed) if explain_staleness(changed, variant)]
     locks = {}
     for number, variant in enumerate(touched, 1):
-        progress(f"{variant.id}: lock (image {number} of {len(touched)})")
-        locks[variant.lock_folder] = lock.make(lock.request_of(variant))
+        say_progress(f"{variant.id}: lock (image {number} of {len(touched)})")
+        locks[variant.lock_folder] = resolve.make_lock(resolve.make_request(variant))
     for path, content in texts.items():
         replace_text(root / path, content)
     for folder, files in locks.items():
-        lock.store(files, root / folder)
+        resolve.store_lock(files, root / folder)
         print(f"{folder}: written")
     return 0
 
 
-def as_line(proposal: update.Proposal) -> str:
-    """`numpy 2.4.6 -> 2.5.5  buildspec/pins.yml:5`."""
+def format_proposal(proposal: updates.Proposal) -> str:
+    """Return `numpy 2.4.6 -> 2.5.5 buildspec/pins.yml:5`."""
     pin = proposal.pin
     return f"{pin.name:<22} {pin.version} -> {proposal.version}  {pin.mark.file}:{pin.mark.line}"
 
 
-def _debian(root: Path, write: bool) -> int:
-    for suite, names in debian_resolver.wanted(load_variants(read_tree(root))).items():
-        file = root / debian.path(suite)
-        progress(f"{suite}: versions of {len(names)} packages and what they need")
-        found = debian_resolver.resolve(suite, names, cache_folder() / "apt")
-        print(as_text(file.relative_to(root), debian.versions(file.read_text()) if file.exists() else {}, found))
+def _update_debian(root: Path, write: bool) -> int:
+    for suite, names in updates.list_debian_packages(load_variants(read_tree(root))).items():
+        file = root / suites.versions_path(suite)
+        say_progress(f"{suite}: versions of {len(names)} packages and what they need")
+        found = updates.resolve_debian(suite, names, cache_folder() / "apt")
+        print(as_text(file.relative_to(root), suites.parse_versions(file.read_text()) if file.exists() else {}, found))
         if write:
             file.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(file, debian.as_text(suite, found))
+            replace_text(file, suites.format_versions(suite, found))
     return 0
 
 
 def as_text(file: Path, old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """The changes of one list, its name first."""
+    """Return the changes of a list, its name first."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     lines = [f"  {name} {old.get(name, '-')} -> {new.get(name, '-')}" for name in changed]
     return "\n".join([f"{file}: {len(new)} packages, {len(changed)} changes", *lines])

@@ -7,10 +7,9 @@ import sys
 import time
 from dataclasses import asdict
 
-from dlc.build import base_images
-from dlc.build import run as build
-from dlc.build.log import new_log
-from dlc.build.progress import Step
+from dlc.build import base_images, buildx
+from dlc.build.buildkit_log import Step
+from dlc.build.buildx import new_log
 from dlc.buildspec.matrix import load_variants
 from dlc.cli.arguments import add_globs, add_json, add_set, print_json
 from dlc.core.checkout import Tree, find_root, read_tree
@@ -20,16 +19,17 @@ from dlc.engine import images
 from dlc.engine.connection import Engine, connect
 from dlc.images.inspection import facts, reproducible
 from dlc.images.inspection.archive import Archive
-from dlc.plan.plan import Plan, plan_of
+from dlc.plan.plan import Plan, plan_variants
 
 HELP = "build images twice without any cache and compare them, also with the image that is built"
 EXAMPLE = "dlc verify-reproducible 'pytorch-*-cpu-*'"
 
-SHOWN = 40  # differences of a layer
+# So many differences of a layer are shown.
+SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GLOB, --once, --set, --json."""
+    """Add GLOB, --once, --set, --json."""
     add_globs(parser, at_least_one=True)
     parser.add_argument("--once", action="store_true", help="use the engine's build cache for one of the two builds")
     add_set(parser)
@@ -37,20 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """One image after the other; raises ImageError at the end where one differs."""
+    """Verify one image after the other; raise ImageError at the end if any differs."""
     root = find_root()
     tree = read_tree(root)
     variants = load_variants(tree, args.globs, args.sets)
-    plan_of(variants, tree, args.globs, args.sets)  # before an engine is started: a stale lock ends the run here
-    revision, epoch = build.revision_and_epoch(root)
+    # Before an engine is started: a stale lock ends the run here.
+    plan_variants(variants, tree, args.globs, args.sets)
+    revision, epoch = buildx.read_revision(root)
     engine = connect()
     rows = []
     for variant in variants:
         plan = base_images.plan_with_digests([variant], tree, engine)
         archives = [
-            _archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
+            _build_archive(plan, engine, tree, epoch, revision, cached=args.once and number == 1) for number in (1, 2)
         ]
-        found = reproducible.differences(*archives) or _from_built(plan, engine, archives[0])
+        found = reproducible.find_differences(*archives) or _compare_with_built(plan, engine, archives[0])
         if not args.json:
             print(as_text(variant.id, archives[0], found), flush=True)
         rows.append({"id": variant.id, "digests": [archive.digest for archive in archives], "identical": not found,
@@ -65,38 +66,38 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:
+def _build_archive(plan: Plan, engine: Engine, tree: Tree, epoch: int, revision: str, *, cached: bool) -> Archive:
     start = time.monotonic()
     log = new_log(cache_folder(), "rebuild")
     archive = reproducible.build_from_nothing(
-        plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_show
+        plan, engine, tree, log, epoch=epoch, revision=revision, cached=cached, on_step=_print_result
     )  # fmt: skip
     how = "with cached steps" if cached else "without cache"
     print(f"  {plan.selected[0]} built {how} in {time.monotonic() - start:.0f} s: {archive.digest}", file=sys.stderr)
     return archive
 
 
-def _from_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproducible.Difference, ...]:
-    """Against the image that `dlc build` left in the engine, if it is of these sources."""
+def _compare_with_built(plan: Plan, engine: Engine, archive: Archive) -> tuple[reproducible.Difference, ...]:
+    """Compare with the image that `dlc build` left in the engine, if it is of these sources."""
     [target] = [plan.target(identifier) for identifier in plan.selected]
     ref = target.tags[0]
-    if images.keys(engine, [ref]).get(ref) != target.key:
+    if images.find_keys(engine, [ref]).get(ref) != target.key:
         print(f"  {ref} is not built from these sources: only the two builds are compared", file=sys.stderr)
         return ()
-    return reproducible.differences_from_built(archive, facts.inspect(engine, ref)["RootFS"]["Layers"])
+    return reproducible.compare_with_built(archive, facts.inspect_image(engine, ref)["RootFS"]["Layers"])
 
 
-def _show(step: Step) -> None:
+def _print_result(step: Step) -> None:
     if not step.cached and step.seconds >= 1:
         print(f"  {step.seconds:6.1f} s  {step.name}", file=sys.stderr, flush=True)
 
 
 def as_text(identifier: str, archive: Archive, found: tuple[reproducible.Difference, ...]) -> str:
-    """`identical` with the digest, or the differences by layer and path."""
+    """Return `identical` with the digest, or the differences by layer and path."""
     if not found:
         return f"{identifier}  identical  {archive.digest}"
     lines = [f"{identifier}  {len(found)} differences"]
-    for (layer, command), differences in reproducible.layers_of(found).items():
+    for (layer, command), differences in reproducible.group_by_layer(found).items():
         lines.append(f"  layer {layer + 1}  {command[:100]}" if layer >= 0 else "  configuration")
         lines += [f"    {'/' * (layer >= 0)}{item.path}  {item.what}" for item in differences[:SHOWN]]
         lines += [f"    and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []

@@ -13,7 +13,8 @@ from dlc.core.errors import SpecError, UsageError
 
 FOLDERS = ("buildspec", "docker", "src/entrypoint", "src/dlc_runtime")
 SIGN = Path("buildspec/defaults.yml")
-OWN = Path(__file__).absolute().parents[3]  # the checkout that holds this file, where one does
+# The checkout that holds this file, if any does.
+OWN = Path(__file__).absolute().parents[3]
 # What programs leave beside sources: part of no tree, and so of no content key and no build. Sources have no hidden
 # files: .git, .DS_Store, .a.swp and .mypy_cache are all hidden. Vim probes a folder with a file named 4913.
 LEFTOVERS = (".*", "__pycache__", "*.pyc", "*.sw[a-p]", "*~", "#*#", "4913", "*.orig", "*.rej", "Thumbs.db")
@@ -31,11 +32,13 @@ Tree = Mapping[str, SourceFile]
 
 
 def find_root(start: Path | None = None) -> Path:
-    """The nearest folder with a buildspec: `start` (default: the current folder) or one above it. No other is used.
+    """Return the nearest folder with a buildspec: `start` (default: the current folder) or one above it.
 
-    Raises UsageError where there is none.
+    No other is used.
+
+    Raises UsageError if there is none.
     """
-    here = (start or _here()).absolute()
+    here = (start or _current_folder()).absolute()
     for folder in (here, *here.parents):
         if (folder / SIGN).is_file():
             return folder
@@ -46,9 +49,9 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def find_root_or_own() -> Path:
-    """As `find_root`, or else the checkout that this dlc belongs to: users start jobs from where their scripts are.
+    """Do as `find_root`, or else return the checkout of this dlc: users start jobs from where their scripts are.
 
-    Only for what writes nothing there. Raises UsageError as `find_root` does where dlc belongs to none.
+    Only for what writes nothing there. Raises UsageError as `find_root` does if dlc belongs to none.
     """
     try:
         return find_root()
@@ -58,7 +61,7 @@ def find_root_or_own() -> Path:
         return OWN
 
 
-def _here() -> Path:
+def _current_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -66,28 +69,32 @@ def _here() -> Path:
 
 
 def read_tree(root: Path) -> Tree:
-    """Every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
+    """Read every file of FOLDERS but LEFTOVERS, by its path from `root`, with forward slashes, sorted.
 
     Raises OSError for a file or a folder that cannot be read: without it the tree would be another one.
     """
     files: dict[str, SourceFile] = {}
     for top in FOLDERS:
-        for folder, names, file_names in os.walk(root / top, onerror=_refuse):
+        for folder, names, file_names in os.walk(root / top, onerror=_refuse_folder):
             names[:] = sorted(name for name in names if not _is_left_over(name))
             for name in sorted(name for name in file_names if not _is_left_over(name)):
                 path = Path(folder, name)
                 if path.is_file():
-                    files[path.relative_to(root).as_posix()] = _source(path)
+                    files[path.relative_to(root).as_posix()] = _read_source(path)
     return files
 
 
-def _source(path: Path) -> SourceFile:
-    """Whether its owner may execute it, as git has it: whoever reads it, from whatever file system."""
+def _read_source(path: Path) -> SourceFile:
+    """Read a file.
+
+    Its owner decides whether it may be executed, as in git: whoever reads it, from whatever file system.
+    """
     return SourceFile(path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
 
 
-def _refuse(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):  # of a checkout without sources
+def _refuse_folder(error: OSError) -> None:
+    # A checkout may be without sources.
+    if not isinstance(error, FileNotFoundError):
         raise error
 
 
@@ -95,8 +102,8 @@ def _is_left_over(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in LEFTOVERS)
 
 
-def text(tree: Tree, path: str) -> str:
-    """A file as text. Raises SpecError when it is not there or not UTF-8."""
+def read_text(tree: Tree, path: str) -> str:
+    """Return a file as text. Raises SpecError if it is not there or not UTF-8."""
     if path not in tree:
         raise SpecError(f"{path}: expected this file, found none")
     try:
@@ -105,7 +112,7 @@ def text(tree: Tree, path: str) -> str:
         raise SpecError(f"{path}: expected UTF-8 text, found byte 0x{error.object[error.start]:02x}") from None
 
 
-def below(tree: Tree, folder: str) -> Tree:
-    """The files under `folder`, by their path from it."""
+def files_below(tree: Tree, folder: str) -> Tree:
+    """Return the files under `folder`, by their path from it."""
     prefix = f"{folder}/"
     return {path.removeprefix(prefix): file for path, file in tree.items() if path.startswith(prefix)}

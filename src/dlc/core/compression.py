@@ -17,20 +17,24 @@ from typing import IO, Protocol, cast
 import zstandard
 from isal import igzip_threaded
 
-LEVEL = 2  # 0 to 3; on layers of PyTorch 3 takes 50% longer than 2 and saves 2%
-ZSTD_LEVEL = 3  # zstd's own default
-BLOCK = 1 << 20  # bytes that a thread compresses at a time; another value, another digest
-MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # how a compressed file begins
+# 0 to 3; on layers of PyTorch 3 takes 50% longer than 2 and saves 2%.
+LEVEL = 2
+# zstd's own default.
+ZSTD_LEVEL = 3
+# Bytes that a thread compresses at a time; another value gives another digest.
+BLOCK = 1 << 20
+# A compressed file begins with these bytes.
+MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 
 
 class Sink(Protocol):
     """What takes the compressed bytes."""
 
     def write(self, data: bytes) -> int:
-        """Take some."""
+        """Take some bytes."""
 
     def flush(self) -> None:
-        """Nothing more comes for now."""
+        """Expect nothing more for now."""
 
 
 class Through:
@@ -42,18 +46,18 @@ class Through:
         self._file = file
 
     def write(self, data: bytes) -> int:
-        """Into the file."""
+        """Write into the file."""
         self._note(data)
         return self._file.write(data) if self._file else len(data)
 
     def read(self, size: int) -> bytes:
-        """Out of the file."""
+        """Read out of the file."""
         data = self._file.read(size) if self._file else b""
         self._note(data)
         return data
 
     def flush(self) -> None:
-        """What was written is in the file."""
+        """Bring what was written into the file."""
         if self._file:
             self._file.flush()
 
@@ -66,45 +70,46 @@ class Source(Protocol):
     """What gives the bytes to compress."""
 
     def read(self, size: int) -> bytes:
-        """The next ones, at most `size`; none at the end."""
+        """Return the next bytes, at most `size`; none at the end."""
 
 
-def compress(content: Source, sink: Sink) -> None:
+def compress_gzip(content: Source, sink: Sink) -> None:
     """Read all of `content` and write it as gzip."""
-    _aside(_gzip, content, sink)
+    _run_aside(_write_gzip, content, sink)
 
 
 def compress_zstd(content: Source, sink: Sink) -> None:
     """Read all of `content` and write it as zstd."""
-    _aside(_zstd, content, sink)
+    _run_aside(_write_zstd, content, sink)
 
 
-def _gzip(content: Source, sink: Sink) -> None:
+def _write_gzip(content: Source, sink: Sink) -> None:
     with igzip_threaded.open(  # type: ignore[no-untyped-call]
-        sink, "wb", LEVEL, threads=_cores(), block_size=BLOCK
+        sink, "wb", LEVEL, threads=_count_cores(), block_size=BLOCK
     ) as compressor:
         while block := content.read(BLOCK):
             compressor.write(block)
 
 
-def _zstd(content: Source, sink: Sink) -> None:
-    packing = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_cores())  # one thread too cuts it into jobs
+def _write_zstd(content: Source, sink: Sink) -> None:
+    # A single thread too cuts the content into jobs, so the bytes stay the same.
+    packing = zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=_count_cores())
     packing.copy_stream(cast("IO[bytes]", content), cast("IO[bytes]", sink), read_size=BLOCK)
 
 
 class _Endable:
-    """Content that ends where its reader no longer wants it."""
+    """Content that ends when its reader no longer wants it."""
 
     def __init__(self, content: Source) -> None:
         self.is_wanted = True
         self._content = content
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         return self._content.read(size) if self.is_wanted else b""
 
 
-def _aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) -> None:
+def _run_aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) -> None:
     """Compress in a thread of its own: a signal raises its exception in the main thread and nowhere else.
 
     isal's threads wait without end for the block of a write that an exception has cut off. Here an exception ends the
@@ -117,7 +122,8 @@ def _aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) ->
         try:
             work(given, sink)
             done.set_result(None)
-        except BaseException as error:  # raised where the result is asked for
+        except BaseException as error:
+            # The error is raised again when the result is asked for.
             done.set_exception(error)
 
     thread = Thread(target=run, daemon=True)
@@ -130,11 +136,11 @@ def _aside(work: Callable[[Source, Sink], None], content: Source, sink: Sink) ->
             thread.join()
 
 
-COMPRESSIONS: Mapping[str, Callable[[Source, Sink], None]] = {"gzip": compress, "zstd": compress_zstd}
+COMPRESSIONS: Mapping[str, Callable[[Source, Sink], None]] = {"gzip": compress_gzip, "zstd": compress_zstd}
 
 
-def plain(content: IO[bytes]) -> IO[bytes]:
-    """The same file, uncompressed while it is read where it is compressed."""
+def open_plain(content: IO[bytes]) -> IO[bytes]:
+    """Return the same file; if it is compressed, it is uncompressed while it is read."""
     start = content.read(4)
     content.seek(0)
     if start.startswith(MAGIC["gzip"]):
@@ -144,5 +150,5 @@ def plain(content: IO[bytes]) -> IO[bytes]:
     return content
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0))

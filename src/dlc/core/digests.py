@@ -1,4 +1,4 @@
-"""SHA-256 of files that the cache keeps: each is checked whenever it is taken, and made again where it differs."""
+"""SHA-256 of files that the cache keeps: each is checked whenever it is used, and made again if it differs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import os
 import sys
 from pathlib import Path
 
-MODE, FOLDER_MODE = 0o644, 0o755  # of what a build takes, whatever the umask is: BuildKit compares modes too
+# Modes of what a build takes, whatever the umask is: BuildKit compares modes too.
+MODE, FOLDER_MODE = 0o644, 0o755
 
 
-def sha256(path: Path) -> str:
-    """Of a file, in hexadecimal. Always read: a disk that loses bits changes neither time nor size of a file."""
+def hash_file(path: Path) -> str:
+    """Return a file's digest in hexadecimal.
+
+    It is always read: a disk that loses bits changes neither time nor size.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -20,24 +24,24 @@ def seal(path: Path) -> None:
     """Write down the digest of a file that nothing else names, beside its folder, and give both their modes."""
     path.chmod(MODE)
     path.parent.chmod(FOLDER_MODE)
-    draft = _record(path).with_suffix(f".{os.getpid()}")
-    draft.write_text(f"{sha256(path)}\n")
-    draft.replace(_record(path))
+    draft = _record_path(path).with_suffix(f".{os.getpid()}")
+    draft.write_text(f"{hash_file(path)}\n")
+    draft.replace(_record_path(path))
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether the file is there as `seal` found it."""
+    """Tell whether the file is there as `seal` found it."""
     try:
-        return sha256(path) == _record(path).read_text().strip()
+        return hash_file(path) == _record_path(path).read_text().strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return False
 
 
 def say_damaged(path: Path) -> None:
-    """Say that what is there is not what it was, where anything is there."""
+    """Print a warning that a file is not as it was written, if there is one."""
     if path.exists():
         print(f"dlc: warning: {path}: not as it was written; made anew", file=sys.stderr, flush=True)
 
 
-def _record(path: Path) -> Path:
+def _record_path(path: Path) -> Path:
     return path.parent.with_name(f"{path.parent.name}.sha256")

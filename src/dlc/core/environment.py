@@ -1,4 +1,4 @@
-"""What dlc reads from its environment: folders, proxies, secrets, certificates and the platform."""
+"""What dlc reads from its environment: folders, proxies, secrets, certificates, package indexes, the platform."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import pwd
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from dlc.core.errors import UsageError
 
 PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "FTP_PROXY", "ALL_PROXY")
 CA_VARIABLES = ("DLC_CA_BUNDLE", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")  # of Debian and Ubuntu
+# The path on Debian and Ubuntu.
+SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 # Secret id -> the variables that may hold it, most specific first.
 INDEX_VARIABLES = {
     "index_url": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
@@ -23,27 +25,32 @@ INDEX_VARIABLES = {
 # What dlc itself reads, besides DLC_INDEX_NAME: what a job reads is the launcher's to judge.
 OWN_VARIABLES = ("DLC_CACHE_DIR", "DLC_CA_BUNDLE", "DLC_DEBIAN_TRACKER_DUMP", "DLC_DEBUG", "DLC_ENGINE",
                  "DLC_ENGINE_DIR", "DLC_OSV_DUMP")  # fmt: skip
-PLATFORM = "linux/amd64"  # that all images are built for
+# All images are built for this platform.
+PLATFORM = "linux/amd64"
 # The names that Docker gives to what the kernel calls machine.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+# Where an index answers 401, 403 or 407.
+LOGIN_REMEDY = "give its login in ~/.netrc or in its address, and name it in NO_PROXY if a proxy refuses it"
+# The index's name follows, as in DLC_INDEX_PYTORCH_CPU.
+MIRROR = "DLC_INDEX_"
 
 
 def cache_folder() -> Path:
-    """Where dlc keeps what it can make again: `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`."""
+    """Return `DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`: what dlc can make again."""
     if chosen := os.environ.get("DLC_CACHE_DIR"):
         return user_path(chosen).absolute()
     chosen = os.environ.get("XDG_CACHE_HOME")
-    return (user_path(chosen) if chosen else home() / ".cache").absolute() / "dlc"
+    return (user_path(chosen) if chosen else home_folder() / ".cache").absolute() / "dlc"
 
 
 def engine_folder() -> Path:
-    """`DLC_ENGINE_DIR`, else `engine` in the cache folder: socket, data, pid and log of the private engine."""
+    """Return `DLC_ENGINE_DIR`, else `engine` in the cache folder: socket, data, pid and log of the private engine."""
     chosen = os.environ.get("DLC_ENGINE_DIR")
     return user_path(chosen).absolute() if chosen else cache_folder() / "engine"
 
 
 def starts_no_engine(environment: Mapping[str, str]) -> bool:
-    """Whether DLC_ENGINE forbids to start one. Raises UsageError where it says anything but `off`."""
+    """Tell whether DLC_ENGINE forbids to start an engine. Raises UsageError if it says anything but `off`."""
     said = environment.get("DLC_ENGINE", "")
     if said not in ("", "off"):
         raise UsageError(f"DLC_ENGINE={said}: expected off, found another word", "correct it, or unset it")
@@ -51,19 +58,21 @@ def starts_no_engine(environment: Mapping[str, str]) -> bool:
 
 
 def local_wheel_folders() -> list[Path]:
-    """The folders that are there, absolute, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
-    folders = (_folder(word).absolute() for _, word in _find_links() if _folder(word).is_dir())
+    """Return the folders that are there, absolute, from UV_FIND_LINKS (commas) and PIP_FIND_LINKS (spaces)."""
+    folders = (_path_of_link(word).absolute() for _, word in _read_find_links() if _path_of_link(word).is_dir())
     return list(dict.fromkeys(folders))
 
 
-def other_find_links() -> list[str]:
-    """A warning for each place that those variables name and that is no folder here: dlc does not look there."""
-    lost = dict.fromkeys(pair for pair in _find_links() if not _folder(pair[1]).is_dir())
-    return [f"{variable}: expected folders, found {shown(word)}, which is passed over" for variable, word in lost]
+def list_lost_links() -> list[str]:
+    """Return a warning for each place that those variables name and that is no folder here: dlc does not look there."""
+    lost = dict.fromkeys(pair for pair in _read_find_links() if not _path_of_link(pair[1]).is_dir())
+    return [
+        f"{variable}: expected folders, found {hide_password(word)}, which is passed over" for variable, word in lost
+    ]
 
 
-def _find_links() -> list[tuple[str, str]]:
-    """Variable and word of each place."""
+def _read_find_links() -> list[tuple[str, str]]:
+    """Return variable and word of each place."""
     words = {
         "UV_FIND_LINKS": os.environ.get("UV_FIND_LINKS", "").split(","),
         "PIP_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "").split(),
@@ -71,54 +80,54 @@ def _find_links() -> list[tuple[str, str]]:
     return [(variable, word.strip()) for variable, found in words.items() for word in found if word.strip()]
 
 
-def _folder(word: str) -> Path:
-    """What a path or a file:// address names; of another address a path that is not there."""
+def _path_of_link(word: str) -> Path:
+    """Return the path of a path or a file:// address; of another address a path that is not there."""
     return Path(unquote(urlsplit(word).path)) if word.startswith("file://") else user_path(word)
 
 
 def user_path(word: str) -> Path:
-    """A path in which `~` is a home folder; that of a user who is not there stays as it is written."""
+    """Return a path with `~` as a home folder; of a user who is not there it stays as it is written."""
     with suppress(RuntimeError):
         return Path(word).expanduser()
     return Path(word)
 
 
-def shown(address: str) -> str:
-    """An address as messages show it: without the user name and password that it may have, right or wrong."""
+def hide_password(address: str) -> str:
+    """Return an address as messages show it: without the user name and password that it may have, right or wrong."""
     scheme = re.match(r"[A-Za-z+]+://|", address)
     start = scheme.end() if scheme else 0
     return address[:start] + re.sub(r"^(?:[^/@]*:.*|[^/]*)@", "", address[start:])
 
 
-def without_passwords(text: str) -> str:
-    """Any text, cut where an address with a password may stand in it; a digest behind an @ is none."""
-    return shown(text) if re.search(r":.*@(?!sha256:)", text) else text
+def hide_passwords(text: str) -> str:
+    """Cut any text before an address with a password in it. A digest behind an @ is no password."""
+    return hide_password(text) if re.search(r":.*@(?!sha256:)", text) else text
 
 
-def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
+def read_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return BuildKit's predefined proxy arguments: they reach RUN steps and neither a layer nor the history."""
     names = (*PROXY_NAMES, *(name.lower() for name in PROXY_NAMES))
     return {name: environment[name] for name in names if environment.get(name)}
 
 
-def secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Build secrets: id -> where BuildKit reads it, as bake writes it. Never a value."""
+def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Map each build secret to where BuildKit reads it, as bake writes it. Never to a value."""
     found: dict[str, str] = {}
     for identifier, names in INDEX_VARIABLES.items():
         for name in names:
             if environment.get(name):
                 found[identifier] = f"env={name}"
                 break
-    netrc = Path(environment.get("NETRC") or home() / ".netrc")
+    netrc = Path(environment.get("NETRC") or home_folder() / ".netrc")
     if netrc.is_file():
         found["netrc"] = f"src={netrc.absolute()}"
     return found
 
 
-def ca_bundle(environment: Mapping[str, str]) -> Path | None:
-    """The file of certificate authorities that this host trusts: a variable's, else the system's own, else none.
+def find_ca_bundle(environment: Mapping[str, str]) -> Path | None:
+    """Return the file of certificate authorities that this host trusts: a variable's, else the system's own, else None.
 
-    Raises UsageError where DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
+    Raises UsageError if DLC_CA_BUNDLE names no file of certificates; the other variables are not ours to judge.
     """
     chosen = environment.get("DLC_CA_BUNDLE")
     if chosen and not (user_path(chosen).is_file() and b"CERTIFICATE-----" in user_path(chosen).read_bytes()):
@@ -129,18 +138,18 @@ def ca_bundle(environment: Mapping[str, str]) -> Path | None:
     return next((path for path in [*named, SYSTEM_BUNDLE] if path.is_file()), None)
 
 
-def platform(machine: str) -> str:
-    """A Linux machine's name as Docker writes its platform: x86_64 is linux/amd64."""
+def docker_platform(machine: str) -> str:
+    """Return a Linux machine's name as Docker writes its platform: x86_64 is linux/amd64."""
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
 
 
 def host_platform() -> str:
-    """The platform of this host."""
-    return platform(os.uname().machine)
+    """Return the platform of this host."""
+    return docker_platform(os.uname().machine)
 
 
-def home() -> Path:
-    """The user's home folder. Raises UsageError where neither HOME nor the user database has one."""
+def home_folder() -> Path:
+    """Return the user's home folder. Raises UsageError if neither HOME nor the user database has one."""
     if home := os.environ.get("HOME"):
         return Path(home)
     try:
@@ -150,3 +159,87 @@ def home() -> Path:
             f"HOME: expected the user's home folder, found nothing, and user {os.getuid()} has none either",
             "set HOME, or DLC_CACHE_DIR to a folder that dlc may write",
         ) from None
+
+
+@dataclass(frozen=True)
+class OwnIndexes:
+    """Addresses with their credentials. `default` is empty if the user names none."""
+
+    default: str
+    extra: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Return every index that the user names, in the order in which they are searched."""
+        return (*self.extra, *((self.default,) if self.default else ()))
+
+
+def read_own_indexes(environment: Mapping[str, str]) -> OwnIndexes:
+    """Read the variables of uv and pip, in the same way for a lock and for a build.
+
+    Raises UsageError for a wrong address.
+    """
+    default, extra = (
+        next((environment[name] for name in names if environment.get(name)), "") for names in INDEX_VARIABLES.values()
+    )
+    found = OwnIndexes(_strip_name(default), tuple(_strip_name(word) for word in extra.split()))
+    for address in found.all:
+        if not (_is_place(address) if "://" in address else Path(address).is_dir()):
+            raise UsageError(
+                f"{hide_password(address)}: expected the address of a package index (http, https, file), "
+                "found no address",
+                f"correct it in {', '.join(name for names in INDEX_VARIABLES.values() for name in names)}",
+            )
+    return found
+
+
+def mirror_variable(index: str) -> str:
+    """Return `DLC_INDEX_PYTORCH_CPU` for `pytorch-cpu`."""
+    return MIRROR + index.upper().replace("-", "_")
+
+
+def resolve_index(index: str, address: str, environment: Mapping[str, str]) -> str:
+    """Return the address at which to ask an index of the buildspec: the user's mirror, else its own.
+
+    Folders become file://.
+
+    Raises UsageError for a mirror that is neither an address nor a folder.
+    """
+    chosen = environment.get(mirror_variable(index), "")
+    if not chosen:
+        return address
+    place = chosen if "://" in chosen else user_path(chosen).absolute().as_uri()
+    if not _is_place(place):
+        raise UsageError(
+            f"{mirror_variable(index)}={hide_password(chosen)}: expected an address (http, https, file) or a folder "
+            "that is there, found neither",
+            f"correct it, or unset it: then {index} is asked at its own address",
+        )
+    return place
+
+
+def _is_place(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return Path(unquote(parts.path)).is_dir() if parts.scheme == "file" else _is_http(parts)
+    except ValueError:
+        return False
+
+
+def _is_http(parts: SplitResult) -> bool:
+    """Tell whether an address is of HTTP. Raises ValueError for a wrong port."""
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+
+
+def wheel_folder(address: str) -> Path | None:
+    """Return the folder of a file:// address that holds wheels as they are, without an index's pages."""
+    if not address.startswith("file://"):
+        return None
+    folder = Path(unquote(urlsplit(address).path))
+    return folder if any(folder.glob("*.whl")) else None
+
+
+def _strip_name(word: str) -> str:
+    """Return the address of an index, without the name that uv lets it have: `NAME=ADDRESS`."""
+    name, equals, address = word.partition("=")
+    return address if equals and "://" not in name else word

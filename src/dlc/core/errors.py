@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlc.core.text import printable
+from dlc.core.text import escape_controls
 
 
 class DlcError(Exception):
@@ -19,8 +19,8 @@ class DlcError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        self.message = printable(message)
-        self.remedy = printable(remedy)
+        self.message = escape_controls(message)
+        self.remedy = escape_controls(remedy)
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -145,15 +145,15 @@ class Interrupted(DlcError):  # noqa: N818 (Ctrl-C is no error)
     exit_code = 130
 
 
-def exit_codes() -> dict[int, str]:
-    """Exit code -> what it means, in order."""
+def list_exit_codes() -> dict[int, str]:
+    """Map each exit code to its meaning, in order."""
     meanings = {0: "Done."}
-    for error in _classes(DlcError):
+    for error in _all_classes(DlcError):
         meanings.setdefault(error.exit_code, (error.__doc__ or "").partition("\n")[0])
     return dict(sorted(meanings.items()))
 
 
-def _classes(base: type[DlcError]) -> Iterator[type[DlcError]]:
+def _all_classes(base: type[DlcError]) -> Iterator[type[DlcError]]:
     yield base
     for derived in base.__subclasses__():
-        yield from _classes(derived)
+        yield from _all_classes(derived)

@@ -11,20 +11,25 @@ import threading
 import time
 from types import FrameType
 
-WAKE = signal.SIGURG  # which does nothing to whom it is sent
-WAKE_SECONDS, WAKES = 0.02, 50  # from one to the next, and how many: a busy host may let a thread wait for a second
-ONCE = (signal.SIGTERM, signal.SIGHUP)  # `timeout` and a closing terminal send two at a time to say one thing
+# A signal that does nothing to its receiver.
+WAKE = signal.SIGURG
+# Seconds from one to the next, and how many: a busy host may let a thread wait for a second.
+WAKE_SECONDS, WAKES = 0.02, 50
+# `timeout` and a closing terminal send two at a time to say one thing.
+ONCE = (signal.SIGTERM, signal.SIGHUP)
 
-_depth = 0  # blocks that the main thread is in
-_waiting = False  # a signal came meanwhile
+# How many blocks of `held` the main thread is in.
+_depth = 0
+# Whether a signal came meanwhile.
+_waiting = False
 _waker: threading.Thread | None = None
 
 
-def arm() -> None:
+def install_handlers() -> None:
     """Let Ctrl-C, SIGTERM and SIGHUP end dlc in one way, unless the caller ignores them, as nohup does."""
     for number in (signal.SIGINT, *ONCE):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _stop)
+            signal.signal(number, _on_signal)
 
 
 def keep_awake() -> None:
@@ -41,11 +46,11 @@ def keep_awake() -> None:
     os.set_blocking(writing, False)
     signal.signal(WAKE, lambda *_: None)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    _waker = threading.Thread(target=_wake, args=(reading, threading.get_ident()), daemon=True)
+    _waker = threading.Thread(target=_wake_main, args=(reading, threading.get_ident()), daemon=True)
     _waker.start()
 
 
-def _wake(reading: int, main: int) -> None:
+def _wake_main(reading: int, main: int) -> None:
     while number := os.read(reading, 1):
         if number[0] == WAKE:
             continue
@@ -73,15 +78,16 @@ held = Held()
 
 
 def _is_main() -> bool:
-    """Python runs the handlers of signals in this thread alone."""
+    """Tell whether this is the main thread: Python runs the handlers of signals in no other."""
     return threading.current_thread() is threading.main_thread()
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _on_signal(number: int, frame: FrameType | None) -> None:
     global _waiting
     if number in ONCE:
         for same in ONCE:
-            signal.signal(same, lambda *_: None)  # not SIG_IGN, which the programs that it starts would inherit
+            # Not SIG_IGN, which the programs that it starts would inherit.
+            signal.signal(same, lambda *_: None)
     _waiting = _depth > 0
     if not _waiting:
         raise KeyboardInterrupt

@@ -13,7 +13,8 @@ FLAVOR = "org.dlc.flavor"
 UNSUPPORTED = "org.dlc.unsupported"
 PLATFORM = "org.dlc.platform"
 
-JOB = "org.dlc.job"  # of the containers and the network of a job that `dlc run` started
+# Containers and the network of a job that `dlc run` started have this label.
+JOB = "org.dlc.job"
 
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md
 TITLE = "org.opencontainers.image.title"

@@ -22,7 +22,8 @@ from dlc.core.errors import ProcessError, ProcessTimeoutError
 from dlc.core.interrupts import held
 
 TAIL_LINES = 25
-GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
+# From SIGTERM to SIGKILL.
+GRACE_SECONDS = 10.0
 T = TypeVar("T")
 
 
@@ -36,12 +37,12 @@ class Completed:
     stderr: str
 
 
-def echo(argv: Sequence[str]) -> None:
+def show_command(argv: Sequence[str]) -> None:
     """Show a command on stderr as a user could type it."""
     print("+", shlex.join(argv), file=sys.stderr, flush=True)
 
 
-def run(
+def run_program(
     argv: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
@@ -58,8 +59,8 @@ def run(
     `grace` seconds later SIGKILL, and ProcessTimeoutError is raised. Bytes that are not UTF-8 become U+FFFD.
     """
     if show:
-        echo(argv)
-    with _group(argv, env, stdin, cwd, stderr=subprocess.PIPE, grace=grace) as child:
+        show_command(argv)
+    with _open_group(argv, env, stdin, cwd, stderr=subprocess.PIPE, grace=grace) as child:
         try:
             out, err = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -67,11 +68,11 @@ def run(
                 f"{shlex.join(argv)}: not finished after {timeout:g} s", "check what it waits for"
             ) from None
     if check and child.returncode:
-        raise ProcessError(f"{shlex.join(argv)}: exit code {child.returncode}\n{tail(err or out)}")
+        raise ProcessError(f"{shlex.join(argv)}: exit code {child.returncode}\n{last_lines(err or out)}")
     return Completed(tuple(argv), child.returncode, out, err)
 
 
-def stream(
+def stream_program(
     argv: Sequence[str],
     on_line: Callable[[str], None],
     *,
@@ -83,17 +84,17 @@ def stream(
 ) -> int:
     """Run, hand each line of the merged output to `on_line`, return the exit code.
 
-    With `on_error` each line of stderr goes there, from another thread: where both are written at the same time, merged
+    With `on_error` each line of stderr goes there, from another thread: if both are written at the same time, merged
     lines would be torn. After `timeout` seconds it is ended as by `run`.
     """
     stderr = subprocess.PIPE if on_error else subprocess.STDOUT
     with (
-        _group(argv, env, stdin, cwd, stderr=stderr, grace=GRACE_SECONDS) as child,
-        _bounded(child, timeout) as late,
+        _open_group(argv, env, stdin, cwd, stderr=stderr, grace=GRACE_SECONDS) as child,
+        _end_after(child, timeout) as late,
     ):
-        errors = Thread(target=_hand_on, args=(child.stderr or (), on_error or on_line), daemon=True)
+        errors = Thread(target=_pass_lines, args=(child.stderr or (), on_error or on_line), daemon=True)
         errors.start()
-        _hand_on(child.stdout or (), on_line)
+        _pass_lines(child.stdout or (), on_line)
         errors.join()
         code = child.wait()
         if late.is_set():
@@ -104,7 +105,7 @@ def stream(
 
 
 @contextmanager
-def _bounded(child: subprocess.Popen[str], seconds: float | None) -> Iterator[Event]:
+def _end_after(child: subprocess.Popen[str], seconds: float | None) -> Iterator[Event]:
     """End the child if the block takes longer, which sets the event. Without `seconds` there is no bound."""
     late = Event()
 
@@ -123,7 +124,7 @@ def _bounded(child: subprocess.Popen[str], seconds: float | None) -> Iterator[Ev
 
 
 @contextmanager
-def beside(work: Callable[[], T]) -> Iterator[Future[T]]:
+def run_beside(work: Callable[[], T]) -> Iterator[Future[T]]:
     """Run `work` in a thread of its own beside the block; the result, or the error, is in the Future.
 
     If the block raises, the programs that `work` runs are ended, and it has GRACE_SECONDS to clean up after itself.
@@ -133,7 +134,8 @@ def beside(work: Callable[[], T]) -> Iterator[Future[T]]:
     def run_it() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # raised if the result is asked for
+        except BaseException as error:
+            # The error is raised again if the result is asked for.
             done.set_exception(error)
 
     thread = Thread(target=run_it, daemon=True)
@@ -149,7 +151,7 @@ def beside(work: Callable[[], T]) -> Iterator[Future[T]]:
         raise
 
 
-def _hand_on(lines: Iterable[str], on_line: Callable[[str], None]) -> None:
+def _pass_lines(lines: Iterable[str], on_line: Callable[[str], None]) -> None:
     for line in lines:
         on_line(line.rstrip("\n"))
 
@@ -162,10 +164,11 @@ def _end_all() -> None:
     """End what another thread still runs when dlc ends."""
     for child in _running:
         if child.returncode is None:
-            _signal(child, signal.SIGKILL)
+            _signal_group(child, signal.SIGKILL)
 
 
-_daemons: list[subprocess.Popen[bytes]] = []  # Python warns when a Popen of a running program is deleted
+# Python warns if a Popen of a running program is deleted.
+_daemons: list[subprocess.Popen[bytes]] = []
 
 
 def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
@@ -179,7 +182,7 @@ def start_daemon(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def _group(
+def _open_group(
     argv: Sequence[str],
     env: Mapping[str, str] | None,
     stdin: str | None,
@@ -188,11 +191,15 @@ def _group(
     stderr: int,
     grace: float,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program in a process group of its own. If the block ends early (an error, Ctrl-C), the whole group is ended."""
+    """Start a program in a process group of its own.
+
+    If the block ends early (an error, Ctrl-C), the whole group is ended.
+    """
     child: subprocess.Popen[str] | None = None
     try:
-        with _input(stdin) as given, held:  # no program runs that nobody ends
-            child = _started(argv, env, given, cwd, stderr)
+        # No program may run that nobody ends.
+        with _open_input(stdin) as given, held:
+            child = _start_child(argv, env, given, cwd, stderr)
             _running.append(child)
         yield child
     finally:
@@ -204,7 +211,7 @@ def _group(
                     pipe.close()
 
 
-def _started(
+def _start_child(
     argv: Sequence[str], env: Mapping[str, str] | None, given: IO[bytes], cwd: Path | None, stderr: int
 ) -> subprocess.Popen[str]:
     try:
@@ -218,8 +225,8 @@ def _started(
         raise ProcessError(f"{argv[0]}: cannot be run: {error.strerror}", f"look at {argv[0]} on PATH") from None
 
 
-def _input(text: str | None) -> IO[bytes]:
-    """A file to read `text` from: a pipe could break, or block while nobody reads."""
+def _open_input(text: str | None) -> IO[bytes]:
+    """Return a file to read `text` from: a pipe could break, or block while nobody reads."""
     if text is None:
         return Path(os.devnull).open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
@@ -236,15 +243,16 @@ def end_group(child: subprocess.Popen[str], grace: float = GRACE_SECONDS) -> Non
     if child.returncode is not None:
         return
     try:
-        _signal(child, signal.SIGTERM)
+        _signal_group(child, signal.SIGTERM)
         _wait_for_group(child, grace)
     finally:
-        _signal(child, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):  # it can hang in the kernel, in a read from a dead disk
+        _signal_group(child, signal.SIGKILL)
+        # A child can hang in the kernel, in a read from a dead disk.
+        with suppress(subprocess.TimeoutExpired):
             child.wait(GRACE_SECONDS)
 
 
-def _signal(child: subprocess.Popen[str], number: int) -> None:
+def _signal_group(child: subprocess.Popen[str], number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
 
@@ -257,7 +265,7 @@ def _wait_for_group(child: subprocess.Popen[str], seconds: float) -> None:
 
 
 def _has_running(group: int) -> bool:
-    """Whether a process of this group still runs; a zombie does not count."""
+    """Tell whether a process of this group still runs; a zombie does not count."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, number = path.read_text(errors="replace").rpartition(")")[2].split()[:3]
@@ -268,6 +276,6 @@ def _has_running(group: int) -> bool:
     return False
 
 
-def tail(text: str, lines: int = TAIL_LINES) -> str:
-    """The last `lines` lines, where programs say what went wrong."""
+def last_lines(text: str, lines: int = TAIL_LINES) -> str:
+    """Return the last `lines` lines, in which programs say what went wrong."""
     return "\n".join(text.rstrip().splitlines()[-lines:])

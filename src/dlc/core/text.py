@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-CONTROLS = "\n\t"  # that a message may hold
+# Controls that a message may hold.
+CONTROLS = "\n\t"
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:
-    """Aligned columns under their heads; with `columns` characters to a line, no line is wrapped where it can be."""
+def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:
+    """Align columns under their heads; with `columns` characters to a line, no line is wrapped if that is possible."""
     lines = [tuple(heads), *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     text = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -20,6 +21,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | No
     )
 
 
-def printable(text: str) -> str:
-    """The text without control characters, which a terminal obeys: programs and registries have written parts of it."""
+def escape_controls(text: str) -> str:
+    """Escape control characters, which a terminal obeys: programs and registries have written parts of the text."""
     return "".join(each if each.isprintable() or each in CONTROLS else repr(each)[1:-1] for each in text)

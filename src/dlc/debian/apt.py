@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlc.core.atomic_files import hold_lock
 from dlc.core.errors import HostError, PackageIndexError
-from dlc.core.file_lock import exclusive
-from dlc.core.process import run
+from dlc.core.process import run_program
 
-POLICY = Path("/usr/sbin/policy-rc.d")  # Debian runs it to know whether a package may start a service
+# Debian runs it to know whether a package may start a service.
+POLICY = Path("/usr/sbin/policy-rc.d")
 UNFINISHED = Path("/var/lib/dpkg/updates")
 MARK = "# dlc wrote this file"
 # The guard against services. A shell writes and removes it, so that it goes even when dlc is killed.
@@ -34,8 +35,10 @@ ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 OPTIONS = ("-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120", "-q")
 UPDATE_SECONDS = 300.0
 INSTALL_SECONDS = 900.0
-LOCK_SECONDS = 3600.0  # for another dlc that installs
-GRACE_SECONDS = 60.0  # for dpkg to finish its current package
+# For so long another dlc may install.
+LOCK_SECONDS = 3600.0
+# For so long dpkg may finish its current package.
+GRACE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Donor:
     packages: tuple[str, ...]
 
 
-def os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
-    """The host's distribution as /etc/os-release states it; empty where there is no such file."""
+def read_os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
+    """Return the host's distribution as /etc/os-release states it; empty if there is no such file."""
     if not path.exists():
         return {}
     pairs = re.findall(r'^(\w+)="?([^"\n]*)"?$', path.read_text(errors="replace"), re.MULTILINE)
@@ -56,7 +59,7 @@ def os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
 
 
 def can_install() -> str:
-    """Why packages cannot be installed here, or the empty string."""
+    """Return why packages cannot be installed here, or the empty string."""
     if os.geteuid() != 0:
         return "not root"
     if shutil.which("apt-get") is None:
@@ -64,7 +67,7 @@ def can_install() -> str:
     return ""
 
 
-def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> None:
+def install_packages(names: Sequence[str], work: Path, donor: Donor | None = None) -> None:
     """Install packages without recommended ones and without starting any service.
 
     `work` is a folder for apt's lists of the donor suite and for the list of new packages. One process at a time.
@@ -74,48 +77,49 @@ def install(names: Sequence[str], work: Path, donor: Donor | None = None) -> Non
         raise HostError(f"cannot install {', '.join(names)}: {reason}", f"as root: apt-get install {' '.join(names)}")
     print(f"installing {', '.join(names)} (Debian packages)", file=sys.stderr, flush=True)
     work.mkdir(parents=True, exist_ok=True)
-    with exclusive(work / "lock", LOCK_SECONDS):
+    with hold_lock(work / "lock", LOCK_SECONDS):
         remove_guard()
-        options = _donor_options(work, donor) if donor and _needs(donor, names) else []
-        _apt([*options, "update"], UPDATE_SECONDS)
-        if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):  # an earlier installation was interrupted
-            _guarded(["dpkg", "--configure", "-a"])
+        options = _make_donor_options(work, donor) if donor and _needs_donor(donor, names) else []
+        _run_apt([*options, "update"], UPDATE_SECONDS)
+        # An earlier installation was interrupted.
+        if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):
+            _run_guarded(["dpkg", "--configure", "-a"])
         wanted = [*options, "-y", "--no-install-recommends", "install", *names]
-        _remember(work, new_packages(_apt(["--simulate", *wanted], UPDATE_SECONDS)))
-        _guarded(["apt-get", *OPTIONS, *wanted])
+        _record_packages(work, parse_new_packages(_run_apt(["--simulate", *wanted], UPDATE_SECONDS)))
+        _run_guarded(["apt-get", *OPTIONS, *wanted])
 
 
-def brought(work: Path) -> list[str]:
-    """The packages that `install` added to this host and that are still installed."""
-    recorded = _record(work).read_text().split() if _record(work).exists() else []
+def list_brought(work: Path) -> list[str]:
+    """List the packages that `install_packages` added to this host and that are still installed."""
+    recorded = _record_path(work).read_text().split() if _record_path(work).exists() else []
     if not recorded or shutil.which("dpkg-query") is None:
         return []
     form = "${Package} ${db:Status-Status}\\n"
-    lines = run(["dpkg-query", "--show", "--showformat", form, *recorded], env=ENVIRONMENT, check=False).stdout
+    lines = run_program(["dpkg-query", "--show", "--showformat", form, *recorded], env=ENVIRONMENT, check=False).stdout
     present = {line.split()[0] for line in lines.splitlines() if line.split()[1:] not in ([], ["not-installed"])}
     return sorted(present & set(recorded))
 
 
-def needed_by_others(names: Sequence[str]) -> list[str]:
-    """The packages besides `names` that apt would remove together with them."""
-    return sorted(set(removed_packages(_apt(["--simulate", "purge", *names], UPDATE_SECONDS))) - set(names))
+def list_dependents(names: Sequence[str]) -> list[str]:
+    """List the packages besides `names` that apt would remove together with them."""
+    return sorted(set(parse_removed_packages(_run_apt(["--simulate", "purge", *names], UPDATE_SECONDS))) - set(names))
 
 
-def remove(names: Sequence[str], work: Path) -> None:
+def remove_packages(names: Sequence[str], work: Path) -> None:
     """Remove packages with their configuration. Raises PackageIndexError with apt's message."""
-    with exclusive(work / "lock", LOCK_SECONDS):
+    with hold_lock(work / "lock", LOCK_SECONDS):
         remove_guard()
-        _guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
-        _record(work).unlink(missing_ok=True)
+        _run_guarded(["apt-get", *OPTIONS, "-y", "purge", *names])
+        _record_path(work).unlink(missing_ok=True)
 
 
-def new_packages(simulated: str) -> list[str]:
-    """The packages that `apt-get --simulate install` would add, without those that it would upgrade."""
+def parse_new_packages(simulated: str) -> list[str]:
+    """Return the packages that `apt-get --simulate install` would add, without those that it would upgrade."""
     return re.findall(r"^Inst (\S+) \(", simulated, re.MULTILINE)
 
 
-def removed_packages(simulated: str) -> list[str]:
-    """The packages that `apt-get --simulate purge` would remove."""
+def parse_removed_packages(simulated: str) -> list[str]:
+    """Return the packages that `apt-get --simulate purge` would remove."""
     return re.findall(r"^(?:Remv|Purg) ([^\s:]+)", simulated, re.MULTILINE)
 
 
@@ -128,20 +132,20 @@ def remove_guard() -> None:
         return
 
 
-def _guarded(argv: Sequence[str]) -> None:
+def _run_guarded(argv: Sequence[str]) -> None:
     """Run a command that installs or removes packages; no service starts."""
     try:
-        _checked(["sh", "-c", GUARDED, "dlc-guard", str(POLICY), *argv], INSTALL_SECONDS)
+        _run_checked(["sh", "-c", GUARDED, "dlc-guard", str(POLICY), *argv], INSTALL_SECONDS)
     finally:
         remove_guard()
 
 
-def _apt(words: Sequence[str], seconds: float) -> str:
-    return _checked(["apt-get", *OPTIONS, *words], seconds)
+def _run_apt(words: Sequence[str], seconds: float) -> str:
+    return _run_checked(["apt-get", *OPTIONS, *words], seconds)
 
 
-def _checked(argv: Sequence[str], seconds: float) -> str:
-    done = run(argv, env=ENVIRONMENT, check=False, timeout=seconds, grace=GRACE_SECONDS)
+def _run_checked(argv: Sequence[str], seconds: float) -> str:
+    done = run_program(argv, env=ENVIRONMENT, check=False, timeout=seconds, grace=GRACE_SECONDS)
     if done.returncode:
         lines = (done.stderr or done.stdout).splitlines()
         words = "; ".join([line for line in lines if line.startswith("E:")] or lines[-5:])
@@ -152,26 +156,28 @@ def _checked(argv: Sequence[str], seconds: float) -> str:
     return done.stdout
 
 
-def _record(work: Path) -> Path:
+def _record_path(work: Path) -> Path:
     return work / "installed"
 
 
-def _remember(work: Path, names: Sequence[str]) -> None:
-    """Add to the list. It is written before the installation, so that a kill loses nothing."""
-    known = _record(work).read_text().split() if _record(work).exists() else []
-    _record(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
+def _record_packages(work: Path, names: Sequence[str]) -> None:
+    """Add packages to the list. It is written before the installation, so that a kill loses nothing."""
+    known = _record_path(work).read_text().split() if _record_path(work).exists() else []
+    _record_path(work).write_text("".join(f"{name}\n" for name in sorted({*known, *names})))
 
 
-def _needs(donor: Donor, names: Sequence[str]) -> bool:
-    return os_release().get("VERSION_CODENAME") == donor.release and any(name in donor.packages for name in names)
+def _needs_donor(donor: Donor, names: Sequence[str]) -> bool:
+    return read_os_release().get("VERSION_CODENAME") == donor.release and any(name in donor.packages for name in names)
 
 
-def _donor_options(work: Path, donor: Donor) -> list[str]:
-    """apt options that add the donor suite, pinned so that only its own packages come from it.
+def _make_donor_options(work: Path, donor: Donor) -> list[str]:
+    """Return apt options that add the donor suite, pinned so that only its own packages come from it.
 
     The files are in `work`: the host's apt set-up is not changed.
     """
-    known = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]).stdout
+    known = run_program(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]
+    ).stdout
     sites = {line.split()[0] for line in known.splitlines() if line.split()[1:] == [donor.release]}
     if not sites:
         raise HostError(f"apt has no source for Debian {donor.release}", "add one to /etc/apt/sources.list")

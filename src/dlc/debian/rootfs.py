@@ -15,18 +15,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dlc.core.atomic_files import draft_folder, hold_lock, scratch_folder
 from dlc.core.digests import FOLDER_MODE, is_sealed, say_damaged, seal
-from dlc.core.drafts import draft_folder, scratch_folder
 from dlc.core.errors import BaseImageError, DiskError
-from dlc.core.file_lock import exclusive
-from dlc.core.process import run, stream, tail
+from dlc.core.process import last_lines, run_program, stream_program
 from dlc.debian import apt
-from dlc.debian.mmdebstrap import EPOCH, arguments, holding, recipe
-from dlc.debian.recorded import preferences
+from dlc.debian.suites import EPOCH, base_recipe, make_preferences, mmdebstrap_command, pin_arguments
 
 BUILD_SECONDS = 900.0
 SCRATCH = "dlc-base-"
-ROOM = 600 * 10**6  # bytes: the system unpacked with its packages, and its tar
+# Bytes: the system unpacked with its packages, and its tar.
+ROOM = 600 * 10**6
 # mmdebstrap mounts /proc, /sys and /dev of this host into what it makes: here in a mount namespace that ends with its
 # last process, and all of these end with dlc, however it ends.
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
@@ -34,29 +33,30 @@ ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mou
 STEP = re.compile(r"I: ((?:download|extract|install|creat)ing .*?)(?: in the chroot| inside the chroot)?\.\.\.")
 
 
-def folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
-    """Where the tar of this suite is, or will be: named after what it is made from."""
-    digest = hashlib.sha256(recipe(suite, recorded).encode()).hexdigest()[:12]
+def rootfs_folder(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
+    """Return the folder of the tar of this suite, now or later: it is named after what the tar is made from."""
+    digest = hashlib.sha256(base_recipe(suite, recorded).encode()).hexdigest()[:12]
     return cache / "rootfs" / f"{suite}-{digest}"
 
 
-def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
-    """The folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing, or not as it was made.
+def make_rootfs(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
+    """Return the folder with `rootfs.tar` of a Debian suite; the tar is made if it is missing, or not as it was made.
 
     `recorded`: package -> version that is preferred. Raises BaseImageError if the Debian packages are not
     available, DiskError if the disk is full.
     """
-    target = folder(suite, recorded, cache)
+    target = rootfs_folder(suite, recorded, cache)
     if is_sealed(target / "rootfs.tar"):
         return target
     target.mkdir(parents=True, exist_ok=True)
     _require_room(cache)
     require_program(cache)
-    with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
-        if not is_sealed(target / "rootfs.tar"):  # another build may have made it meanwhile
+    with hold_lock(target, BUILD_SECONDS), draft_folder(cache) as draft:
+        # Another build may have made it meanwhile.
+        if not is_sealed(target / "rootfs.tar"):
             say_damaged(target / "rootfs.tar")
-            _say(suite, "made from Debian packages")
-            _make(suite, recorded, draft)
+            _say_step(suite, "made from Debian packages")
+            _build_tar(suite, recorded, draft)
             (draft / "rootfs.tar").replace(target / "rootfs.tar")
             seal(target / "rootfs.tar")
     return target
@@ -65,19 +65,21 @@ def make(suite: str, recorded: Mapping[str, str], cache: Path) -> Path:
 def require_program(cache: Path) -> None:
     """Install mmdebstrap if this host lacks it. Raises HostError, PackageIndexError."""
     if shutil.which("mmdebstrap") is None:
-        apt.install(["mmdebstrap"], cache / "apt")
+        apt.install_packages(["mmdebstrap"], cache / "apt")
 
 
-def kept(made: Path, suite: str, cache: Path) -> Path:
-    """The folder with a `rootfs.tar` of the suite that stays when a newer one is made: for tools that no image holds.
+def keep_rootfs(made: Path, suite: str, cache: Path) -> Path:
+    """Return a folder with a `rootfs.tar` of the suite that stays when a newer one is made.
 
-    `made` is a folder of `make`, whose tar is taken where there is none yet.
+    It is for tools that no image holds.
+
+    `made` is a folder of `make`, whose tar is taken if there is none yet.
     """
-    digest = hashlib.sha256(" ".join(arguments(suite)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(" ".join(mmdebstrap_command(suite)).encode()).hexdigest()[:12]
     target = cache / "rootfs" / f"tools-{suite}-{digest}"
     if not is_sealed(target / "rootfs.tar"):
         target.mkdir(parents=True, exist_ok=True)
-        with exclusive(target, BUILD_SECONDS), draft_folder(cache) as draft:
+        with hold_lock(target, BUILD_SECONDS), draft_folder(cache) as draft:
             if not is_sealed(target / "rootfs.tar"):
                 say_damaged(target / "rootfs.tar")
                 os.link(made / "rootfs.tar", draft / "rootfs.tar")
@@ -98,43 +100,45 @@ def _require_room(cache: Path) -> None:
 
 
 def _can_be_alone() -> bool:
-    """Whether this host lets us. Else mmdebstrap unpacks where it likes, and killed it leaves its folder with mounts,
-    in which nobody may remove anything before they are unmounted.
+    """Tell whether this host lets mmdebstrap run in namespaces of its own.
+
+    Else a killed one leaves its folder with mounts, in which nobody may remove anything before they are unmounted.
     """
     if os.geteuid() or not all(map(shutil.which, ("setpriv", "unshare"))):
         return False
-    return not run([*ALONE, "true"], check=False).returncode
+    return not run_program([*ALONE, "true"], check=False).returncode
 
 
-def _make(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
+def _build_tar(suite: str, recorded: Mapping[str, str], draft: Path) -> None:
     held = draft / "recorded"
-    held.write_text(preferences(recorded))
-    program, *rest = arguments(suite)
-    argv = [program, *holding(held), *rest, str(draft / "rootfs.tar")]
+    held.write_text(make_preferences(recorded))
+    program, *rest = mmdebstrap_command(suite)
+    argv = [program, *pin_arguments(held), *rest, str(draft / "rootfs.tar")]
     if not _can_be_alone():
-        _run(suite, argv, {})
+        _run_mmdebstrap(suite, argv, {})
         return
     with scratch_folder(SCRATCH) as unpacked:
-        unpacked.chmod(FOLDER_MODE)  # for apt, which downloads as a user of its own
-        _run(suite, [*ALONE, *argv], {"TMPDIR": str(unpacked)})
+        # apt downloads as a user of its own.
+        unpacked.chmod(FOLDER_MODE)
+        _run_mmdebstrap(suite, [*ALONE, *argv], {"TMPDIR": str(unpacked)})
 
 
-def _run(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Raises BaseImageError with mmdebstrap's words, DiskError where the disk is full."""
+def _run_mmdebstrap(suite: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Run mmdebstrap. Raises BaseImageError with its words, DiskError if the disk is full."""
     lines: list[str] = []
 
     def line(text: str) -> None:
         lines.append(text)
         if step := STEP.fullmatch(text):
-            _say(suite, step[1])
+            _say_step(suite, step[1])
 
-    if stream(argv, line, env={**environment, "SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
+    if stream_program(argv, line, env={**environment, "SOURCE_DATE_EPOCH": str(EPOCH)}, timeout=BUILD_SECONDS):
         said = "\n".join(lines)
-        words = "; ".join([line for line in lines if line.startswith("E:")] or tail(said, 5).splitlines())
+        words = "; ".join([line for line in lines if line.startswith("E:")] or last_lines(said, 5).splitlines())
         if "No space left on device" in said:
             raise DiskError(f"mmdebstrap {suite}: {words}", "free space in the cache folder and in TMPDIR")
         raise BaseImageError(f"mmdebstrap {suite}: {words}", "check that apt reaches its mirrors")
 
 
-def _say(suite: str, what: str) -> None:
+def _say_step(suite: str, what: str) -> None:
     print(f"{suite} base file system: {what}", file=sys.stderr, flush=True)

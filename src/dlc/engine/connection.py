@@ -14,16 +14,16 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from dlc.core.environment import PLATFORM, engine_folder, host_platform, platform, starts_no_engine
+from dlc.core.environment import PLATFORM, docker_platform, engine_folder, host_platform, starts_no_engine
 from dlc.core.errors import EngineError
 from dlc.core.process import GRACE_SECONDS, Completed
 from dlc.debian import apt
-from dlc.engine import client, context, remedies
-from dlc.engine.private import PrivateEngine, is_installed
-from dlc.engine.questions import ASK_SECONDS, told
-from dlc.engine.sockets import takes_connections
+from dlc.engine import docker_client, remedies
+from dlc.engine.private_engine import PrivateEngine, is_installed
+from dlc.engine.questions import ASK_SECONDS, takes_connections, tell_of_waiting
 
-QUICK_SECONDS = 3.0  # for verbs that only look: they promise an answer within 5 s
+# For verbs that only look: they promise an answer within 5 s.
+QUICK_SECONDS = 3.0
 # Programs of NVIDIA's toolkit. An engine whose host has one may give GPUs and say nothing of it: it finds the hook on
 # its PATH, and podman reads files of CDI.
 TOOLKIT = ("nvidia-container-runtime-hook", "nvidia-ctk")
@@ -34,20 +34,27 @@ class Engine:
     """An engine that answered. `address` is None for the client's own context, else the value of DOCKER_HOST."""
 
     address: str | None
-    origin: str  # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "private"
+    # "DOCKER_HOST", "DOCKER_CONTEXT", "context" or "private".
+    origin: str
     version: str
-    containerd_store: bool  # keeps layers as blobs and unpacked; else the classic store: unpacked only
+    # Whether layers are kept as blobs and unpacked. The classic store keeps them unpacked only.
+    containerd_store: bool
     platform: str = PLATFORM
-    data_root: str = ""  # the folder of its host that holds its images; empty where it does not say
-    buildx: str = ""  # the client's plug-in, a file; empty too where the client does not list its plug-ins
-    cpus: int = 0  # of its host; 0 where it does not say
-    memory: int = 0  # of its host, in bytes; 0 where it does not say
-    offers_gpus: bool = True  # false only where it says so
+    # The folder of its host that holds its images; empty if the engine does not say.
+    data_root: str = ""
+    # The file of the client's plug-in; empty too if the client does not list its plug-ins.
+    buildx: str = ""
+    # CPUs of its host; 0 if the engine does not say.
+    cpus: int = 0
+    # Bytes of memory of its host; 0 if the engine does not say.
+    memory: int = 0
+    # False only if the engine says so.
+    offers_gpus: bool = True
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a docker client needs in its environment to reach this engine."""
-        return client.reach(self.address)
+        """Return what a docker client needs in its environment to reach this engine."""
+        return docker_client.client_environment(self.address)
 
     def docker(
         self,
@@ -65,7 +72,9 @@ class Engine:
         when it fails and `check` is true.
         """
         merged = {**self.environment, **(env or {})}
-        return client.docker(*words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin, grace=grace)
+        return docker_client.run_docker(
+            *words, env=merged, check=check, timeout=timeout, show=show, stdin=stdin, grace=grace
+        )
 
     def docker_lines(
         self,
@@ -76,32 +85,33 @@ class Engine:
         cwd: Path | None = None,
         on_error: Callable[[str], None] | None = None,
     ) -> int:
-        """The same for what takes long: each line of the output goes to `on_line`; returns the exit code.
+        """Do the same for what takes long: each line of the output goes to `on_line`; returns the exit code.
 
         With `on_error` the lines of stderr go there, from another thread. The plug-in buildx is started by itself: the
         client would ask it first what it is.
         """
         merged = {**self.environment, **(env or {})}
         plugin = self.buildx if words[0] == "buildx" else ""
-        return client.stream(
+        return docker_client.stream_docker(
             *words, plugin=plugin, on_line=on_line, env=merged, stdin=stdin, cwd=cwd, on_error=on_error
         )
 
     def require_platform(self, wanted: str = PLATFORM) -> None:
-        """Raise EngineError where this engine, or the host that makes base files for it, is of another platform."""
+        """Raise EngineError if this engine, or the host that makes base files for it, is of another platform."""
         for place, found in ((self.address or "the Docker engine", self.platform), ("this host", host_platform())):
             if found != wanted:
-                raise _other_platform(place, wanted, found)
+                raise _platform_error(place, wanted, found)
 
 
-def search() -> Future[Engine | None]:
-    """`find` in a thread of its own: for a caller that has other work before it needs the engine."""
+def search_engine() -> Future[Engine | None]:
+    """Run `find_engine` in a thread of its own: for a caller that has other work before it needs the engine."""
     found: Future[Engine | None] = Future()
 
     def ask() -> None:
         try:
-            found.set_result(find(ASK_SECONDS))
-        except Exception as error:  # raised where the result is asked for
+            found.set_result(find_engine(ASK_SECONDS))
+        except Exception as error:
+            # The error is raised again when the result is asked for.
             found.set_exception(error)
 
     Thread(target=ask, daemon=True).start()
@@ -109,77 +119,81 @@ def search() -> Future[Engine | None]:
 
 
 def connect(start: bool = True, found: Future[Engine | None] | None = None) -> Engine:
-    """An engine that answers. If there is none and `start` is true, the private one is started. Raises EngineError.
+    """Return an engine that answers. If there is none and `start` is true, the private one is started.
+
+    Raises EngineError.
 
     `found` is a search that was begun before.
     """
-    engine = found.result() if found else find(ASK_SECONDS)
+    engine = found.result() if found else find_engine(ASK_SECONDS)
     if engine is None:
         engine = _start_private() if start else None
     if engine is None:
-        raise EngineError(absence(), start_remedy())
+        raise EngineError(absence_error(), advise_start())
     _require_buildx(engine)
     return engine
 
 
 def must_install(found: Future[Engine | None]) -> bool:
-    """Whether `connect` will install an engine, since the search found none and this host lacks the programs."""
+    """Tell whether `connect` will install an engine, since the search found none and this host lacks the programs."""
     if found.exception() or found.result():
         return False
-    return not (_forbidden() or is_installed())
+    return not (_why_forbidden() or is_installed())
 
 
-def find(seconds: float = QUICK_SECONDS) -> Engine | None:
-    """The engine that can be used without starting anything, or None. Takes `seconds` at most.
+def find_engine(seconds: float = QUICK_SECONDS) -> Engine | None:
+    """Return the engine that can be used without starting anything, or None. Takes `seconds` at most.
 
     Raises EngineError if the engine that the user names is not there, and if any engine does not answer.
     """
-    with told("`docker info`"):
-        return _find(time.monotonic() + seconds)
+    with tell_of_waiting("`docker info`"):
+        return _find_until(time.monotonic() + seconds)
 
 
-def _find(deadline: float) -> Engine | None:
+def _find_until(deadline: float) -> Engine | None:
     private = PrivateEngine(engine_folder())
     if os.environ.get("DOCKER_HOST") == private.address and not private.pid():
-        return None  # the shell still has it from `dlc engine env`; it was stopped, so it may be started again
+        # The shell still has it from `dlc engine env`. The engine was stopped, so it may be started again.
+        return None
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         if chosen := os.environ.get(variable):
             address = chosen if variable == "DOCKER_HOST" else None
-            return _require(probe(address, variable, deadline), f"{variable}={chosen}", variable, address)
-    if not client.present():
+            return _require_answer(probe_engine(address, variable, deadline), f"{variable}={chosen}", variable, address)
+    if not docker_client.is_present():
         return None
-    name, place = context.current(_left(deadline))
-    if name != context.NAME:
-        own = probe(None, "context", deadline, place)
+    name, place = docker_client.read_context(_seconds_left(deadline))
+    if name != docker_client.CONTEXT:
+        own = probe_engine(None, "context", deadline, place)
         if isinstance(own, Engine):
             return own
         if remedies.DENIED.search(own):
             raise EngineError(f"the Docker engine of this host: {own}", remedies.advise_refused(place or None))
-    found = probe(private.address, "private", deadline) if private.pid() else None
+    found = probe_engine(private.address, "private", deadline) if private.pid() else None
     return found if isinstance(found, Engine) else None
 
 
-def absence() -> str:
-    """The reason why `find` found none."""
-    return "no Docker engine answers" if client.present() else client.missing().message
+def absence_error() -> str:
+    """Return the reason why `find_engine` found none."""
+    return "no Docker engine answers" if docker_client.is_present() else docker_client.missing_error().message
 
 
-def start_remedy() -> str:
-    """What gets this user an engine where none answers."""
-    error = _forbidden()
+def advise_start() -> str:
+    """Return what gets this user an engine if none answers."""
+    error = _why_forbidden()
     return error.remedy if error else "dlc engine start"
 
 
-def probe(address: str | None, origin: str, deadline: float, place: str = "") -> Engine | str:
-    """The engine at `address`, or the client's message if there is none.
+def probe_engine(address: str | None, origin: str, deadline: float, place: str = "") -> Engine | str:
+    """Return the engine at `address`, or the client's message if there is none.
 
     `deadline` is a time of the monotonic clock; `place` is the address of the client's own context. Raises EngineError
     if there is no answer until then, or one that is not JSON.
     """
-    seconds = _left(deadline)
+    seconds = _seconds_left(deadline)
     words = ("info", "--format", "{{json .}}")
+    reach = docker_client.client_environment(address)
     try:
-        done = client.docker(*words, env=client.reach(address), check=False, timeout=seconds)
+        done = docker_client.run_docker(*words, env=reach, check=False, timeout=seconds)
     except EngineError as error:
         if not takes_connections(address or place):
             raise
@@ -187,11 +201,11 @@ def probe(address: str | None, origin: str, deadline: float, place: str = "") ->
     try:
         info = json.loads(done.stdout)
         if not info.get("ServerVersion"):
-            return _said(done) or "; ".join(map(str, info.get("ServerErrors") or []))
-        return _engine(info, address, origin)
+            return _quote_client(done) or "; ".join(map(str, info.get("ServerErrors") or []))
+        return _parse_info(info, address, origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         if done.returncode:
-            return _said(done)
+            return _quote_client(done)
         raise EngineError(
             f"{address or 'the Docker engine of the current context'}: expected `docker info` to print JSON, found "
             f"{done.stdout[:60]!r}",
@@ -199,10 +213,13 @@ def probe(address: str | None, origin: str, deadline: float, place: str = "") ->
         ) from None
 
 
-def _engine(info: Mapping[str, Any], address: str | None, origin: str) -> Engine:
-    """Raises ValueError, TypeError or AttributeError for an answer of another form."""
+def _parse_info(info: Mapping[str, Any], address: str | None, origin: str) -> Engine:
+    """Parse the answer of `docker info`.
+
+    Raises ValueError, TypeError or AttributeError for an answer of another form.
+    """
     store = str(dict(info.get("DriverStatus") or []).get("driver-type", ""))
-    found = platform(str(info.get("Architecture") or os.uname().machine))
+    found = docker_platform(str(info.get("Architecture") or os.uname().machine))
     plugins = (info.get("ClientInfo") or {}).get("Plugins") or []
     return Engine(
         address,
@@ -227,42 +244,46 @@ def _offers_gpus(info: Mapping[str, Any]) -> bool:
     return known or any(map(shutil.which, TOOLKIT))
 
 
-def _said(done: Completed) -> str:
+def _quote_client(done: Completed) -> str:
     lines = done.stderr.strip().splitlines()
     return lines[-1] if lines else ""
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     return round(max(0.1, deadline - time.monotonic()), 1)
 
 
-def _require(found: Engine | str, place: str, variable: str, address: str | None) -> Engine:
+def _require_answer(found: Engine | str, place: str, variable: str, address: str | None) -> Engine:
     if isinstance(found, str):
         remedy = remedies.advise_unreached(found, address, variable)
         raise EngineError(f"{place}: no engine answers there ({found})", remedy)
     return found
 
 
-def _forbidden() -> EngineError | None:
-    """Why no private engine can be started here."""
+def _why_forbidden() -> EngineError | None:
+    """Return why no private engine can be started here."""
     if starts_no_engine(os.environ):
-        return EngineError(f"{absence()}, and DLC_ENGINE=off forbids to start one", remedies.advise_without_engine())
+        return EngineError(
+            f"{absence_error()}, and DLC_ENGINE=off forbids to start one", remedies.advise_without_engine()
+        )
     if reason := apt.can_install():
-        return EngineError(f"{absence()}, and none can be started here: {reason}", remedies.advise_without_engine())
+        return EngineError(
+            f"{absence_error()}, and none can be started here: {reason}", remedies.advise_without_engine()
+        )
     if host_platform() != PLATFORM:
-        return _other_platform("this host", PLATFORM, host_platform())
+        return _platform_error("this host", PLATFORM, host_platform())
     return None
 
 
 def _start_private() -> Engine:
-    if error := _forbidden():
+    if error := _why_forbidden():
         raise error
     private = PrivateEngine(engine_folder())
     if private.start():
         print(f"started a private Docker engine: {private.address} (dlc engine stop ends it)", file=sys.stderr)
-    with told("`docker info`"):
-        found = probe(private.address, "private", time.monotonic() + ASK_SECONDS)
-    return _require(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
+    with tell_of_waiting("`docker info`"):
+        found = probe_engine(private.address, "private", time.monotonic() + ASK_SECONDS)
+    return _require_answer(found, str(private.folder), "DLC_ENGINE_DIR", private.address)
 
 
 def _require_buildx(engine: Engine) -> None:
@@ -272,7 +293,7 @@ def _require_buildx(engine: Engine) -> None:
         )
 
 
-def _other_platform(place: str, wanted: str, found: str) -> EngineError:
+def _platform_error(place: str, wanted: str, found: str) -> EngineError:
     return EngineError(
         f"{place}: expected {wanted}, the platform of these images, found {found}", f"run dlc on a {wanted} host"
     )

@@ -12,9 +12,9 @@ from threading import Thread
 
 from dlc.core.errors import DlcError, EngineError, ProcessError
 from dlc.core.labels import KEY
-from dlc.core.process import Completed, tail
+from dlc.core.process import Completed, last_lines
 from dlc.engine.connection import Engine
-from dlc.engine.questions import ASK_SECONDS, ask
+from dlc.engine.questions import ASK_SECONDS, ask_engine
 
 REMOVAL_SECONDS = 20.0
 
@@ -24,16 +24,19 @@ class Image:
     """One image as the engine has it."""
 
     ref: str
-    digest: str  # of the manifest where the engine keeps one, else of the configuration
-    key: str  # content key it was built from, empty for an image that dlc did not build
+    # Of the manifest if the engine keeps one, else of the configuration.
+    digest: str
+    # The content key that it was built from; empty for an image that dlc did not build.
+    key: str
     created: str
-    size: int  # bytes, sum of its layers unpacked
+    # Bytes: the sum of its layers, unpacked.
+    size: int
 
 
-def find(
+def find_images(
     engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS, *, built: Iterable[str] = ()
 ) -> dict[str, Image]:
-    """Those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
+    """Return those of `refs` that the engine has. Raises EngineError if there is no answer within `seconds`.
 
     `built` are known to be there: their sizes are asked for at the same time.
     """
@@ -41,39 +44,42 @@ def find(
     if not wanted:
         return {}
     with ThreadPoolExecutor() as pool:
-        sizes = {ref: pool.submit(size, engine, ref, seconds) for ref in built}
-        done = ask(engine, "image", "inspect", *wanted, seconds=seconds)
-    with understood(engine, "docker image inspect", done.stdout):
+        sizes = {ref: pool.submit(image_size, engine, ref, seconds) for ref in built}
+        done = ask_engine(engine, "image", "inspect", *wanted, seconds=seconds)
+    with expect_client_answer(engine, "docker image inspect", done.stdout):
         found = json.loads(done.stdout or "[]")
         named = [(tag, entry) for entry in found for tag in entry["RepoTags"] or [] if tag in wanted]
         return {
-            tag: _image(tag, entry, sizes[tag].result() if tag in sizes else size(engine, tag, seconds))
+            tag: _parse_image(tag, entry, sizes[tag].result() if tag in sizes else image_size(engine, tag, seconds))
             for tag, entry in named
         }
 
 
-def keys(engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS) -> dict[str, str]:
-    """Content key of each of `refs` that the engine has and dlc built. Raises EngineError as `find` does."""
+def find_keys(engine: Engine, refs: Iterable[str], seconds: float = ASK_SECONDS) -> dict[str, str]:
+    """Return the content key of each of `refs` that the engine has and dlc built.
+
+    Raises EngineError as `find_images` does.
+    """
     wanted = sorted(set(refs))
     form = '{{range .RepoTags}}{{.}} {{end}}|{{index .Config.Labels "' + KEY + '"}}'
     if not wanted:
         return {}
-    done = ask(engine, "image", "inspect", "--format", form, *wanted, seconds=seconds)
+    done = ask_engine(engine, "image", "inspect", "--format", form, *wanted, seconds=seconds)
     rows = [line.rpartition("|") for line in done.stdout.splitlines()]
     return {tag: key for tags, _, key in rows if key for tag in tags.split() if tag in wanted}
 
 
-def size(engine: Engine, ref: str, seconds: float = ASK_SECONDS) -> int:
-    """Bytes of all layers, unpacked. Raises ProcessError for an image that is not there."""
-    done = ask(engine, "history", "--human=false", "--format", "{{.Size}}", ref, seconds=seconds)
+def image_size(engine: Engine, ref: str, seconds: float = ASK_SECONDS) -> int:
+    """Return the bytes of all layers, unpacked. Raises ProcessError for an image that is not there."""
+    done = ask_engine(engine, "history", "--human=false", "--format", "{{.Size}}", ref, seconds=seconds)
     if done.returncode:
-        raise ProcessError(f"{ref}: {tail(done.stderr, 1)}")
+        raise ProcessError(f"{ref}: {last_lines(done.stderr, 1)}")
     return sum(int(line) for line in done.stdout.split())
 
 
 @contextmanager
-def understood(engine: Engine, command: str, answer: str) -> Iterator[None]:
-    """Within the block, an answer of another form than a Docker client's becomes an EngineError that shows it."""
+def expect_client_answer(engine: Engine, command: str, answer: str) -> Iterator[None]:
+    """Turn an answer of another form than a Docker client's, within the block, into an EngineError that shows it."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
@@ -85,13 +91,13 @@ def understood(engine: Engine, command: str, answer: str) -> Iterator[None]:
 
 
 @contextmanager
-def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
-    """After the block, remove the images that `refs` named before it and that have no name now.
+def remove_replaced(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
+    """Remove, after the block, the images that `refs` named before it and that have no name now.
 
     Other images without a name stay, because another build may need them, and so do those that a container uses. It is
     done in a thread, and before dlc ends.
     """
-    before = _tags(engine, refs)
+    before = _list_tags(engine, refs)
     try:
         yield
     finally:
@@ -99,22 +105,24 @@ def replaced_removed(engine: Engine, refs: Iterable[str]) -> Iterator[None]:
 
 
 def _remove_nameless(engine: Engine, identifiers: Iterable[str]) -> None:
-    with suppress(DlcError):  # the build is done, and the next one tells of an engine that does not answer
-        if nameless := [identifier for identifier, tags in _tags(engine, identifiers).items() if not tags]:
+    # The build is done, and the next one tells of an engine that does not answer.
+    with suppress(DlcError):
+        if nameless := [identifier for identifier, tags in _list_tags(engine, identifiers).items() if not tags]:
             engine.docker("image", "rm", *nameless, check=False)
 
 
-def _tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
-    """The id of each image that is there, with all its tags."""
+def _list_tags(engine: Engine, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the id of each image that is there, with all its tags."""
     if not (wanted := sorted(names)):
         return {}
     form = "{{.Id}} {{range .RepoTags}}{{.}} {{end}}"
-    done = ask(engine, "image", "inspect", "--format", form, *wanted)
-    rows = [line.split() for line in done.stdout.splitlines() if line]  # none found is an empty line
+    done = ask_engine(engine, "image", "inspect", "--format", form, *wanted)
+    # If no image is found, the answer is an empty line.
+    rows = [line.split() for line in done.stdout.splitlines() if line]
     return {identifier: tags for identifier, *tags in rows}
 
 
-def _image(ref: str, entry: dict[str, object], size: int) -> Image:
+def _parse_image(ref: str, entry: dict[str, object], size: int) -> Image:
     config = entry.get("Config")
     labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
     return Image(ref, str(entry["Id"]), labels.get(KEY, ""), str(entry["Created"]), size)

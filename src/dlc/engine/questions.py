@@ -4,44 +4,62 @@ from __future__ import annotations
 
 import math
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dlc.core.errors import EngineError
 
 if TYPE_CHECKING:
     from dlc.core.process import Completed
-    from dlc.engine.connection import Engine
 
-ASK_SECONDS = 180.0  # an engine that builds, prunes or unpacks on a slow disk may need a minute
-PAUSES = (1.0, 5.0, 15.0)  # seconds before a question is asked again that the engine could not answer
-TELL_SECONDS = 10.0  # who waits longer is told what for
-TELL_AGAIN_SECONDS = 60.0  # several questions may wait for one engine
+# An engine that builds, prunes or unpacks on a slow disk may need a minute.
+ASK_SECONDS = 180.0
+# So many seconds before a question is asked again that the engine could not answer.
+PAUSES = (1.0, 5.0, 15.0)
+# Who waits longer is told what for.
+TELL_SECONDS = 10.0
+# Several questions may wait for one engine.
+TELL_AGAIN_SECONDS = 60.0
+# A part of what verbs that only look have.
+CONNECT_SECONDS = 0.5
 
 # What engines say of something that is not there, or that has a name which nothing can have.
 ABSENT = re.compile(r"(?i)no such (?:image|container|object)|image not known|invalid reference format")
-ERROR = re.compile(r"(?i)error|cannot|request returned")  # what a client's line of an error begins with
+# A client's line of an error begins so.
+ERROR = re.compile(r"(?i)error|cannot|request returned")
 
-_told = -TELL_AGAIN_SECONDS
+_told_at = -TELL_AGAIN_SECONDS
 _lock = Lock()
 
 
-def ask(engine: Engine, *words: str, seconds: float = ASK_SECONDS) -> Completed:
-    """The answer to `docker WORDS`, with an exit code other than 0 only where something that it names is not there.
+class Asked(Protocol):
+    """What `ask_engine` needs of an Engine, whose file imports this one."""
+
+    @property
+    def address(self) -> str | None:
+        """Return the value of DOCKER_HOST; None for the client's own context."""
+
+    def docker(self, *words: str, check: bool, timeout: float) -> Completed:
+        """Run the docker client on this engine to its end."""
+
+
+def ask_engine(engine: Asked, *words: str, seconds: float = ASK_SECONDS) -> Completed:
+    """Return the answer to `docker WORDS`: its exit code is 0 unless something that it names is not there.
 
     Raises EngineError for no answer within `seconds`, and for an error that stays when it is asked again.
     """
     deadline = time.monotonic() + seconds
     command = f"docker {' '.join(words[:2])}"
-    with told(f"`{command}`"):
+    with tell_of_waiting(f"`{command}`"):
         for pause in (*PAUSES, math.inf):
             left = round(max(0.1, deadline - time.monotonic()), 1)
             done = engine.docker(*words, check=False, timeout=left)
-            fault = _fault(done)
+            fault = _find_fault(done)
             if not fault:
                 return done
             if time.monotonic() + pause >= deadline:
@@ -52,8 +70,8 @@ def ask(engine: Engine, *words: str, seconds: float = ASK_SECONDS) -> Completed:
     )
 
 
-def _fault(done: Completed) -> str:
-    """Why the engine could not answer; "" where it did, be it that something is not there."""
+def _find_fault(done: Completed) -> str:
+    """Return why the engine could not answer; "" if it did, be it that something is not there."""
     if not done.returncode:
         return ""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -64,9 +82,9 @@ def _fault(done: Completed) -> str:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Say on stderr that dlc waits for the engine where the block takes longer than TELL_SECONDS."""
-    timer = Timer(TELL_SECONDS, _tell, (what,))
+def tell_of_waiting(what: str) -> Iterator[None]:
+    """Say on stderr that dlc waits for the engine if the block takes longer than TELL_SECONDS."""
+    timer = Timer(TELL_SECONDS, _print_waiting, (what,))
     timer.daemon = True
     timer.start()
     try:
@@ -75,10 +93,24 @@ def told(what: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _tell(what: str) -> None:
-    global _told  # one line for all threads
+def _print_waiting(what: str) -> None:
+    # One line for all threads.
+    global _told_at
     with _lock:
-        if time.monotonic() - _told < TELL_AGAIN_SECONDS:
+        if time.monotonic() - _told_at < TELL_AGAIN_SECONDS:
             return
-        _told = time.monotonic()
+        _told_at = time.monotonic()
     print(f"dlc: waiting for the Docker engine: {what}", file=sys.stderr, flush=True)
+
+
+def takes_connections(address: str) -> bool:
+    """Tell whether something listens at the address of an engine: one that is silent is busy then, or hangs."""
+    kind, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
+    try:
+        with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as client:
+            client.settimeout(CONNECT_SECONDS)
+            client.connect(place if kind == "unix" else (host, int(port)))
+    except (OSError, ValueError):
+        return False
+    return kind in ("unix", "tcp")

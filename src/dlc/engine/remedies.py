@@ -1,4 +1,4 @@
-"""What gets a user an engine, by who the user is and what the docker client said: the one place of such advice.
+"""Advice for a user without an engine, by who the user is and what the docker client said: the only place of it.
 
 Only root can start the private engine, and only root may open its socket. So nobody else is told to start one.
 """
@@ -17,8 +17,10 @@ from pathlib import Path
 from dlc.core.environment import starts_no_engine
 
 DENIED = re.compile("(?i)permission denied")
-GROUP = "docker"  # whose members may open the socket of an engine that a package has installed
-SOCKET = Path("/var/run/docker.sock")  # of such an engine
+# Its members may open the socket of an engine that a package has installed.
+GROUP = "docker"
+# The socket of such an engine.
+SOCKET = Path("/var/run/docker.sock")
 GPU_REMEDY = (
     "leave out --gpus, or install NVIDIA's driver and container toolkit on the engine's host, then: "
     "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker"
@@ -32,7 +34,7 @@ def advise_without_engine() -> str:
         return f"install Docker Engine {WITH_BUILDX} and start it, or set DOCKER_HOST to one that runs"
     ways = [
         f"install rootless Docker {WITH_BUILDX}",
-        f"let an administrator install Docker Engine {WITH_BUILDX}, then: {_join(GROUP)}",
+        f"let an administrator install Docker Engine {WITH_BUILDX}, then: {_advise_to_join(GROUP)}",
         "set DOCKER_HOST to one that runs",
     ]
     if shutil.which("apt-get") and not starts_no_engine(os.environ):
@@ -53,7 +55,7 @@ def advise_refused(address: str | None) -> str:
     if os.geteuid() == 0:
         return f"look at the mode of {place}, and at what AppArmor or SELinux forbid: root was refused"
     if kind != "unix":
-        return f"let {_user()} use {address}"
+        return f"let {_user_name()} use {address}"
     return _advise_on_socket(Path(place))
 
 
@@ -73,26 +75,28 @@ def _advise_on_socket(socket: Path) -> str:
     except OSError:
         number = -1
     if number in os.getgroups():
-        return f"run dlc with sudo: the group of {socket} is yours, but {_user()} may not write to it"
-    if number == 0:  # the group was not there when the engine started
-        return f"sudo groupadd --force {GROUP}; sudo systemctl restart docker; {_join(GROUP)}; or run dlc with sudo"
-    name, members = _group(number)
-    if _user() in members:
-        return f"log in again, or: newgrp {name} ({_user()} is in that group, but was not when this session began)"
-    return f"{_join(name)}; or run dlc with sudo"
+        return f"run dlc with sudo: the group of {socket} is yours, but {_user_name()} may not write to it"
+    # The group was not there when the engine started.
+    if number == 0:
+        make = f"sudo groupadd --force {GROUP}; sudo systemctl restart docker"
+        return f"{make}; {_advise_to_join(GROUP)}; or run dlc with sudo"
+    name, members = _read_group(number)
+    if _user_name() in members:
+        return f"log in again, or: newgrp {name} ({_user_name()} is in that group, but was not when this session began)"
+    return f"{_advise_to_join(name)}; or run dlc with sudo"
 
 
-def _join(group: str) -> str:
-    return f"sudo usermod -aG {group} {_user()}, and log in again"
+def _advise_to_join(group: str) -> str:
+    return f"sudo usermod -aG {group} {_user_name()}, and log in again"
 
 
-def _user() -> str:
+def _user_name() -> str:
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_name
     return str(os.getuid())
 
 
-def _group(number: int) -> tuple[str, Sequence[str]]:
+def _read_group(number: int) -> tuple[str, Sequence[str]]:
     """Return name and members of a group; of one that this host does not know those of the group `docker`."""
     with suppress(KeyError, OverflowError):
         found = grp.getgrgid(number)

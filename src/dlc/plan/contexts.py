@@ -1,4 +1,4 @@
-"""Where a build takes files from: one type for each kind of source. Their text is what `dlc plan` shows."""
+"""The sources of a build's files: one type for each kind. Their text is what `dlc plan` shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Repo:
 
 @dataclass(frozen=True)
 class Host:
-    """Files that `dlc.build.host` prepares on this host; `version` if it changes what is in the image."""
+    """Files that `dlc.build.host_inputs` prepares on this host; `version` if it changes what is in the image."""
 
     name: str
     version: str = ""
@@ -65,6 +65,6 @@ class Pinned:
 Context = Repo | Host | TargetRef | Image | Pinned
 
 
-def identity(context: Context) -> str:
-    """A context as content keys have it: the address of a file with a known hash is no part of it."""
+def make_identity(context: Context) -> str:
+    """Return a context as content keys have it: the address of a file with a known hash is no part of it."""
     return str(replace(context, address="")) if isinstance(context, Pinned) else str(context)

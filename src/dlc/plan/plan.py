@@ -1,20 +1,20 @@
-"""The plan: every target that the selected images need, parents first, and what of it can be skipped."""
+"""The plan: every target that the selected images need, parents first, with its content key, and what is skipped."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlc.buildspec.lock_check import require_sound
-from dlc.buildspec.locked import require_fresh
+from dlc.buildspec.lockfile import require_fresh, require_sound
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
 from dlc.core import labels
-from dlc.core.checkout import Tree, text
+from dlc.core.checkout import Tree, files_below, read_text
 from dlc.core.errors import SelectorError
-from dlc.plan.content_key import content_key
-from dlc.plan.contexts import Image
-from dlc.plan.targets import Target, chain
+from dlc.plan.contexts import Image, Repo, TargetRef, make_identity
+from dlc.plan.targets import Target, make_targets
 
 
 @dataclass(frozen=True)
@@ -35,29 +35,32 @@ class Plan:
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """The Docker references of all images in it."""
+        """Return the Docker references of all images in it."""
         return tuple(tag for target in self.targets for tag in target.tags)
 
     def target(self, identifier: str) -> Target:
-        """The target of this id. Raises SelectorError when the plan has none."""
+        """Return the target of this id. Raises SelectorError if the plan has none."""
         for target in self.targets:
             if target.id == identifier:
                 return target
         raise SelectorError(f"{identifier}: not in this plan", "`dlc plan` shows what is")
 
     def without(self, skipped: Sequence[str]) -> Plan:
-        """The plan that is left when these selected images need no build; parents only they need go as well."""
+        """Return the plan that is left if these selected images need no build; parents only they need go as well."""
         keep = [identifier for identifier in self.selected if identifier not in skipped]
         needed = {ancestor for identifier in keep for ancestor in self.ancestry(identifier)}
         return Plan(tuple(target for target in self.targets if target.id in needed), tuple(keep))
 
     def ancestry(self, identifier: str) -> set[str]:
-        """The id itself and those of all targets below it."""
+        """Return the id itself and those of all targets below it."""
         return {identifier}.union(*(self.ancestry(parent) for parent in self.target(identifier).parents))
 
     def decisions(self, existing: Mapping[str, str]) -> tuple[Decision, ...]:
-        """What to build and what to skip, given the content key of each image that is already there, by its ref."""
-        found = [_decision(self.target(identifier), existing) for identifier in self.selected]
+        """Decide what to build and what to skip.
+
+        `existing` is the content key of each image that is there, by its ref.
+        """
+        found = [_decide(self.target(identifier), existing) for identifier in self.selected]
         left = {target.id for target in self.without([d.id for d in found if not d.build]).targets}
         parents = [
             Decision(t.id, t.id in left, "an image above needs it" if t.id in left else "only skipped images need it")
@@ -66,19 +69,19 @@ class Plan:
         return (*parents, *found)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {"selected": list(self.selected), "targets": [_as_dict(target) for target in self.targets]}
+        """Return a value for JSON."""
+        return {"selected": list(self.selected), "targets": [_target_as_dict(target) for target in self.targets]}
 
 
-def _as_dict(target: Target) -> dict[str, object]:
-    """Its fields, contexts as text."""
+def _target_as_dict(target: Target) -> dict[str, object]:
+    """Return its fields, contexts as text."""
     contexts = {name: str(context) for name, context in target.contexts.items()}
     indexed = [vars(packages) for packages in target.indexed]
     own = {"context": str(target.context), "contexts": contexts, "indexed": indexed, "parents": target.parents}
     return {**vars(target), **own}
 
 
-def _decision(target: Target, existing: Mapping[str, str]) -> Decision:
+def _decide(target: Target, existing: Mapping[str, str]) -> Decision:
     for tag in target.tags:
         if tag not in existing:
             return Decision(target.id, True, f"no image {tag}")
@@ -90,22 +93,24 @@ def _decision(target: Target, existing: Mapping[str, str]) -> Decision:
 def make_plan(
     tree: Tree, globs: Sequence[str] = (), sets: Sequence[str] = (), images: Mapping[str, Image] | None = None
 ) -> Plan:
-    """The plan for the images that `globs` select, with `--set` texts applied; `images` as `plan_of` takes them.
+    """Make the plan for the images that `globs` select, with `--set` texts applied.
+
+    `images` is as `plan_variants` takes it.
 
     Raises SpecError, SelectorError and UsageError as `load_variants` does, and LockError for missing and stale locks
     and for those that no image may have.
     """
-    return plan_of(load_variants(tree, globs, sets), tree, globs, sets, images)
+    return plan_variants(load_variants(tree, globs, sets), tree, globs, sets, images)
 
 
-def plan_of(
+def plan_variants(
     variants: Sequence[Variant],
     tree: Tree,
     globs: Sequence[str] = (),
     sets: Sequence[str] = (),
     images: Mapping[str, Image] | None = None,
 ) -> Plan:
-    """The plan for variants that are loaded already; `globs` and `sets` are how the user asked for them.
+    """Make the plan for variants that are loaded already; `globs` and `sets` are how the user asked for them.
 
     `images`: reference of a base image -> what it means now, from `dlc.build.base_images`. Without it, the content
     key holds the reference alone.
@@ -114,14 +119,42 @@ def plan_of(
     require_sound(tree, variants)
     targets: dict[str, Target] = {}
     for variant in variants:
-        for target in chain(variant, tree, images or {}):
+        for target in make_targets(variant, tree, images or {}):
             if target.id not in targets:
-                targets[target.id] = _keyed(target, targets, tree)
+                targets[target.id] = _add_key(target, targets, tree)
     return Plan(tuple(targets.values()), tuple(variant.id for variant in variants))
 
 
-def _keyed(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
-    """The target with its content key, also as a label where it is an image."""
-    dockerfile = target.dockerfile if target.inline else text(tree, target.dockerfile)
-    key = content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
+def _add_key(target: Target, earlier: Mapping[str, Target], tree: Tree) -> Target:
+    """Return the target with its content key, also as a label if it is an image."""
+    dockerfile = target.dockerfile if target.inline else read_text(tree, target.dockerfile)
+    key = make_content_key(target, dockerfile, {name: earlier[name].key for name in target.parents}, tree)
     return replace(target, key=key, labels={**target.labels, labels.KEY: key} if target.tags else {})
+
+
+def make_content_key(target: Target, dockerfile: str, keys: Mapping[str, str], tree: Tree) -> str:
+    """Return sha256 in hex over the Dockerfile's text and stage, contexts, arguments, labels and platform of a target.
+
+    A `Repo` context counts with every file below it, a `TargetRef` with that target's key (`keys`: id -> key), an
+    `Image` with its digest, if it has one. What a `Host` context holds is pinned by locks that are themselves in a
+    `Repo` context, or by its version. Revision, dates and paths of the host are no part of it.
+    """
+    contexts = {".": target.context, **target.contexts}
+    files = {
+        name: {path: (hashlib.sha256(file.data).hexdigest(), file.executable)
+               for path, file in files_below(tree, context.folder).items()}
+        for name, context in contexts.items() if isinstance(context, Repo)
+    }  # fmt: skip
+    material = {
+        "dockerfile": dockerfile,
+        "stage": target.stage,
+        "platform": target.platform,
+        "contexts": {
+            name: keys[context.id] if isinstance(context, TargetRef) else make_identity(context)
+            for name, context in contexts.items()
+        },
+        "files": files,
+        "args": dict(target.args),
+        "labels": dict(target.labels),
+    }
+    return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()

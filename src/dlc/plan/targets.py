@@ -7,14 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
-from dlc.buildspec import cuda, efa
-from dlc.buildspec.locked import framework_version, locked_versions
+from dlc.buildspec import cuda_efa
+from dlc.buildspec.lockfile import framework_version, locked_versions
 from dlc.buildspec.variant import IndexedPackages, Variant
 from dlc.core import labels
 from dlc.core.checkout import Tree
 from dlc.core.environment import PLATFORM
-from dlc.debian import mmdebstrap
-from dlc.debian import recorded as debian
+from dlc.debian import suites
 from dlc.plan.contexts import Context, Host, Image, Pinned, Repo, TargetRef
 
 SHARED = "docker/base/Dockerfile"
@@ -46,7 +45,7 @@ CUDA_IMAGE = (*IMAGE, "CUDA_REQUIRED")
 class Target:
     """One thing to build. Only images have labels and tags.
 
-    `dockerfile` is a path from the repository's root, or the text itself where `inline` is true; `stage` is the stage
+    `dockerfile` is a path from the repository's root, or the text itself if `inline` is true; `stage` is the stage
     of it that is wanted, empty for its last. `key` is the content key, empty before `dlc.plan.plan` gave it one.
     """
 
@@ -60,59 +59,68 @@ class Target:
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     inline: bool = False
-    indexed: tuple[IndexedPackages, ...] = ()  # no part of the key
+    # It is no part of the key.
+    indexed: tuple[IndexedPackages, ...] = ()
     platform: str = PLATFORM
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """Ids of the targets that this one takes from."""
+        """Return ids of the targets that this one takes from."""
         return tuple(context.id for context in self.contexts.values() if isinstance(context, TargetRef))
 
 
-def chain(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
-    """All targets of one image, parents first. `images`: reference of a base image -> what it means now."""
+def make_targets(variant: Variant, tree: Tree, images: Mapping[str, Image]) -> tuple[Target, ...]:
+    """Make all targets of one image, parents first. `images`: reference of a base image -> what it means now."""
     reference = variant.settings.base.image
-    rootfs = () if reference else (_rootfs(variant.suite, tree), _tools_rootfs(variant.suite))
+    rootfs = () if reference else (_make_rootfs(variant.suite, tree), _make_tools_rootfs(variant.suite))
     named = images.get(reference, Image(reference))
     below: dict[str, Context] = {
         "rootfs": TargetRef(rootfs[0].id) if rootfs else named,
         "tools-rootfs": TargetRef(rootfs[1].id) if rootfs else named,
     }
-    lowest = "cuda" if cuda.shared(locked_versions(tree, variant)) else "skeleton"
+    lowest = "cuda" if cuda_efa.shared_packages(locked_versions(tree, variant)) else "skeleton"
     stages = {"tools": "tools", "lowest": lowest, "compiled": "compiled"}
-    offered = {name: _shared(variant, below, stage, OFFERED[stage]) for name, stage in stages.items()}
-    framework, training = _framework_and_training(variant, offered)
-    settings = _settings(variant, training)
-    image = _image(variant, tree, below, settings or training)
+    offered = {name: _make_shared(variant, below, stage, OFFERED[stage]) for name, stage in stages.items()}
+    framework, training = _make_framework_and_training(variant, offered)
+    settings = _make_settings(variant, training)
+    image = _make_image(variant, tree, below, settings or training)
     return (*rootfs, *offered.values(), framework, training, *([settings] if settings else []), image)
 
 
-def _rootfs(suite: str, tree: Tree) -> Target:
-    """Our own minimal Debian. A comment in the Dockerfile names what the tar is made from, so it is part of the key."""
-    dockerfile = f"# {mmdebstrap.recipe(suite, debian.recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
+def _make_rootfs(suite: str, tree: Tree) -> Target:
+    """Return our own minimal Debian.
+
+    A comment in the Dockerfile names what the tar is made from, so it is part of the key.
+    """
+    dockerfile = f"# {suites.base_recipe(suite, suites.read_recorded(tree, suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"rootfs-{suite}", dockerfile, Host(f"rootfs-{suite}"), inline=True)
 
 
-def _tools_rootfs(suite: str) -> Target:
-    """The same for what installs Python packages: whichever versions this host has, since none of it is in an image."""
-    dockerfile = f"# {' '.join(mmdebstrap.arguments(suite))}\nFROM scratch\nADD rootfs.tar /\n"
+def _make_tools_rootfs(suite: str) -> Target:
+    """Return the same for what installs Python packages.
+
+    It has the versions that this host has: none of it is in an image.
+    """
+    dockerfile = f"# {' '.join(suites.mmdebstrap_command(suite))}\nFROM scratch\nADD rootfs.tar /\n"
     return Target(f"tools-rootfs-{suite}", dockerfile, Host(f"tools-rootfs-{suite}"), inline=True)
 
 
-def _shared(variant: Variant, below: Mapping[str, Context], stage: str, takes: Collection[str]) -> Target:
-    """A stage of the Dockerfile that all images share."""
+def _make_shared(variant: Variant, below: Mapping[str, Context], stage: str, takes: Collection[str]) -> Target:
+    """Return a stage of the Dockerfile that all images share."""
     return Target(
         id=f"{variant.id}/{stage}",
         dockerfile=SHARED,
         context=Repo(variant.lock_folder),
         stage=stage,
-        contexts={name: context for name, context in _contexts(variant, below).items() if name in takes},
-        args={name: value for name, value in _arguments(variant).items() if name in takes},
+        contexts={name: context for name, context in _make_contexts(variant, below).items() if name in takes},
+        args={name: value for name, value in _make_arguments(variant).items() if name in takes},
     )
 
 
-def _framework_and_training(variant: Variant, offered: Mapping[str, Target]) -> tuple[Target, Target]:
-    """The framework's own Dockerfile: the framework, which is no later than its lock, and the packages above it.
+def _make_framework_and_training(variant: Variant, offered: Mapping[str, Target]) -> tuple[Target, Target]:
+    """Return both stages of the framework's own Dockerfile.
+
+    The framework is no later than its lock; the packages are above it.
 
     `offered`: the name that this Dockerfile has for a target -> the target.
     """
@@ -128,12 +136,12 @@ def _framework_and_training(variant: Variant, offered: Mapping[str, Target]) -> 
     return framework, replace(framework, id=f"{variant.id}/training", stage="", contexts={**stages, **own})
 
 
-def _settings(variant: Variant, training: Target) -> Target | None:
-    """What the buildspec says that is no package: environment variables, and names of packages that others contain."""
-    lines = [f"ENV {name}={_quoted(value)}\n" for name, value in sorted(variant.settings.env.items())]
+def _make_settings(variant: Variant, training: Target) -> Target | None:
+    """Return what the buildspec says that is no package: environment variables, and names of packages in others."""
+    lines = [f"ENV {name}={_quote(value)}\n" for name, value in sorted(variant.settings.env.items())]
     contexts: dict[str, Context] = {"training": TargetRef(training.id)}
     if variant.provided:
-        lines.insert(0, _stand_ins(variant.provided))
+        lines.insert(0, _write_stand_ins(variant.provided))
         contexts |= {"scripts": SCRIPTS, "tools": training.contexts["tools"]}
     if not lines:
         return None
@@ -141,8 +149,8 @@ def _settings(variant: Variant, training: Target) -> Target | None:
     return Target(f"{variant.id}/settings", dockerfile, Host("nothing"), contexts=contexts, inline=True)
 
 
-def _stand_ins(provided: Mapping[str, str]) -> str:
-    """The step that records names of packages which others contain."""
+def _write_stand_ins(provided: Mapping[str, str]) -> str:
+    """Return the step that records names of packages which others contain."""
     words = " ".join(f"{name} {provider}" for name, provider in provided.items())
     mounts = [f"--mount=type=bind,from=tools,source={path},target={path}" for path in TOOLS]
     mounts.append("--mount=type=bind,from=scripts,source=stand-ins,target=/stand-ins")
@@ -150,25 +158,25 @@ def _stand_ins(provided: Mapping[str, str]) -> str:
     return f"RUN {' '.join(mounts)} /stand-ins/install.sh {words} && {clamp}\n"
 
 
-def _quoted(value: str) -> str:
-    """A value as a Dockerfile takes it literally: nothing in it is a variable or ends it."""
+def _quote(value: str) -> str:
+    """Return a value as a Dockerfile takes it literally: nothing in it is a variable or ends it."""
     return '"' + re.sub(r'(["\\$])', r"\\\1", value) + '"'
 
 
-def _image(variant: Variant, tree: Tree, below: Mapping[str, Context], training: Target) -> Target:
-    name, takes = ("cuda-image", CUDA_IMAGE) if cuda.major(variant.settings.device) else ("image", IMAGE)
-    stage = _shared(variant, below, name, takes)
+def _make_image(variant: Variant, tree: Tree, below: Mapping[str, Context], training: Target) -> Target:
+    name, takes = ("cuda-image", CUDA_IMAGE) if cuda_efa.device_major(variant.settings.device) else ("image", IMAGE)
+    stage = _make_shared(variant, below, name, takes)
     contexts = {**stage.contexts, "training": TargetRef(training.id)}
-    return replace(stage, id=variant.id, contexts=contexts, labels=_labels(variant, tree), tags=(variant.ref,),
+    return replace(stage, id=variant.id, contexts=contexts, labels=_make_labels(variant, tree), tags=(variant.ref,),
                    indexed=variant.indexed)  # fmt: skip
 
 
-def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Context]:
+def _make_contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Context]:
     software, compat = variant.settings.efa, variant.settings.cuda_compat
     return {
         **below,
         "scripts": SCRIPTS,
-        "debian": Repo(debian.folder(variant.suite)),
+        "debian": Repo(suites.versions_folder(variant.suite)),
         "entrypoint": ENTRYPOINT,
         "runtime": RUNTIME,
         "ca": Host("ca"),
@@ -179,7 +187,7 @@ def _contexts(variant: Variant, below: Mapping[str, Context]) -> dict[str, Conte
     }
 
 
-def _arguments(variant: Variant) -> dict[str, str]:
+def _make_arguments(variant: Variant) -> dict[str, str]:
     settings = variant.settings
     return {
         "FRAMEWORK": variant.header.framework,
@@ -188,21 +196,23 @@ def _arguments(variant: Variant) -> dict[str, str]:
         "TOOLS_PACKAGES": " ".join(["binutils", *(n for n in settings.base.os_packages if n.startswith("python3"))]),
         "BASE_PACKAGES": " ".join(settings.base.os_packages),
         "OS_PACKAGES": " ".join(settings.os_packages),
-        "BUILD_PACKAGES": " ".join(cuda.build_packages(settings)),
+        "BUILD_PACKAGES": " ".join(cuda_efa.build_packages(settings)),
         "EFA_VERSION": settings.efa.version,
-        "EFA_PACKAGES": " ".join(efa.debian_packages(settings.efa)),
-        "CUDA_MAJOR": str(cuda.major(settings.device)),
-        "CUDA_REQUIRED": cuda.required(settings),
+        "EFA_PACKAGES": " ".join(cuda_efa.efa_packages(settings.efa)),
+        "CUDA_MAJOR": str(cuda_efa.device_major(settings.device)),
+        "CUDA_REQUIRED": cuda_efa.make_cuda_requirement(settings),
     }
 
 
-def _labels(variant: Variant, tree: Tree) -> dict[str, str]:
-    """The labels that are part of the content key. The bake file adds revision and date."""
+def _make_labels(variant: Variant, tree: Tree) -> dict[str, str]:
+    """Return the labels that are part of the content key. The bake file adds revision and date."""
     header, settings = variant.header, variant.settings
     found = framework_version(tree, variant)
     licences = settings.labels.get(labels.LICENSES, "")
     # PyTorch 1.10's own package holds CUDA.
-    has_cuda = settings.device != cuda.CPU or any(name.startswith(NVIDIA) for name in locked_versions(tree, variant))
+    has_cuda = settings.device != cuda_efa.CPU or any(
+        name.startswith(NVIDIA) for name in locked_versions(tree, variant)
+    )
     if licences and has_cuda:
         licences += f" AND {NVIDIA_LICENCE}"
     title = f"{header.framework} {header.version} {header.job}, {settings.device}, Python {settings.python}"

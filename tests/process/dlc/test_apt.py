@@ -47,20 +47,20 @@ def wait_for(path: Path, there: bool = True) -> None:
 
 
 def test_no_service_starts_while_packages_are_installed_and_the_guard_goes(host: Path) -> None:
-    apt.install(["tool"], host / "work")
+    apt.install_packages(["tool"], host / "work")
     assert "exit 101" in (host / "seen").read_text()
     assert not apt.POLICY.exists()
 
 
 def test_stdout_stays_free_for_what_was_asked_for(host: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    apt.install(["tool"], host / "work")
+    apt.install_packages(["tool"], host / "work")
     out, err = capfd.readouterr()
     assert (out, err) == ("", "installing tool (Debian packages)\n")
 
 
 def test_an_administrators_own_policy_is_used_and_kept(host: Path) -> None:
     apt.POLICY.write_text(ADMINISTRATORS)
-    apt.install(["tool"], host / "work")
+    apt.install_packages(["tool"], host / "work")
     assert (host / "seen").read_text() == ADMINISTRATORS
     assert apt.POLICY.read_text() == ADMINISTRATORS
 
@@ -77,7 +77,7 @@ def test_a_killed_dlc_leaves_no_guard_behind(host: Path, number: int) -> None:
     program = (
         "import os, sys; from pathlib import Path; from dlc.debian import apt; os.geteuid = lambda: 0;"
         "apt.POLICY, apt.UNFINISHED = Path(sys.argv[1], 'policy-rc.d'), Path(sys.argv[1], 'updates');"
-        "apt.install(['tool'], Path(sys.argv[1], 'work'))"
+        "apt.install_packages(['tool'], Path(sys.argv[1], 'work'))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     dlc = subprocess.Popen([sys.executable, "-c", program, str(host)], env=environment, stderr=subprocess.DEVNULL)
@@ -92,21 +92,21 @@ def test_a_killed_dlc_leaves_no_guard_behind(host: Path, number: int) -> None:
 def test_what_was_not_there_before_is_remembered_before_it_is_installed(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apt, "_guarded", lambda argv: sys.exit("killed"))
+    monkeypatch.setattr(apt, "_run_guarded", lambda argv: sys.exit("killed"))
     with pytest.raises(SystemExit):
-        apt.install(["tool"], host / "work")
+        apt.install_packages(["tool"], host / "work")
     assert (host / "work/installed").read_text().split() == ["libtool", "tool"]
 
 
 def test_of_what_was_remembered_only_what_is_still_installed_counts(tmp_path: Path) -> None:
     (tmp_path / "installed").write_text("dpkg\nno-such-package-1\n")
-    assert apt.brought(tmp_path) == ["dpkg"]
-    assert apt.brought(tmp_path / "nothing") == []
+    assert apt.list_brought(tmp_path) == ["dpkg"]
+    assert apt.list_brought(tmp_path / "nothing") == []
 
 
 def test_packages_that_would_go_along_are_named() -> None:
     simulated = "Remv libtool [1.0] [tool:amd64 ]\nPurg tool [1.0]\nPurg libtool [1.0]\nInst x (1.0)\n"
-    assert apt.removed_packages(simulated) == ["libtool", "tool", "libtool"]
+    assert apt.parse_removed_packages(simulated) == ["libtool", "tool", "libtool"]
 
 
 def test_an_installation_that_was_cut_short_is_finished_first(host: Path) -> None:
@@ -115,7 +115,7 @@ def test_an_installation_that_was_cut_short_is_finished_first(host: Path) -> Non
     dpkg = host / "bin/dpkg"
     dpkg.write_text(f'#!/bin/sh\necho dpkg "$@" >>{host}/calls\n')
     dpkg.chmod(0o755)
-    apt.install(["tool"], host / "work")
+    apt.install_packages(["tool"], host / "work")
     calls = (host / "calls").read_text().splitlines()
     assert calls.index("dpkg --configure -a") < max(i for i, call in enumerate(calls) if "install" in call)
 
@@ -123,12 +123,12 @@ def test_an_installation_that_was_cut_short_is_finished_first(host: Path) -> Non
 def test_what_apt_says_reaches_the_user(host: Path) -> None:
     (host / "bin/apt-get").write_text("#!/bin/sh\necho 'E: Unable to locate package tool' >&2; exit 100\n")
     with pytest.raises(PackageIndexError, match="exit code 100: E: Unable to locate package tool"):
-        apt.install(["tool"], host / "work")
+        apt.install_packages(["tool"], host / "work")
 
 
 def test_who_is_not_root_is_told_what_root_has_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(HostError, match="cannot install tini: not root") as caught:
-        apt.install(["tini"], tmp_path)
+        apt.install_packages(["tini"], tmp_path)
     assert caught.value.remedy == "as root: apt-get install tini"
     assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,7 @@ MAKING = """
 import sys
 from pathlib import Path
 from dlc.debian import rootfs
-rootfs.make("bookworm", {}, Path(sys.argv[1]))
+rootfs.make_rootfs("bookworm", {}, Path(sys.argv[1]))
 """
 # Mounts as mmdebstrap does, and works without end; with `quick` beside it, it makes a tar instead.
 STAND_IN = """#!/bin/sh
@@ -77,6 +77,6 @@ def test_a_killed_dlc_leaves_neither_a_program_nor_a_mount_and_the_next_run_remo
 
 def test_a_full_cache_disk_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10**8))
-    monkeypatch.setattr(rootfs, "_make", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr(rootfs, "_build_tar", lambda *_: pytest.fail("made"))
     with pytest.raises(DiskError, match=r"expected 0\.6 GB of free space .*, found 0\.1 GB"):
-        rootfs.make("bookworm", {}, tmp_path)
+        rootfs.make_rootfs("bookworm", {}, tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.build import base_images
-from dlc.build.base_images import resolve
+from dlc.build.base_images import resolve_base_images
 from dlc.core.errors import BaseImageError
 from dlc.engine.connection import Engine
 from dlc.plan.contexts import Image
@@ -46,11 +46,11 @@ def planned(base: str, images: dict[str, Image] | None = None) -> Plan:
     [("here:1", Image("here:1", "sha256:aa", local=True)), ("there:1", Image("there:1", "sha256:bb"))],
 )
 def test_the_engine_is_asked_first_and_then_the_registry(base: str, found: Image) -> None:
-    assert resolve(planned(base), ENGINE) == {base: found}
+    assert resolve_base_images(planned(base), ENGINE) == {base: found}
     again = planned(base, {base: found})
     assert again.target(TORCH_ID).contexts["rootfs"] == found
     assert again.target(TORCH_ID).key != planned(base).target(TORCH_ID).key
-    assert resolve(again, ENGINE) == {}
+    assert resolve_base_images(again, ENGINE) == {}
 
 
 def test_a_registry_that_does_not_answer_for_a_moment_is_asked_again(
@@ -58,15 +58,15 @@ def test_a_registry_that_does_not_answer_for_a_moment_is_asked_again(
 ) -> None:
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
     monkeypatch.setattr(base_images, "PAUSES", (0.0, 0.0), raising=False)
-    assert resolve(planned("later:1"), ENGINE) == {"later:1": Image("later:1", "sha256:cc")}
+    assert resolve_base_images(planned("later:1"), ENGINE) == {"later:1": Image("later:1", "sha256:cc")}
     assert capsys.readouterr().err.count("TLS handshake timeout; asked again") == 2
 
 
 def test_a_base_of_a_digest_and_our_own_are_not_asked_for() -> None:
-    assert resolve(planned("nowhere@sha256:ab"), ENGINE) == {}
-    assert resolve(planned(""), ENGINE) == {}
+    assert resolve_base_images(planned("nowhere@sha256:ab"), ENGINE) == {}
+    assert resolve_base_images(planned(""), ENGINE) == {}
 
 
 def test_a_base_that_nobody_has_is_named_with_what_was_said() -> None:
     with pytest.raises(BaseImageError, match=r"base image nowhere:1: expected it .* found: no such image"):
-        resolve(planned("nowhere:1"), ENGINE)
+        resolve_base_images(planned("nowhere:1"), ENGINE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.run import ATTEMPTS, run_bake
+from dlc.build.buildx import ATTEMPTS, run_bake
 from dlc.core.errors import BuildError
 from dlc.engine.connection import Engine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec.locked import FILES, with_headers
+from dlc.buildspec.lockfile import FILES, with_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.core import process
 from dlc.core.checkout import FOLDERS, find_root, read_tree
@@ -18,7 +18,10 @@ from dlc.plan.plan import make_plan
 ROOT = find_root(Path(__file__).parent)
 # Tests that read this repository's own images.
 ABOUT_IMAGES = (
-    *(f"tests/unit/dlc/test_{name}.py" for name in ("bake", "cli", "plan", "readme", "repository", "docs", "schema")),
+    *(
+        f"tests/unit/dlc/test_{name}.py"
+        for name in ("bake_file", "cli", "plan", "readme", "repository", "docs", "schema")
+    ),
     "tests/process/dlc/test_command_line.py::test_list_prints_a_line_or_an_object_per_image",
 )
 NEW_VERSION = """\
@@ -75,14 +78,14 @@ def test_a_new_framework_version_is_one_yaml_and_its_lock(tmp_path: Path) -> Non
 def test_a_new_framework_version_changes_no_test(tmp_path: Path) -> None:
     root = tmp_path / "checkout"
     every = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]  # as it will be committed
-    for path in process.run(every, cwd=ROOT).stdout.split("\0"):
+    for path in process.run_program(every, cwd=ROOT).stdout.split("\0"):
         if (ROOT / path).is_file():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, root / path)
     (root / "buildspec/pytorch/99.1-training.yml").write_text(NEW_VERSION)
     write_lock(root, "pytorch-99.1-*")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ABOUT_IMAGES]
-    done = process.run(command, cwd=root, env={"PYTHONPATH": f"{root}/src:{root}/tests"}, check=False)
+    done = process.run_program(command, cwd=root, env={"PYTHONPATH": f"{root}/src:{root}/tests"}, check=False)
     assert done.returncode == 0, done.stdout
 
 

@@ -1,4 +1,4 @@
-"""core.drafts between processes: one waits for the other, and what a killed one left goes."""
+"""core.atomic_files between processes: one waits for the other, and what a killed one left goes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.drafts import draft_folder
+from dlc.core.atomic_files import draft_folder, hold_lock
 from dlc.core.errors import ProcessError
-from dlc.core.file_lock import exclusive
 
 HOLD = """
 import sys, time
@@ -40,7 +39,7 @@ def kill(child: subprocess.Popen[str]) -> None:
 
 
 def test_what_a_killed_process_left_goes_with_the_next_draft_and_a_living_ones_stays(tmp_path: Path) -> None:
-    killed, living = (holder(tmp_path, "drafts", "draft_folder") for _ in range(2))
+    killed, living = (holder(tmp_path, "atomic_files", "draft_folder") for _ in range(2))
     try:
         kill(killed)
         assert len(list((tmp_path / "drafts").iterdir())) == 2
@@ -56,12 +55,12 @@ def test_a_second_process_waits_within_its_bound_and_is_let_in_when_the_first_is
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lock = tmp_path / "lock"
-    first = holder(lock, "file_lock", "exclusive", ", 1.0")
+    first = holder(lock, "atomic_files", "hold_lock", ", 1.0")
     try:
-        with pytest.raises(ProcessError, match=f"{lock}: another dlc has held this lock"), exclusive(lock, 0.3):
+        with pytest.raises(ProcessError, match=f"{lock}: another dlc has held this lock"), hold_lock(lock, 0.3):
             pytest.fail("two are inside")
         assert f"waiting for another dlc: {lock}" in capfd.readouterr().err
     finally:
         kill(first)
-    with exclusive(lock, 0.3):
+    with hold_lock(lock, 0.3):
         assert lock.exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import fetch
+from dlc.build import download
 from dlc.core.errors import LockError
 from dlc.plan.contexts import Pinned
 
@@ -57,7 +57,7 @@ def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
 
 
 def got(url: str, cache: Path, sha256: str = SHA256) -> bytes:
-    return (fetch.folder(Pinned(sha256, url), cache, None) / fetch.FILE).read_bytes()
+    return (download.fetch(Pinned(sha256, url), cache, None) / download.FILE).read_bytes()
 
 
 def test_a_file_of_the_right_hash_is_fetched_once(vendor: Vendor, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_file_of_another_hash_is_refused_and_the_next_run_is_not_troubled(vend
 def test_a_download_that_broke_off_goes_on_in_the_next_run(
     vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: bool
 ) -> None:
-    monkeypatch.setattr(fetch, "PAUSES", ())
+    monkeypatch.setattr(download, "PAUSES", ())
     vendor.limit, vendor.ranges = len(CONTENT) // 2, ranges
     with pytest.raises(LockError, match="run again"):
         got(vendor.url, tmp_path)

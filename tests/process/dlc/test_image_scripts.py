@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from dlc.core.checkout import find_root
-from dlc.debian import mmdebstrap
+from dlc.debian import suites
 
 SCRIPTS = find_root(Path(__file__).parent) / "docker/scripts/horovod"
 # As clang 19 calls it.
@@ -22,7 +22,7 @@ def test_code_for_gpus_is_joined_uncompressed_as_older_drivers_need_it() -> None
 
 def test_preferences_reach_the_base_by_a_path_of_any_name(tmp_path: Path) -> None:
     file = tmp_path / "a folder" / "recorded"
-    setup, clean = mmdebstrap.holding(file)
+    setup, clean = suites.pin_arguments(file)
     words = subprocess.run(["sh", "-c", f"printf '%s\\n' {setup.partition('=')[2]}"], capture_output=True, text=True,
                            check=True).stdout.splitlines()  # fmt: skip
     assert words == ["copy-in", str(file), "/etc/apt/preferences.d"]

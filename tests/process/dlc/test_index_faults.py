@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.build import index_wheels
+from dlc.build import wheels
 from dlc.buildspec.variant import IndexedPackages
 from dlc.core.errors import LockError, PackageIndexError
-from dlc.locks import indexes
-from dlc.locks import python as lock
+from dlc.locks import resolve
 from harness.package_index import PackageIndex
 
 PIN = "dlc-local==2.13.0+cpu"
@@ -39,7 +38,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackageIndex:
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_NO_CACHE", "1")
-    indexes._lacking.cache_clear()
+    resolve._why_lacking.cache_clear()
     found = PackageIndex(tmp_path, "127.0.0.1")
     found.add("dlc-local", "2.13.0+cpu")
     return found
@@ -57,17 +56,17 @@ def indexed(address: str) -> list[IndexedPackages]:
 
 
 def locked(address: str) -> str:
-    asked = lock.LockRequest((PIN,), (), (), (), "3.11", "2.36", "sha256:00", tuple(indexed(address)))
-    return lock.make(asked)["framework.txt"]
+    asked = resolve.LockRequest((PIN,), (), (), (), "3.11", "2.36", "sha256:00", tuple(indexed(address)))
+    return resolve.make_lock(asked)["framework.txt"]
 
 
 def taken(files: PackageIndex, address: str) -> Path:
     """The wheel that a build gets from the index by the lock's hash."""
     digest = (files.folder / "simple/dlc-local/index.html").read_text().partition("#sha256=")[2].partition('"')[0]
-    wheels = files.folder / "wheels"
-    wheels.mkdir(exist_ok=True)
-    index_wheels.add(f"{PIN} \\\n    --hash=sha256:{digest}\n", indexed(address), wheels, files.folder / "cache")
-    return wheels / WHEEL
+    found = files.folder / "wheels"
+    found.mkdir(exist_ok=True)
+    wheels.add_from_indexes(f"{PIN} \\\n    --hash=sha256:{digest}\n", indexed(address), found, files.folder / "cache")
+    return found / WHEEL
 
 
 def test_a_wheel_of_an_index_with_flipped_bytes_in_the_cache_is_fetched_again(
@@ -96,7 +95,7 @@ def test_a_login_of_netrc_reaches_the_index_and_no_message(files: PackageIndex) 
         assert taken(files, address).is_file()
         taken(files, address).unlink()
         netrc.write_text(f"machine 127.0.0.1 login me password wrong-{SECRET}\n")
-        index_wheels.remove_other(next((files.folder / "cache/index-wheels").iterdir()), [])
+        wheels.remove_unlocked(next((files.folder / "cache/index-wheels").iterdir()), [])
         for act in (lambda: locked(address), lambda: taken(files, address)):
             with pytest.raises(PackageIndexError, match="401") as caught:
                 act()

@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 from scripted_server import Reply, serving
 
-from dlc.build import index_wheels
+from dlc.build import wheels
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import IndexedPackages
-from dlc.core.environment import shown
+from dlc.core.environment import hide_password, mirror_variable, read_own_indexes, resolve_index
 from dlc.core.errors import LockError, PackageIndexError, SpecError, UsageError
-from dlc.core.package_indexes import mirror_variable, mirrored, own_indexes
-from dlc.locks import indexes
-from dlc.locks import python as lock
+from dlc.locks import resolve
 from harness.package_index import PackageIndex
 from harness.specimen import PYTORCH, PYTORCH_PATH, changed, specimen, unlocked
 
@@ -47,7 +45,7 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "127.0.0.1")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_NO_CACHE", "1")  # a server of an earlier test may have had the same port
-    indexes._lacking.cache_clear()
+    resolve._why_lacking.cache_clear()
 
 
 @pytest.fixture
@@ -72,8 +70,8 @@ def indexed(address: str) -> IndexedPackages:
     return IndexedPackages("special", address, ("dlc-local",), "3.11", "2.36")
 
 
-def request(address: str, *requirements: str) -> lock.LockRequest:
-    return lock.LockRequest(
+def request(address: str, *requirements: str) -> resolve.LockRequest:
+    return resolve.LockRequest(
         requirements or (LOCAL,), ("dlc-ordinary",), (), (), "3.11", "2.36", "sha256:00", (indexed(address),)
     )
 
@@ -85,7 +83,7 @@ def packages_asked(index: PackageIndex) -> set[str]:
 def test_a_lock_takes_the_named_packages_from_the_index_and_no_other(
     public: PackageIndex, special: PackageIndex
 ) -> None:
-    texts = lock.make(request(special.address))
+    texts = resolve.make_lock(request(special.address))
     assert "dlc-local==2.13.0+cpu" in texts["framework.txt"]
     assert "dlc-ordinary==1.0" in texts["training.txt"]
     assert packages_asked(special) == {"dlc-local"}
@@ -95,7 +93,7 @@ def test_the_users_mirror_stands_in_for_the_index(
     public: PackageIndex, special: PackageIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DLC_INDEX_SPECIAL", special.address)
-    assert "dlc-local==2.13.0+cpu" in lock.make(request(NOWHERE))["framework.txt"]
+    assert "dlc-local==2.13.0+cpu" in resolve.make_lock(request(NOWHERE))["framework.txt"]
 
 
 @pytest.mark.parametrize("shape", ["wheels", "index", "address"])
@@ -106,7 +104,7 @@ def test_a_folder_stands_in_for_the_index(
     page.write_text(page.read_text().replace("/files/", "../../files/"))
     folder = special.folder / ("files" if shape == "wheels" else "simple")
     monkeypatch.setenv("DLC_INDEX_SPECIAL", folder.as_uri() if shape == "address" else str(folder))
-    assert "dlc-local==2.13.0+cpu" in lock.make(request(NOWHERE))["framework.txt"]
+    assert "dlc-local==2.13.0+cpu" in resolve.make_lock(request(NOWHERE))["framework.txt"]
     assert fetched(special.folder / "built", NOWHERE, special) == "dlc_local-2.13.0+cpu-py3-none-any.whl"
 
 
@@ -117,7 +115,7 @@ def test_the_users_own_places_come_first_and_the_index_is_not_asked(
     for own in server(tmp_path / "own"):
         own.add("dlc-local", "2.13.0+cpu")
         monkeypatch.setenv(variable, str(own.folder / "files") if "LINKS" in variable else own.address)
-        assert "dlc-local==2.13.0+cpu" in lock.make(request(special.address))["framework.txt"]
+        assert "dlc-local==2.13.0+cpu" in resolve.make_lock(request(special.address))["framework.txt"]
         if "LINKS" not in variable:
             fetched(tmp_path / "built", special.address, own)
     assert special.asked == []
@@ -129,7 +127,7 @@ def test_a_version_that_the_users_folder_does_not_have_comes_from_the_index(
     for own in server(tmp_path / "own"):
         own.add("dlc-local", "2.12.0+cpu")
         monkeypatch.setenv("UV_FIND_LINKS", str(own.folder / "files"))
-        assert "dlc-local==2.13.0+cpu" in lock.make(request(special.address))["framework.txt"]
+        assert "dlc-local==2.13.0+cpu" in resolve.make_lock(request(special.address))["framework.txt"]
 
 
 def test_another_build_of_the_same_version_on_the_default_index_is_not_taken(
@@ -137,7 +135,7 @@ def test_another_build_of_the_same_version_on_the_default_index_is_not_taken(
 ) -> None:
     public.add("dlc-local", "2.13.0", "for another device")
     special.add("dlc-local", "2.13.0", "the right one")
-    lock.make(request(special.address, "dlc-local==2.13.0"))
+    resolve.make_lock(request(special.address, "dlc-local==2.13.0"))
     assert "dlc-local" not in packages_asked(public)
 
 
@@ -148,13 +146,13 @@ def test_a_folder_of_the_user_without_the_package_leaves_it_to_the_index(
     public.add("dlc-local", "2.13.0", "for another device")
     (tmp_path / "own").mkdir()
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "own"))
-    assert "dlc-local==2.13.0+cpu" in lock.make(request(special.address, "dlc-local"))["framework.txt"]
+    assert "dlc-local==2.13.0+cpu" in resolve.make_lock(request(special.address, "dlc-local"))["framework.txt"]
     assert "dlc-local" not in packages_asked(public)
 
 
 def test_a_version_that_is_nowhere_says_where_it_was_looked_for(public: PackageIndex, special: PackageIndex) -> None:
     with pytest.raises(LockError) as caught:
-        lock.make(request(special.address, "dlc-local==2.14.0+cpu"))
+        resolve.make_lock(request(special.address, "dlc-local==2.14.0+cpu"))
     assert f"dlc-local: looked in {public.address}, special ({special.address})" in caught.value.message
     assert "DLC_INDEX_SPECIAL=ADDRESS" in caught.value.remedy
     assert "UV_FIND_LINKS" in caught.value.remedy
@@ -165,7 +163,7 @@ def test_an_index_that_does_not_answer_is_an_error_of_its_own_without_its_passwo
 ) -> None:
     monkeypatch.setenv("DLC_INDEX_SPECIAL", "http://me:secret@127.0.0.1:9/simple")
     with pytest.raises(PackageIndexError) as locking:
-        lock.make(request(special.address))
+        resolve.make_lock(request(special.address))
     assert "special (http://127.0.0.1:9/simple)" in locking.value.message
     with pytest.raises(PackageIndexError) as building:
         fetched(special.folder / "built", special.address, special)
@@ -178,7 +176,7 @@ def test_an_index_that_fails_is_not_said_to_lack_the_package(status: int, specia
     with serving(lambda _: Reply(status)) as failing:
         address = f"{failing.url}/simple/"
         with pytest.raises(PackageIndexError):
-            lock.make(request(address))
+            resolve.make_lock(request(address))
         with pytest.raises(PackageIndexError, match=f"does not answer .*{status}"):
             fetched(special.folder / "built", address, special)
 
@@ -195,7 +193,7 @@ def test_the_users_own_index_that_fails_is_named_and_no_other_is_asked_instead(
         own = failing.url.replace("://", "://me:secret@")
         monkeypatch.setenv("UV_INDEX", f"{own}/simple/")
         with pytest.raises(PackageIndexError) as caught:
-            lock.make(request(special.address))
+            resolve.make_lock(request(special.address))
     assert f"{failing.url}/simple/" in caught.value.message
     assert "secret" not in str(caught.value)
     assert special.asked == []
@@ -212,7 +210,7 @@ def test_what_the_users_own_index_answered_is_told_beside_the_failure_of_the_oth
     with serving(lambda _: page) as own:
         monkeypatch.setenv("UV_INDEX", f"{own.url}/simple/")
         with pytest.raises((LockError, PackageIndexError)) as caught:
-            lock.make(request(NOWHERE))
+            resolve.make_lock(request(NOWHERE))
     assert f"{LOCAL}: your own folders and indexes: " in caught.value.message
     assert own.url in caught.value.message
 
@@ -223,7 +221,7 @@ def fetch_locked(folder: Path, address: str, origin: PackageIndex) -> None:
     digest = page.partition("#sha256=")[2].partition('"')[0]
     text = f"{LOCAL} \\\n    --hash=sha256:{digest}\ndlc-ordinary==1.0 \\\n    --hash=sha256:00\n"
     (folder / "wheels").mkdir(parents=True, exist_ok=True)
-    index_wheels.add(text, [indexed(address)], folder / "wheels", folder / "cache")
+    wheels.add_from_indexes(text, [indexed(address)], folder / "wheels", folder / "cache")
 
 
 def fetched(folder: Path, address: str, origin: PackageIndex) -> str:
@@ -320,11 +318,11 @@ def test_a_wrong_index_is_an_error_with_its_place(index: str, words: str) -> Non
 
 
 def test_the_users_indexes_are_those_of_either_client_with_uvs_before_pips() -> None:
-    found = own_indexes(
+    found = read_own_indexes(
         {"PIP_INDEX_URL": "https://pip.example", "UV_INDEX": "name=https://one.example https://two.example"}
     )
     assert (found.default, found.extra) == ("https://pip.example", ("https://one.example", "https://two.example"))
-    assert own_indexes({"PIP_INDEX_URL": "https://pip.example", "UV_INDEX_URL": "https://uv.example"}).all == (
+    assert read_own_indexes({"PIP_INDEX_URL": "https://pip.example", "UV_INDEX_URL": "https://uv.example"}).all == (
         "https://uv.example",
     )
 
@@ -332,9 +330,9 @@ def test_the_users_indexes_are_those_of_either_client_with_uvs_before_pips() -> 
 def test_a_mirror_is_named_as_its_index_and_is_shown_without_its_password() -> None:
     assert mirror_variable("pytorch-cpu") == "DLC_INDEX_PYTORCH_CPU"
     environment = {"DLC_INDEX_PYTORCH_CPU": "https://me:secret@mirror.example:8443/cpu?a=b"}
-    address = mirrored("pytorch-cpu", "https://index.example", environment)
-    assert shown(address) == "https://mirror.example:8443/cpu?a=b"
-    assert mirrored("pytorch-cpu", "https://index.example", {}) == "https://index.example"
+    address = resolve_index("pytorch-cpu", "https://index.example", environment)
+    assert hide_password(address) == "https://mirror.example:8443/cpu?a=b"
+    assert resolve_index("pytorch-cpu", "https://index.example", {}) == "https://index.example"
 
 
 @pytest.mark.parametrize(
@@ -343,13 +341,13 @@ def test_a_mirror_is_named_as_its_index_and_is_shown_without_its_password() -> N
 )
 def test_a_mirror_that_is_no_place_is_an_error_that_names_its_variable(place: str) -> None:
     with pytest.raises(UsageError, match=r"^DLC_INDEX_SPECIAL=") as caught:
-        mirrored("special", "https://index.example", {"DLC_INDEX_SPECIAL": place})
+        resolve_index("special", "https://index.example", {"DLC_INDEX_SPECIAL": place})
     assert place in caught.value.message
 
 
 def test_an_own_index_that_is_no_address_is_an_error_without_its_password() -> None:
     with pytest.raises(UsageError, match="expected the address of a package index") as caught:
-        own_indexes({"UV_INDEX": "name=http://me:hunter2@[a"})
+        read_own_indexes({"UV_INDEX": "name=http://me:hunter2@[a"})
     assert "hunter2" not in str(caught.value)
     assert "UV_INDEX" in caught.value.remedy
 
@@ -358,7 +356,7 @@ def test_a_folder_that_is_named_and_not_there_ends_no_lock(
     public: PackageIndex, special: PackageIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV_FIND_LINKS", "/no/such/folder,http://127.0.0.1:1/page.html")
-    assert "dlc-ordinary==1.0" in lock.make(request(special.address))["training.txt"]
+    assert "dlc-ordinary==1.0" in resolve.make_lock(request(special.address))["training.txt"]
 
 
 def test_a_mirror_that_leads_in_a_circle_is_said_in_its_own_words(
@@ -379,7 +377,7 @@ def test_a_mirror_that_leads_in_a_circle_is_said_in_its_own_words(
         lock_text = f"{LOCAL} --hash=sha256:{'0' * 64}\n"
         try:
             with pytest.raises(PackageIndexError, match=r"does not answer \(.*TooManyRedirects"):
-                index_wheels.add(lock_text, [indexed(address)], tmp_path, tmp_path / "cache")
+                wheels.add_from_indexes(lock_text, [indexed(address)], tmp_path, tmp_path / "cache")
         finally:
             server.shutdown()
 
@@ -388,6 +386,6 @@ def test_where_a_local_version_comes_from_can_be_told_without_asking_anyone() ->
     with_index = f"{PYTORCH}indexes: {{special: {{address: 'https://a.example/x', packages: [torch]}}}}\n"
     named = load_variants(changed(unlocked(), PYTORCH_PATH, with_index))
     mirror = {"DLC_INDEX_SPECIAL": "https://me:secret@mirror.example/x"}
-    assert index_wheels.origins(named, {}) == {"torch==2.13.0+cpu": "https://a.example/x"}
-    assert index_wheels.origins(named, mirror) == {"torch==2.13.0+cpu": "https://mirror.example/x"}
-    assert index_wheels.origins(load_variants(unlocked()), mirror) == {"torch==2.13.0+cpu": ""}
+    assert wheels.wheel_origins(named, {}) == {"torch==2.13.0+cpu": "https://a.example/x"}
+    assert wheels.wheel_origins(named, mirror) == {"torch==2.13.0+cpu": "https://mirror.example/x"}
+    assert wheels.wheel_origins(load_variants(unlocked()), mirror) == {"torch==2.13.0+cpu": ""}

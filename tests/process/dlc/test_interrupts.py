@@ -26,7 +26,7 @@ import os, random, signal, sys, threading
 from dlc.core import interrupts
 from dlc.core.compression import COMPRESSIONS, Through
 
-interrupts.arm()
+interrupts.install_handlers()
 interrupts.keep_awake()
 
 class Endless:
@@ -48,17 +48,18 @@ import sys
 import dlc.cli
 from dlc.__main__ import main
 from dlc.engine.connection import Engine
-from dlc.images.inspection import export, facts
+from dlc.images.inspection import facts
+from dlc.images.inspection.archive import export_measured
 from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.session import Session
-from dlc.images.push.run import Order, push
+from dlc.images.push.registry.http import Session
+from dlc.images.push.push import Order, push_image
 
 def verb(argv):
     print("begun", flush=True)
     engine = Engine(None, "", "", containerd_store=False)
-    order = Order("toy", "toy:1", "toy", ("1",), facts.inspect(engine, "toy:1"))
-    push(order, Repository(Session(argv[0], "toy"), "toy"), engine, "gzip", lambda _: None, lambda: b"{}")
-    export.measured(engine, "toy:1")
+    order = Order("toy", "toy:1", "toy", ("1",), facts.inspect_image(engine, "toy:1"))
+    push_image(order, Repository(Session(argv[0], "toy"), "toy"), engine, "gzip", lambda _: None, lambda: b"{}")
+    export_measured(engine, "toy:1")
     return 0
 
 dlc.cli.run = verb
@@ -70,12 +71,12 @@ import sys
 from pathlib import Path
 import dlc.cli
 from dlc.__main__ import main
-from dlc.locks import python as lock
+from dlc.locks.resolve import LockRequest, make_lock, store_lock
 
 def verb(argv):
     print("begun", flush=True)
-    request = lock.LockRequest(("dlc-ordinary==1.0",), (), (), (), "3.11", "2.36", "sha256:00", ())
-    lock.store(lock.make(request), Path(argv[1]))
+    request = LockRequest(("dlc-ordinary==1.0",), (), (), (), "3.11", "2.36", "sha256:00", ())
+    store_lock(make_lock(request), Path(argv[1]))
     return 0
 
 dlc.cli.run = verb
@@ -225,7 +226,7 @@ def test_a_signal_in_a_held_block_is_raised_at_its_end() -> None:
             reached.append("end of the block")
 
     try:
-        interrupts.arm()
+        interrupts.install_handlers()
         with pytest.raises(KeyboardInterrupt):
             interrupted()
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import LockError
-from dlc.locks import python as lock
+from dlc.locks import resolve
 
 
 def wheel(folder: Path, name: str, version: str, *requires: str) -> None:
@@ -40,27 +40,27 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def request(framework: str, training: Sequence[str], **more: object) -> lock.LockRequest:
-    return lock.LockRequest((framework,), tuple(training), (), (), "3.11", "2.36", "sha256:00", **more)  # type: ignore[arg-type]
+def request(framework: str, training: Sequence[str], **more: object) -> resolve.LockRequest:
+    return resolve.LockRequest((framework,), tuple(training), (), (), "3.11", "2.36", "sha256:00", **more)  # type: ignore[arg-type]
 
 
 def test_what_asks_for_a_package_that_another_contains_brings_no_second_one_and_fits_its_version(wheels: Path) -> None:
     provided = {"dlc-flow": "dlc-flow-cpu==2.1"}
-    texts = lock.make(request("dlc-flow-cpu==2.1", ["dlc-addon"], provided=provided))
+    texts = resolve.make_lock(request("dlc-flow-cpu==2.1", ["dlc-addon"], provided=provided))
     assert "dlc-addon==2.1" in texts["training.txt"]
     assert not any(line.startswith("dlc-flow==") for text in texts.values() for line in text.splitlines())
 
 
 def test_a_lock_keeps_to_the_constraints(wheels: Path) -> None:
-    assert "dlc-addon==2.2" in lock.make(request("dlc-flow-cpu==2.1", ["dlc-addon"]))["training.txt"]
+    assert "dlc-addon==2.2" in resolve.make_lock(request("dlc-flow-cpu==2.1", ["dlc-addon"]))["training.txt"]
     wheel(wheels, "dlc-addon", "2.0")
     limited = request("dlc-flow-cpu==2.1", ["dlc-addon"], constraints=("dlc-addon<2.1",))
-    assert "dlc-addon==2.0" in lock.make(limited)["training.txt"]
+    assert "dlc-addon==2.0" in resolve.make_lock(limited)["training.txt"]
 
 
 def test_no_lock_is_made_for_another_cuda_than_the_devices(wheels: Path) -> None:
     wheel(wheels, "nvidia-cuda-runtime-cu12", "12.4.127")
     asked = ("dlc-flow-cpu==2.1", ["nvidia-cuda-runtime-cu12"])
     with pytest.raises(LockError, match=r"expected packages for device cu118, found .*==12.4.127, which is for cu124"):
-        lock.make(request(*asked, device="cu118"))
-    assert lock.make(request(*asked, device="cu124"))
+        resolve.make_lock(request(*asked, device="cu118"))
+    assert resolve.make_lock(request(*asked, device="cu124"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import Interrupted, ProcessError, ProcessTimeoutError
-from dlc.core.process import run, stream, tail
+from dlc.core.process import last_lines, run_program, stream_program
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:
@@ -30,7 +30,7 @@ def gone(pid: int, seconds: float = 20.0) -> bool:
 
 
 def test_output_and_exit_code_are_kept() -> None:
-    done = run(
+    done = run_program(
         [sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"], check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
@@ -38,7 +38,7 @@ def test_output_and_exit_code_are_kept() -> None:
 
 def test_failure_names_command_code_and_last_lines() -> None:
     with pytest.raises(ProcessError, match=r"exit code 5\nwhy it failed"):
-        run(
+        run_program(
             [
                 sys.executable,
                 "-c",
@@ -49,13 +49,13 @@ def test_failure_names_command_code_and_last_lines() -> None:
 
 def test_missing_program_is_a_typed_error_with_a_remedy() -> None:
     with pytest.raises(ProcessError, match="no-such-program: no such program") as caught:
-        run(["no-such-program"])
+        run_program(["no-such-program"])
     assert "PATH" in caught.value.remedy
 
 
 def test_program_without_an_end_is_killed_at_its_bound() -> None:
     with pytest.raises(ProcessError, match=r"not finished after 0\.2 s"):
-        run([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
+        run_program([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
 
 
 # Starts a process of its own that outlives SIGTERM to its parent alone, and says its number.
@@ -70,7 +70,7 @@ open(sys.argv[1], "w").write(str(child.pid))
 @pytest.mark.parametrize("then", ["time.sleep(120)", "sys.exit(0)"], ids=["both run", "only the grandchild runs"])
 def test_at_the_bound_children_of_the_program_end_too(then: str, tmp_path: Path) -> None:
     with pytest.raises(ProcessTimeoutError):
-        run([sys.executable, "-c", FAMILY.format(then=then), str(tmp_path / "pid")], timeout=3)
+        run_program([sys.executable, "-c", FAMILY.format(then=then), str(tmp_path / "pid")], timeout=3)
     assert gone(int((tmp_path / "pid").read_text()))
 
 
@@ -84,29 +84,29 @@ def test_interrupted_run_ends_the_whole_process_group(tmp_path: Path) -> None:
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        run([sys.executable, "-c", FAMILY.format(then="time.sleep(120)"), str(file)])
+        run_program([sys.executable, "-c", FAMILY.format(then="time.sleep(120)"), str(file)])
     assert gone(int(file.read_text()))
 
 
 def test_a_program_has_time_to_clean_up_before_it_is_killed(tmp_path: Path) -> None:
     script = f"trap 'sleep 0.5; touch {tmp_path}/clean; exit' TERM; while :; do sleep 0.05; done"
     with pytest.raises(ProcessTimeoutError):
-        run(["sh", "-c", script], timeout=0.5)
+        run_program(["sh", "-c", script], timeout=0.5)
     assert (tmp_path / "clean").exists()
 
 
 def test_a_program_that_ignores_sigterm_is_killed() -> None:
     started = time.monotonic()
     with pytest.raises(ProcessTimeoutError):
-        run(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], timeout=0.3, grace=0.3)
+        run_program(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], timeout=0.3, grace=0.3)
     assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
 def test_a_signal_to_dlc_ends_what_it_runs(number: int, tmp_path: Path) -> None:
     program = (
-        "import sys, dlc.cli, dlc.__main__ as m; from dlc.core.process import run;"
-        "dlc.cli.run = lambda argv: run(argv); sys.exit(m.main(sys.argv[1:]))"
+        "import sys, dlc.cli, dlc.__main__ as m; from dlc.core.process import run_program;"
+        "dlc.cli.run = lambda argv: run_program(argv); sys.exit(m.main(sys.argv[1:]))"
     )
     argv = [sys.executable, "-c", program, sys.executable, "-c", FAMILY.format(then="time.sleep(120)")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
@@ -148,25 +148,25 @@ def test_a_closed_terminal_ends_nothing_that_nohup_started() -> None:
 
 @pytest.mark.parametrize("stdin", [None, "x" * 1_000_000], ids=["nothing to read", "more than a pipe holds"])
 def test_a_program_that_reads_nothing_is_no_error(stdin: str | None) -> None:
-    assert run(["true"], stdin=stdin).returncode == 0
-    assert stream(["true"], print, stdin=stdin) == 0
+    assert run_program(["true"], stdin=stdin).returncode == 0
+    assert stream_program(["true"], print, stdin=stdin) == 0
 
 
 def test_output_that_is_no_text_is_kept_as_far_as_it_is() -> None:
     lines: list[str] = []
     argv = ["printf", "a\\377b"]
-    assert run(argv).stdout == "a\ufffdb"
-    assert (stream(argv, lines.append), lines) == (0, ["a\ufffdb"])
+    assert run_program(argv).stdout == "a\ufffdb"
+    assert (stream_program(argv, lines.append), lines) == (0, ["a\ufffdb"])
 
 
 def test_a_program_that_may_not_be_run_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no program")
     with pytest.raises(ProcessError, match="cannot be run: Permission denied"):
-        run([str(tmp_path / "data")])
+        run_program([str(tmp_path / "data")])
 
 
 def test_environment_is_added_to_the_callers() -> None:
-    done = run(
+    done = run_program(
         [sys.executable, "-c", "import os; print(os.environ['ADDED'], 'PATH' in os.environ)"], env={"ADDED": "x"}
     )
     assert done.stdout == "x True\n"
@@ -174,7 +174,7 @@ def test_environment_is_added_to_the_callers() -> None:
 
 def test_stream_hands_over_each_line_and_takes_stdin() -> None:
     lines: list[str] = []
-    code = stream(
+    code = stream_program(
         [sys.executable, "-c", "import sys; print(sys.stdin.read()); print('b'); sys.exit(4)"], lines.append, stdin="a"
     )
     assert (code, lines) == (4, ["a", "b"])
@@ -192,19 +192,19 @@ def test_interrupted_stream_ends_the_whole_process_group(tmp_path: Path) -> None
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 
     with pytest.raises(KeyboardInterrupt):
-        stream([sys.executable, "-c", script], on_line)
+        stream_program([sys.executable, "-c", script], on_line)
     assert gone(seen[0])
 
 
 def test_tail_keeps_the_end() -> None:
-    assert tail("1\n2\n3\n", 2) == "2\n3"
+    assert last_lines("1\n2\n3\n", 2) == "2\n3"
 
 
 def test_a_line_of_one_stream_is_not_torn_by_a_line_of_the_other() -> None:
     program = "import os; os.write(1, b'out '); os.write(2, b'error\\n'); os.write(1, b'put\\n')"
     lines: list[str] = []
     errors: list[str] = []
-    assert stream([sys.executable, "-c", program], lines.append, on_error=errors.append) == 0
+    assert stream_program([sys.executable, "-c", program], lines.append, on_error=errors.append) == 0
     assert (lines, errors) == (["out put"], ["error"])
 
 
@@ -213,10 +213,10 @@ def test_what_another_thread_runs_ends_with_dlc(tmp_path: Path) -> None:
     program = """
 import sys, threading, time
 from pathlib import Path
-from dlc.core.process import run
+from dlc.core.process import run_program
 
 argv = [sys.executable, "-c", *sys.argv[1:]]
-threading.Thread(target=run, args=(argv,), daemon=True).start()
+threading.Thread(target=run_program, args=(argv,), daemon=True).start()
 while not (Path(sys.argv[2]).exists() and Path(sys.argv[2]).read_text()):
     time.sleep(0.05)
 """

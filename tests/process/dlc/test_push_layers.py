@@ -18,16 +18,13 @@ import pytest
 import zstandard
 from scripted_server import Asked, Reply, serving
 
-from dlc.core.compression import BLOCK, COMPRESSIONS, plain
+from dlc.core.compression import BLOCK, COMPRESSIONS, open_plain
 from dlc.core.errors import DiskError, ImageError, RegistryError
 from dlc.images.inspection.archive import Members
-from dlc.images.push.compress import DRAFT, compressed
+from dlc.images.push.layers import DRAFT, Saved, Uploads, compress_layer
+from dlc.images.push.push import WORKSPACE_PREFIX, _upload_image, open_workspace
+from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.session import Session
-from dlc.images.push.run import _upload
-from dlc.images.push.saved import Saved
-from dlc.images.push.upload import Uploads
-from dlc.images.push.workspace import PREFIX, workspace
 
 
 def content(size: int) -> bytes:
@@ -53,22 +50,22 @@ def test_layer_is_compressed_to_the_same_bytes_with_any_number_of_threads(
     data, names = content(size), set()
     for threads in (1, 2, 7):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, count=threads: set(range(count)))
-        made = compressed(io.BytesIO(data), tmp_path, kind)
-        assert plain(io.BytesIO(made.read_bytes())).read() == data
+        made = compress_layer(io.BytesIO(data), tmp_path, kind)
+        assert open_plain(io.BytesIO(made.read_bytes())).read() == data
         assert made.name == hashlib.sha256(made.read_bytes()).hexdigest()
         names.add(made.name)
     assert len(names) == 1
 
 
 def test_gzip_has_neither_a_time_nor_a_name_in_it(tmp_path: Path) -> None:
-    header = compressed(io.BytesIO(b"layer"), tmp_path, "gzip").read_bytes()[:8]
+    header = compress_layer(io.BytesIO(b"layer"), tmp_path, "gzip").read_bytes()[:8]
     assert header == b"\x1f\x8b\x08" + bytes(5)  # no flags, so no name; time 0
 
 
 def test_full_disk_during_compression_names_the_folder_to_change(tmp_path: Path) -> None:
     (tmp_path / DRAFT).symlink_to("/dev/full")
     with pytest.raises(DiskError) as caught:
-        compressed(io.BytesIO(content(1 << 20)), tmp_path, "gzip")
+        compress_layer(io.BytesIO(content(1 << 20)), tmp_path, "gzip")
     assert "TMPDIR" in caught.value.remedy
 
 
@@ -98,14 +95,14 @@ def test_manifest_names_the_compressed_layers_in_their_order_whatever_the_engine
 ) -> None:
     keep = {"plain": bytes, "gzip": reference.compress, "zstd": zstandard.compress}[keeps]
     with serving(registry) as server, image(tmp_path, LAYERS, [keep(own) for own in LAYERS]) as saved:
-        manifest, sent = _upload(saved, Repository(Session(server.url, "toy"), "toy"), kind, quiet)
+        manifest, sent = _upload_image(saved, Repository(Session(server.url, "toy"), "toy"), kind, quiet)
         config = saved.config
     put = {asked.path.rpartition("sha256")[2][3:]: asked.body for asked in server.asked if "digest=" in asked.path}
     assert put[manifest.content["config"]["digest"].removeprefix("sha256:")] == config
     layers = manifest.content["layers"]
     assert [found["mediaType"] for found in layers] == [f"application/vnd.oci.image.layer.v1.tar+{kind}"] * 3
     bodies = [put[found["digest"].removeprefix("sha256:")] for found in layers]
-    assert [plain(io.BytesIO(body)).read() for body in bodies] == LAYERS
+    assert [open_plain(io.BytesIO(body)).read() for body in bodies] == LAYERS
     assert [found["size"] for found in layers] == [len(body) for body in bodies]
     assert sent == sum(map(len, put.values()))
 
@@ -114,7 +111,7 @@ def test_a_layer_that_the_engine_keeps_damaged_is_not_sent(tmp_path: Path) -> No
     stored = [LAYERS[0], b"damaged", LAYERS[2]]
     wanted = r"1/layer\.tar of the saved image: expected the layer sha256"
     with image(tmp_path, LAYERS, stored) as saved, serving(registry) as server, pytest.raises(ImageError, match=wanted):
-        _upload(saved, Repository(Session(server.url, "toy"), "toy"), "gzip", quiet)
+        _upload_image(saved, Repository(Session(server.url, "toy"), "toy"), "gzip", quiet)
     assert not [asked for asked in server.asked if "manifests" in asked.path]
 
 
@@ -224,7 +221,7 @@ def test_first_failure_ends_the_push_while_another_blob_still_hangs(tmp_path: Pa
 
 def test_room_is_asked_for_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(DiskError, match=r"expected 1500000\.0 GB of free space") as caught, workspace(10**15):
+    with pytest.raises(DiskError, match=r"expected 1500000\.0 GB of free space") as caught, open_workspace(10**15):
         pass
     assert "TMPDIR" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
@@ -234,9 +231,9 @@ def test_folder_of_a_killed_push_is_removed_by_the_next_and_that_of_a_running_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    killed = tmp_path / f"{PREFIX}killed"
+    killed = tmp_path / f"{WORKSPACE_PREFIX}killed"
     killed.mkdir()
     (killed / "lock").touch()
-    with workspace(1) as running, workspace(1) as second:
+    with open_workspace(1) as running, open_workspace(1) as second:
         assert sorted(tmp_path.iterdir()) == sorted([running, second])
     assert list(tmp_path.iterdir()) == []

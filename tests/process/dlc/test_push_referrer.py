@@ -9,13 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from scripted_server import Asked, Reply, serving
 
-from dlc.images.push.referrer import SPDX, attach, referrer
-from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, digest_of, fallback_tag
-from dlc.images.push.registry.session import Session
+from dlc.images.push.push import SPDX, attach_bill, make_referrer
+from dlc.images.push.registry.http import Session
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
 
 IMAGE = Manifest(b'{"schemaVersion":2}', KINDS[0])
 BILL = b'{"spdxVersion":"SPDX-2.3"}'
-OTHER = {"mediaType": KINDS[0], "digest": digest_of(b"signature"), "size": 9, "artifactType": "application/signature"}
+OTHER = {"mediaType": KINDS[0], "digest": make_digest(b"signature"), "size": 9, "artifactType": "application/signature"}
 
 
 class Memory:
@@ -66,27 +66,27 @@ def test_a_document_is_attached_once_and_found_again(lists: bool) -> None:
     memory = Memory(lists=lists)
     with serving(memory) as server:
         repository = Repository(Session(server.url, "team/toy"), "team/toy")
-        digest = attach(repository, IMAGE, lambda: BILL)
-        assert attach(repository, IMAGE, never) == digest
+        digest = attach_bill(repository, IMAGE, lambda: BILL)
+        assert attach_bill(repository, IMAGE, never) == digest
         [found] = repository.referrers(IMAGE.digest)
     assert (found["digest"], found["artifactType"]) == (digest, SPDX)
     content = json.loads(memory.manifests[digest][1])
     assert content["subject"]["digest"] == IMAGE.digest
     assert memory.blobs[content["layers"][0]["digest"]] == BILL
     assert memory.blobs[content["config"]["digest"]] == b"{}"
-    assert (fallback_tag(IMAGE.digest) in memory.manifests) is not lists
+    assert (make_fallback_tag(IMAGE.digest) in memory.manifests) is not lists
 
 
 def test_what_others_attached_under_the_tag_stays() -> None:
     memory = Memory(lists=False)
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [OTHER]}
-    memory.manifests[fallback_tag(IMAGE.digest)] = (INDEX, json.dumps(index).encode())
+    memory.manifests[make_fallback_tag(IMAGE.digest)] = (INDEX, json.dumps(index).encode())
     with serving(memory) as server:
         repository = Repository(Session(server.url, "team/toy"), "team/toy")
-        digest = attach(repository, IMAGE, lambda: BILL)
+        digest = attach_bill(repository, IMAGE, lambda: BILL)
         assert [found["digest"] for found in repository.referrers(IMAGE.digest)] == [OTHER["digest"], digest]
 
 
 def test_the_tag_is_the_one_of_the_specification_and_equal_documents_have_equal_manifests() -> None:
-    assert re.fullmatch("sha256-[0-9a-f]{64}", fallback_tag(IMAGE.digest))
-    assert referrer(IMAGE, BILL) == referrer(IMAGE, BILL)
+    assert re.fullmatch("sha256-[0-9a-f]{64}", make_fallback_tag(IMAGE.digest))
+    assert make_referrer(IMAGE, BILL) == make_referrer(IMAGE, BILL)

@@ -14,15 +14,14 @@ import pytest
 from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry import http_request
+from dlc.images.push.registry import http
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http_request import ANSWER_LIMIT, SilentError, UnknownBlobError
-from dlc.images.push.registry.repository import KINDS, Manifest, Repository, digest_of
-from dlc.images.push.registry.session import Session
+from dlc.images.push.registry.http import ANSWER_LIMIT, Session, SilentError, UnknownBlobError
+from dlc.images.push.registry.repository import KINDS, Manifest, Repository, make_digest
 from harness.authority import Authority
 
 ME = Credentials("me", "hunter2")
-BLOB = digest_of(b"blob")
+BLOB = make_digest(b"blob")
 HTML = {"Content-Type": "text/html"}
 MANIFEST = {"Content-Type": KINDS[0]}
 NOT_JSON = [b"<html>log in</html>", b"[]", b"null", b"\xff\xfe", b"", b'{"a":', b'"text"', b"[" * 100_000]
@@ -222,7 +221,7 @@ def silent(first: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 def test_registry_that_accepts_and_never_answers_is_tried_twice(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_request, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.2)
     waited: list[float] = []
     with silent(first) as url, pytest.raises(SilentError, match=r"no answer within 0\.2 s"):
         repository(url, waited=waited).blob(BLOB)

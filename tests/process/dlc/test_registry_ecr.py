@@ -21,9 +21,9 @@ from toy_push import Registry, docker_client
 from dlc.core.errors import RegistryError
 from dlc.engine.connection import Engine
 from dlc.images.inspection import facts
+from dlc.images.push.push import Order, Pushed, push_image
 from dlc.images.push.registry import ecr
 from dlc.images.push.registry.destination import open_destination
-from dlc.images.push.run import Order, Pushed, push
 from harness.authority import Authority
 
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -98,8 +98,8 @@ def test_an_image_is_pushed_to_the_accounts_registry_with_the_accounts_token(
     docker_client(tmp_path / "client")
     monkeypatch.setenv("PATH", f"{tmp_path / 'client'}:{os.environ['PATH']}")
     boto3.setup_default_session()
-    authority, kept, secret = Authority(tmp_path), Registry(), ecr.login()[1].secret
-    token = ecr.login()[1].basic if is_valid else "Basic another"
+    authority, kept, secret = Authority(tmp_path), Registry(), ecr.log_in_to_ecr()[1].secret
+    token = ecr.log_in_to_ecr()[1].basic if is_valid else "Basic another"
 
     def answer(asked: Asked) -> Reply:
         if asked.headers.get("Authorization") != token:
@@ -108,9 +108,9 @@ def test_an_image_is_pushed_to_the_accounts_registry_with_the_accounts_token(
 
     def pushed() -> Pushed:
         engine = Engine(None, "", "", containerd_store=False)
-        order = Order("toy", "toy:1", "toy", ("1",), facts.inspect(engine, "toy:1"))
+        order = Order("toy", "toy:1", "toy", ("1",), facts.inspect_image(engine, "toy:1"))
         repository = open_destination("ecr", authority.bundle).repository("pushed", print)
-        return push(order, repository, engine, "gzip", lambda _: None, lambda: b"{}")
+        return push_image(order, repository, engine, "gzip", lambda _: None, lambda: b"{}")
 
     with serving(answer, authority.context(f"DNS:{REGISTRY}")) as server, leading_to(server.host) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy)
@@ -127,7 +127,7 @@ def test_an_image_is_pushed_to_the_accounts_registry_with_the_accounts_token(
 
 
 def test_login_gives_the_accounts_registry_and_the_user_that_ecr_expects() -> None:
-    host, credentials = ecr.login()
+    host, credentials = ecr.log_in_to_ecr()
     assert host == REGISTRY
     assert credentials.user == "AWS"
     assert credentials.secret
@@ -164,7 +164,7 @@ def test_user_without_region_or_credentials_is_told_to_configure_them(
         monkeypatch.delenv("AWS_DEFAULT_REGION")
     boto3.setup_default_session()
     with pytest.raises(RegistryError, match="ECR get_authorization_token: ") as caught:
-        ecr.login()
+        ecr.log_in_to_ecr()
     assert caught.value.remedy == "set region and credentials: aws configure"
     assert caught.value.exit_code == RegistryError.exit_code
 

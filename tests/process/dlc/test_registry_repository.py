@@ -16,13 +16,12 @@ from scripted_server import Asked, Reply, serving
 
 from dlc.core.errors import RegistryError
 from dlc.images.push.registry.credentials import Credentials
-from dlc.images.push.registry.http_request import TransientError
-from dlc.images.push.registry.repository import DELAYS, KINDS, Manifest, Repository, digest_of
-from dlc.images.push.registry.session import Session
+from dlc.images.push.registry.http import Session, TransientError
+from dlc.images.push.registry.repository import DELAYS, KINDS, Manifest, Repository, make_digest
 
 ME = Credentials("me", "hunter2")
 BASIC = "Basic " + base64.b64encode(b"me:hunter2").decode()
-BLOB = digest_of(b"blob")
+BLOB = make_digest(b"blob")
 
 
 def repository(url: str, credentials: Credentials | None = None, waited: list[float] | None = None) -> Repository:
@@ -314,7 +313,7 @@ def test_manifest_is_what_its_bytes_say_whatever_the_registry_calls_it() -> None
     with serving(lambda _: Reply(200, headers, data)) as server:
         found = repository(server.url).manifest("tag")
     assert found == Manifest(data, KINDS[0])
-    assert found.digest == digest_of(data)
+    assert found.digest == make_digest(data)
 
 
 def test_index_of_several_platforms_is_no_image() -> None:

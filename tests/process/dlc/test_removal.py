@@ -67,17 +67,17 @@ def test_an_engine_folder_elsewhere_leaves_the_one_in_the_cache(home: Path, monk
 
 def test_packages_stay_where_something_else_needs_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "SYSTEM_DATA", home / "nothing")
-    monkeypatch.setattr("dlc.debian.apt.brought", lambda work: ["docker.io"])
+    monkeypatch.setattr("dlc.debian.apt.list_brought", lambda work: ["docker.io"])
     monkeypatch.setattr("dlc.debian.apt.can_install", lambda: "")
-    monkeypatch.setattr("dlc.debian.apt.needed_by_others", lambda names: ["ci-runner"])
-    assert removal.plan().packages == ()
-    assert removal.plan().kept == ("packages docker.io: needed by ci-runner",)
-    monkeypatch.setattr("dlc.debian.apt.needed_by_others", lambda names: [])
-    assert removal.plan().packages == ("docker.io",)
+    monkeypatch.setattr("dlc.debian.apt.list_dependents", lambda names: ["ci-runner"])
+    assert removal.plan_removal().packages == ()
+    assert removal.plan_removal().kept == ("packages docker.io: needed by ci-runner",)
+    monkeypatch.setattr("dlc.debian.apt.list_dependents", lambda names: [])
+    assert removal.plan_removal().packages == ("docker.io",)
     (home / "nothing").mkdir()
     (home / "nothing/overlay2").touch()
-    assert removal.plan().packages == ()
-    assert "another Docker engine keeps its data" in removal.plan().kept[0]
+    assert removal.plan_removal().packages == ()
+    assert "another Docker engine keeps its data" in removal.plan_removal().kept[0]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_only_mounts_that_dockerd_made_are_undone(
 ) -> None:
     data, calls = str(home / "dlc/engine/data"), list[list[str]]()
     found = removal.Mount(root.format(data=data), data + below, kind, options.format(data=data))
-    monkeypatch.setattr(removal, "_mounts", lambda paths: [found])
-    monkeypatch.setattr(removal, "run", calls.append)
+    monkeypatch.setattr(removal, "_list_mounts", lambda paths: [found])
+    monkeypatch.setattr(removal, "run_program", calls.append)
     if ours:
         removal._unmount((Path(data),))
     else:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.engine.connection import Engine
-from dlc.images.inspection.advisories import of_debian, of_python
+from dlc.images.inspection.advisories import ask_apt, ask_pip_audit
 from harness.authority import Authority
 from harness.image_facts import specimen_facts
 from harness.inspecting_proxy import inspecting
@@ -24,7 +24,7 @@ def test_authorities_with_comments_in_any_encoding_reach_the_image(
     bundle.write_bytes(b"# Soci\xe9t\xe9\n-----BEGIN CERTIFICATE-----\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = Engine("unix:///nowhere.sock", "DOCKER_HOST", "1", containerd_store=True)
-    assert not of_debian(engine, specimen_facts(), {}, bundle).unanswered
+    assert not ask_apt(engine, specimen_facts(), {}, bundle).unanswered
     assert (tmp_path / "given").read_text().splitlines()[1] == "-----BEGIN CERTIFICATE-----"
 
 
@@ -42,7 +42,7 @@ def test_index_behind_a_proxy_that_inspects_tls_is_asked_once_its_authority_is_n
     with inspecting(authority.context("DNS:pypi.org"), body.encode()) as (proxy, asked):
         monkeypatch.setenv("HTTPS_PROXY", proxy)
         monkeypatch.setenv("https_proxy", proxy)
-        answer = of_python(facts, authority.bundle if trusted else None)
+        answer = ask_pip_audit(facts, authority.bundle if trusted else None)
     assert [finding.advisory for finding in answer.findings] == (["PYSEC-1"] if trusted else []), answer.unanswered
     assert bool(answer.unanswered) != trusted
     assert bool(asked) == trusted

@@ -15,8 +15,8 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.engine import connection
-from dlc.engine.connection import Engine, connect, find
-from dlc.engine.images import find as find_images
+from dlc.engine.connection import Engine, connect, find_engine
+from dlc.engine.images import find_images
 from dlc.images.inspection import facts
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +28,7 @@ HURRIED = f"""
 import sys
 from dlc.engine import connection
 connection.QUICK_SECONDS = {QUICK}
-connection.find.__defaults__ = ({QUICK},)
+connection.find_engine.__defaults__ = ({QUICK},)
 from dlc.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -121,10 +121,10 @@ def test_an_engine_that_is_busy_is_told_from_one_that_is_gone(
     fake_docker(home, "sleep 300")
     monkeypatch.setenv("DOCKER_HOST", deaf)
     with pytest.raises(EngineError, match=r"not answering: .*; it takes connections: it is busy, or it hangs"):
-        find(0.3)
+        find_engine(0.3)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(EngineError, match=r"not answering: .* within 0.3 s\n"):
-        find(0.3)
+        find_engine(0.3)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_the_time_to_find_an_engine_is_bounded(home: Path) -> None:
     with pytest.raises(
         EngineError, match=r"not answering: `docker context inspect` got no answer within 0.3 s"
     ) as caught:
-        find(0.3)
+        find_engine(0.3)
     assert "restart it" in caught.value.remedy
-    assert find.__defaults__ == (connection.QUICK_SECONDS,)
+    assert find_engine.__defaults__ == (connection.QUICK_SECONDS,)
     assert connection.QUICK_SECONDS + 1 < PROMISED  # the rest is the verb's own
 
 
@@ -167,7 +167,7 @@ def test_an_engine_that_answers_once_and_hangs_then(home: Path) -> None:
 def test_an_answer_that_is_none_is_an_error_that_shows_it(home: Path, answer: str) -> None:
     fake_docker(home, f"[ $1 = info ] && printf '%b' '{answer}'; exit 0")
     with pytest.raises(EngineError, match="expected `docker info` to print JSON, found"):
-        find()
+        find_engine()
     done = dlc("engine", "status")
     assert done.returncode == EngineError.exit_code
 
@@ -183,7 +183,7 @@ def test_images_that_are_no_list_of_images_are_an_error(home: Path, answer: str)
 def test_an_inspected_image_of_another_form_is_an_error(home: Path, answer: str) -> None:
     fake_docker(home, f"printf '%b' '{answer}'")
     with pytest.raises(EngineError, match="expected `docker image inspect` to print JSON about images"):
-        facts.inspect(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
+        facts.inspect_image(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
 
 
 @pytest.mark.parametrize(("history", "probed"), [("[]", "{}"), ("{}", "{}"), ("\\377", "{}"), ("", "[]"), ("", "{}")])
@@ -193,7 +193,7 @@ def test_history_and_probe_of_another_form_are_an_error(home: Path, history: str
         home, f"case $1 in image) echo '{image}';; history) printf '%b' '{history}';; *) echo '{probed}';; esac"
     )
     with pytest.raises(EngineError, match="check that docker on PATH is a Docker client"):
-        facts.capture(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
+        facts.capture_facts(Engine(None, "context", "26", containerd_store=True), "dlc/toy:1")
 
 
 def test_who_has_little_time_to_answer_has_little_time_to_end(home: Path) -> None:
@@ -233,7 +233,7 @@ def test_doctor_finds_an_engine_bad_that_hangs_at_its_last_question(home: Path) 
 def test_a_docker_host_that_is_no_address_is_named(home: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", address)
     with pytest.raises(EngineError, match=r"^DOCKER_HOST=") as caught:
-        find()
+        find_engine()
     assert "unset DOCKER_HOST" in caught.value.remedy
 
 
@@ -242,7 +242,7 @@ def test_a_context_that_the_user_names_and_that_is_not_there_is_an_error(
 ) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "nobody")
     with pytest.raises(EngineError, match="DOCKER_CONTEXT=nobody: no engine answers there"):
-        find()
+        find_engine()
 
 
 @pytest.mark.parametrize("host", ["", "unix:///nowhere/docker.sock"], ids=["its own context", "DOCKER_HOST"])
@@ -255,7 +255,7 @@ def test_an_engine_that_this_user_may_not_use_is_told_with_what_lets_him(
     fake_docker(home, f"case $1 in info) echo '{denied}' >&2; exit 1 ;; esac")
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(EngineError, match="permission denied") as caught:
-        find()
+        find_engine()
     assert "usermod -aG docker" in caught.value.remedy
     assert "unset" not in caught.value.remedy
 
@@ -282,7 +282,7 @@ def test_a_missing_client_is_said_as_such(home: Path, host: str, monkeypatch: py
 def test_an_engine_of_another_platform_is_refused_by_name(home: Path) -> None:
     info = """echo '{"ServerVersion": "26", "Architecture": "aarch64"}'"""
     fake_docker(home, f"case $1 in info) {info} ;; *) echo 'Error: No such image: toy' >&2; exit 1 ;; esac")
-    engine = find()
+    engine = find_engine()
     assert engine
     assert engine.platform == "linux/arm64"
     with pytest.raises(EngineError, match="expected linux/amd64, the platform of these images, found linux/arm64"):

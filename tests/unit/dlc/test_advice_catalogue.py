@@ -9,7 +9,7 @@ import pytest
 from dlc.buildspec.instances import INSTANCES, read_instances
 from dlc.core.checkout import SourceFile, find_root, read_tree
 from dlc.core.errors import SpecError, UsageError
-from dlc.jobs.advice.machines import catalogue, parse_cluster
+from dlc.jobs.advice.cost_model import make_catalogue, parse_cluster
 
 C5 = "instances.c5.9xlarge"
 TEXT = """\
@@ -71,12 +71,12 @@ def test_a_missing_file_is_named() -> None:
     "text", ["", "p4d", "c5.9xlarge+", "0*c5.9xlarge", "c5.9xlarge+c5.9xlarge+c5.9xlarge", "c5.9xlarg"]
 )
 def test_a_cluster_that_cannot_be_is_refused_with_the_form_or_the_nearest_name(text: str) -> None:
-    machines = catalogue(read_instances({INSTANCES: SourceFile(TEXT.encode())}), {})
+    machines = make_catalogue(read_instances({INSTANCES: SourceFile(TEXT.encode())}), {})
     with pytest.raises(UsageError, match=r"--on: .*(such as p4d|did you mean 'c5.9xlarge'|at least one host)"):
         parse_cluster(machines, text, "--on")
 
 
 def test_a_price_of_the_user_takes_the_place_of_the_files() -> None:
-    machines = catalogue(read_instances({INSTANCES: SourceFile(TEXT.encode())}), {"g5.xlarge": 1.5})
+    machines = make_catalogue(read_instances({INSTANCES: SourceFile(TEXT.encode())}), {"g5.xlarge": 1.5})
     assert (machines["g5.xlarge"].price, machines["g5.xlarge"].price_from) == (1.5, "--price")
     assert (machines["c5.9xlarge"].price, machines["c5.9xlarge"].price_from) == (1.836, "page, 2022-10-27")

@@ -8,24 +8,26 @@ import pytest
 
 from dlc.buildspec.instances import read_instances
 from dlc.core.checkout import find_root, read_tree
-from dlc.jobs.advice.decide import BIGGER, COST, MIXED, SAME, SPEED, Advice, advise
-from dlc.jobs.advice.machines import Catalogue, catalogue, parse_cluster
-from dlc.jobs.advice.speed import (
+from dlc.jobs.advice.cost_model import (
     DATA_HOSTS,
     MEASURED,
+    Catalogue,
     Estimate,
     Workload,
-    cheaper,
-    estimate,
-    faster,
-    pays_below,
-    pays_from,
+    compute_saving,
+    compute_speedup,
+    estimate_step,
+    find_cpu_limit,
+    find_step_limit,
+    make_catalogue,
+    parse_cluster,
 )
+from dlc.jobs.advice.decide import BIGGER, COST, MIXED, SAME, SPEED, Advice, make_advice
 
 
 @pytest.fixture(scope="module")
 def machines() -> Catalogue:
-    return catalogue(read_instances(read_tree(find_root(Path(__file__).parent))), {})
+    return make_catalogue(read_instances(read_tree(find_root(Path(__file__).parent))), {})
 
 
 def measured(machines: Catalogue, cluster: str, milliseconds: float) -> Estimate:
@@ -35,7 +37,9 @@ def measured(machines: Catalogue, cluster: str, milliseconds: float) -> Estimate
 def advice(machines: Catalogue, on: str, step: float, cpu: float, data: list[str], **options: object) -> Advice:
     job = Workload(step, cpu, cpu)
     goal = str(options.get("goal", COST))
-    return advise(parse_cluster(machines, on, "test"), job, machines, [machines[name] for name in data], goal, None)
+    return make_advice(
+        parse_cluster(machines, on, "test"), job, machines, [machines[name] for name in data], goal, None
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,8 @@ def test_measured_step_times_give_the_prices_and_gains_of_both_tables(
 ) -> None:
     first, second = measured(machines, *before), measured(machines, *after)
     assert (f"{first.cluster.price:.3f}", f"{second.cluster.price:.3f}") == prices
-    assert f"{faster(first, second):.1f}x" == times
-    assert f"{cheaper(first, second):.0%}" == saved
+    assert f"{compute_speedup(first, second):.1f}x" == times
+    assert f"{compute_saving(first, second):.0%}" == saved
 
 
 def test_the_tensorflow_table_follows_from_one_step_with_data_ready_and_the_cpu_seconds_of_a_batch(
@@ -68,19 +72,19 @@ def test_the_tensorflow_table_follows_from_one_step_with_data_ready_and_the_cpu_
     assert found.now.seconds == pytest.approx(0.192)
     assert (found.chosen.kind, str(found.chosen.result.cluster)) == (MIXED, "p4d.24xlarge + 2 x c5.18xlarge")
     assert found.chosen.result.seconds == pytest.approx(0.086)
-    assert f"{faster(found.now, found.chosen.result):.1f}x" == "2.2x"
-    assert f"{cheaper(found.now, found.chosen.result):.0%}" == "46%"
+    assert f"{compute_speedup(found.now, found.chosen.result):.1f}x" == "2.2x"
+    assert f"{compute_saving(found.now, found.chosen.result):.0%}" == "46%"
 
 
 def test_the_pytorch_table_follows_from_the_cpu_seconds_of_a_batch_on_each_kind_of_host(machines: Catalogue) -> None:
     """8 workers on the GPU's host take 1193 ms for a batch; 32 on the data host, which then prepare all, 184 ms."""
     job = Workload(0.184, 8 * 1.193, 32 * 0.184, where=DATA_HOSTS, data_workers=32)
-    before = estimate(parse_cluster(machines, "p3.2xlarge", "test"), job)
-    after = estimate(parse_cluster(machines, "p3.2xlarge+c5.9xlarge", "test"), job)
+    before = estimate_step(parse_cluster(machines, "p3.2xlarge", "test"), job)
+    after = estimate_step(parse_cluster(machines, "p3.2xlarge+c5.9xlarge", "test"), job)
     assert (before.seconds, after.seconds) == (pytest.approx(1.193), pytest.approx(0.184))
-    found = advise(before.cluster, job, machines, [machines["c5.9xlarge"]], COST, None)
+    found = make_advice(before.cluster, job, machines, [machines["c5.9xlarge"]], COST, None)
     assert str(found.chosen.result.cluster) == "p3.2xlarge + c5.9xlarge"
-    assert f"{faster(before, after):.1f}x {cheaper(before, after):.0%}" == "6.5x 77%"
+    assert f"{compute_speedup(before, after):.1f}x {compute_saving(before, after):.0%}" == "6.5x 77%"
 
 
 def test_the_vcpu_arithmetic_is_the_documents(machines: Catalogue) -> None:
@@ -90,7 +94,9 @@ def test_the_vcpu_arithmetic_is_the_documents(machines: Catalogue) -> None:
     assert found.now.cluster.vcpus_per_gpu == 12
     assert found.now.use == pytest.approx(0.60)
     assert parse_cluster(machines, "ml.p4d.24xlarge + 2 x ml.c5.18xlarge", "test").vcpus_per_gpu == 30
-    assert estimate(parse_cluster(machines, "p4d.24xlarge+2*c5.18xlarge", "test"), found.job).use == pytest.approx(1)
+    assert estimate_step(parse_cluster(machines, "p4d.24xlarge+2*c5.18xlarge", "test"), found.job).use == pytest.approx(
+        1
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,14 +127,14 @@ def test_enough_vcpus_mean_that_nothing_is_changed(machines: Catalogue) -> None:
 def test_break_even_is_where_a_step_of_both_costs_the_same(machines: Catalogue) -> None:
     first = measured(machines, "p4d.24xlarge", 192)
     second = measured(machines, "p4d.24xlarge+2*c5.18xlarge", 86)
-    limit = pays_below(first, second)
+    limit = find_step_limit(first, second)
     assert limit is not None
     assert measured(machines, "p4d.24xlarge+2*c5.18xlarge", limit * 1000).cost == pytest.approx(first.cost)
     job = Workload(0.086, 2.304, 2.304)
-    seconds = pays_from(first.cluster, second.cluster, job)
+    seconds = find_cpu_limit(first.cluster, second.cluster, job)
     assert seconds is not None
     there = Workload(0.086, seconds, seconds)
-    assert estimate(first.cluster, there).cost == pytest.approx(estimate(second.cluster, there).cost)
+    assert estimate_step(first.cluster, there).cost == pytest.approx(estimate_step(second.cluster, there).cost)
 
 
 def test_data_hosts_that_cost_more_than_they_save_are_not_advised(machines: Catalogue) -> None:
@@ -147,14 +153,14 @@ def test_the_number_of_data_hosts_is_the_fewest_that_end_the_wait_or_the_cheapes
 def test_a_slow_network_bounds_the_step_of_a_heterogeneous_cluster(machines: Catalogue) -> None:
     """36 vCPUs send 1 GB for each step over 10 Gbit/s, the slower end: 0.8 s."""
     job = Workload(0.1, 2.0, 2.0, batch_bytes=1e9, where=DATA_HOSTS)
-    found = estimate(parse_cluster(machines, "p3.2xlarge+c5.9xlarge", "test"), job)
+    found = estimate_step(parse_cluster(machines, "p3.2xlarge+c5.9xlarge", "test"), job)
     assert (found.bound, found.seconds) == ("network", pytest.approx(0.8))
 
 
 def test_preprocessing_on_the_gpu_is_chosen_below_its_break_even_and_not_above(machines: Catalogue) -> None:
     now, job = parse_cluster(machines, "p4d.24xlarge", "test"), Workload(0.086, 2.304, 2.304)
-    limit = advise(now, job, machines, [machines["c5.18xlarge"]], COST, None).gpu_limit
+    limit = make_advice(now, job, machines, [machines["c5.18xlarge"]], COST, None).gpu_limit
     assert limit == pytest.approx(0.086 * 45.032 / 37.688 - 0.086)
     for extra, kind in ((limit * 0.5, "preprocessing on the GPU"), (limit * 2, MIXED)):
-        found = advise(now, job, machines, [machines["c5.18xlarge"]], COST, extra)
+        found = make_advice(now, job, machines, [machines["c5.18xlarge"]], COST, extra)
         assert found.chosen.kind == kind

@@ -5,12 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc.jobs.advice.decide import COST, SPEED, Advice, advise
-from dlc.jobs.advice.machines import Cluster, Machine
-from dlc.jobs.advice.output import as_json, origins
-from dlc.jobs.advice.picture import svg
-from dlc.jobs.advice.speed import COMPUTING, DATA_HOSTS, EVERYWHERE, Workload, estimate
-from dlc.jobs.advice.table import chart, choices_table, verdict
+from dlc.jobs.advice.cost_model import COMPUTING, DATA_HOSTS, EVERYWHERE, Cluster, Machine, Workload, estimate_step
+from dlc.jobs.advice.decide import COST, SPEED, Advice, make_advice
+from dlc.jobs.advice.render import advice_json, draw_chart, draw_svg, list_prices, make_choices_table, write_verdict
 
 price = st.none() | st.floats(0.01, 100)
 
@@ -34,7 +31,7 @@ def advices(draw: st.DrawFn) -> tuple[Advice, str]:
     data = [draw(machine(f"c.{number}", 0)) for number in range(2)]
     now = Cluster(machines[0], draw(st.integers(1, 4)))
     goal, extra = draw(st.sampled_from([COST, SPEED])), draw(st.none() | st.floats(0.001, 1))
-    return advise(now, draw(jobs), {m.name: m for m in [*machines, *data]}, data, goal, extra), goal
+    return make_advice(now, draw(jobs), {m.name: m for m in [*machines, *data]}, data, goal, extra), goal
 
 
 @given(advices())
@@ -61,15 +58,15 @@ def test_what_never_waits_for_data_is_left_as_it_is(found: tuple[Advice, str]) -
 def test_any_advice_can_be_printed_drawn_and_given_to_programs(found: tuple[Advice, str]) -> None:
     advice, _ = found
     rows = [choice.result for choice in advice.choices]
-    assert len(choices_table(advice).splitlines()) == len(rows) + 1
-    assert verdict(advice)
-    assert len(chart(rows).splitlines()) == len(rows) + 1
-    assert svg(rows, advice.curve).endswith("</svg>\n")
-    assert as_json(None, advice, ())["chosen"] == advice.choices.index(advice.chosen)
-    assert origins(rows)
+    assert len(make_choices_table(advice).splitlines()) == len(rows) + 1
+    assert write_verdict(advice)
+    assert len(draw_chart(rows).splitlines()) == len(rows) + 1
+    assert draw_svg(rows, advice.curve).endswith("</svg>\n")
+    assert advice_json(None, advice, ())["chosen"] == advice.choices.index(advice.chosen)
+    assert list_prices(rows)
 
 
 @given(jobs, machine("g.1", 8), machine("c.1", 0), st.integers(1, 20))
 def test_one_data_host_more_makes_no_step_longer(job: Workload, own: Machine, data: Machine, count: int) -> None:
-    fewer, more = (estimate(Cluster(own, 1, data, number), job) for number in (count, count + 1))
+    fewer, more = (estimate_step(Cluster(own, 1, data, number), job) for number in (count, count + 1))
     assert more.seconds <= fewer.seconds * (1 + 1e-9) or more.bound == "network"

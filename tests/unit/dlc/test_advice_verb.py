@@ -10,7 +10,7 @@ import pytest
 
 from dlc.__main__ import main
 from dlc.core.errors import UsageError
-from dlc.jobs.advice import picture
+from dlc.jobs.advice import render
 
 ROOT = Path(__file__).parents[3]
 TENSORFLOW = ["--on", "p4d.24xlarge", "--step-ms", "86", "--cpu-seconds", "2.304"]
@@ -126,7 +126,7 @@ def test_each_chart_of_the_picture_has_one_unit_axes_and_letters_for_a_narrow_pa
 
 @pytest.mark.parametrize("most", [1e-9, 0.3, 1.0, 4.0, 7.3, 10.0, 99.9, 1234.5, 1e9])
 def test_an_axis_has_round_figures_and_ends_little_above_the_largest_value(most: float) -> None:
-    found = picture.axis(most)
+    found = render.make_axis(most)
     assert found[0] == 0
     assert most * (1 - 1e-6) <= found[-1] <= most * 1.6
     assert 3 <= len(found) <= 6

@@ -13,12 +13,12 @@ import pytest
 from dlc.__main__ import main
 from dlc.core.checkout import find_root
 from dlc.core.errors import TuneError
-from dlc.jobs.run.hosts import State
 from dlc.jobs.run.job import Group, Job
+from dlc.jobs.run.lifecycle import ContainerState
 from dlc.jobs.tune import output
-from dlc.jobs.tune.request import Mode, Request, modes, trial_job
+from dlc.jobs.tune.request import Mode, Request, list_modes, make_trial_job
+from dlc.jobs.tune.trial_result import DATA, FAILED, FITS, MEMORY, TIGHT, TIME, Ended, judge_trial
 from dlc.jobs.tune.tune import Found, Search
-from dlc.jobs.tune.verdict import DATA, FAILED, FITS, MEMORY, TIGHT, TIME, Ended, judge
 
 TORCH = "pytorch-2.13-training-cpu-py311"
 GB = 10**9
@@ -27,11 +27,11 @@ SAMPLE = 1000.0  # bytes
 
 def request_of(tmp_path: Path, compiler: str = "", most: int = 4096) -> Request:
     job = Job("tune-1", "toy", tmp_path, (Group("g", ("algo-1",), memory="1g"),), (), "train.py", {"batch": "32"})
-    return Request(job, "batch", 32, 0.1, "lr", modes(compiler), 0.1, most, 5, 60.0)
+    return Request(job, "batch", 32, 0.1, "lr", list_modes(compiler), 0.1, most, 5, 60.0)
 
 
-def state(code: int = 0, *, killed: bool = False) -> State:
-    return State(True, False, 0, code, "", killed)
+def state(code: int = 0, *, killed: bool = False) -> ContainerState:
+    return ContainerState(True, False, 0, code, "", killed)
 
 
 def report(peak: float, batch: int = 1, **others: Any) -> dict[str, Any]:
@@ -69,28 +69,28 @@ def device(peak: float, limit: float | None) -> dict[str, Any]:
     ],
 )
 def test_what_a_trial_showed_is_told_apart(found: Ended, outcome: str) -> None:
-    assert judge("job", 1, found, margin=0.1).outcome == outcome
+    assert judge_trial("job", 1, found, margin=0.1).outcome == outcome
 
 
 def test_a_batch_that_did_not_grow_as_asked_is_no_proof() -> None:
-    trial = judge("job", 64, ended(report(1, batch=32)), 0.1, SAMPLE)
+    trial = judge_trial("job", 64, ended(report(1, batch=32)), 0.1, SAMPLE)
     assert (trial.outcome, "32000 bytes" in trial.reason) == (DATA, True)
-    assert judge("job", 64, ended(report(1, batch=60)), 0.1, SAMPLE).fits
+    assert judge_trial("job", 64, ended(report(1, batch=60)), 0.1, SAMPLE).fits
 
 
 def test_an_image_whose_library_measures_no_memory_is_named() -> None:
     old = {name: value for name, value in report(1).items() if name != "memory"}
-    assert "build it again" in judge("job", 1, ended(old), 0.1).reason
+    assert "build it again" in judge_trial("job", 1, ended(old), 0.1).reason
 
 
 def test_the_accelerator_is_named_where_it_is_closer_to_its_limit() -> None:
-    trial = judge("job", 1, ended(report(1, **device(80, 100))), 0.1)
+    trial = judge_trial("job", 1, ended(report(1, **device(80, 100))), 0.1)
     assert (trial.on_device, trial.peak, trial.limit) == (True, 80, 100)
 
 
 def test_a_trial_is_the_job_with_another_batch_that_measures_itself_and_ends(tmp_path: Path) -> None:
     request = request_of(tmp_path, "inductor")
-    eager, compiled = (trial_job(request, mode, 64) for mode in request.modes)
+    eager, compiled = (make_trial_job(request, mode, 64) for mode in request.modes)
     assert compiled.hyperparameters == {"batch": "64"}
     assert (eager.environment["DLC_COMPILER"], compiled.environment["DLC_COMPILER"]) == ("off", "inductor")
     assert compiled.environment["DLC_PROFILE_ENDS_JOB"] == "1"
@@ -154,7 +154,9 @@ def test_what_no_batch_cures_is_one_error(tmp_path: Path, trial: Ended, expected
 
 def test_eager_and_compiled_stand_side_by_side(tmp_path: Path) -> None:
     request = request_of(tmp_path, "inductor")
-    trials = [tuple(judge(mode.name, b, ended(report(b * 1e8, b)), 0.1) for b in (1, 2)) for mode in request.modes]
+    trials = [
+        tuple(judge_trial(mode.name, b, ended(report(b * 1e8, b)), 0.1) for b in (1, 2)) for mode in request.modes
+    ]
     founds = [Found(mode.name, 2, "", each) for mode, each in zip(request.modes, trials, strict=True)]
     head, one, *_ = output.as_text(request, founds).splitlines()
     assert head.split()[:2] == ["BATCH", "EAGER"]
@@ -195,5 +197,5 @@ def test_a_namespace_of_the_verb_has_all_that_a_job_needs() -> None:
 
     parser = argparse.ArgumentParser()
     tune_batch.add_arguments(parser)
-    options = run_job.options(parser.parse_args(["id", "train.py", "--hp-name", "b", "--memory", "1g"]))
+    options = run_job.read_options(parser.parse_args(["id", "train.py", "--hp-name", "b", "--memory", "1g"]))
     assert (options.script, options.memory) == ("train.py", ["1g"])

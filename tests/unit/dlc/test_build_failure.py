@@ -1,4 +1,4 @@
-"""build.failure: what a failing step printed decides how the build's failure is reported."""
+"""build.buildkit_log: what a failing step printed decides how the build's failure is reported."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.failure import CAUSES, failure
-from dlc.build.progress import Progress
+from dlc.build.buildkit_log import CAUSES, Progress, error_of
 from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
 
 LOG = Path("build.log")
@@ -18,7 +17,7 @@ def failed(output: str, step: str = "[toy training 1/1] RUN /scripts/python-pack
     progress = Progress()
     for line in (f"#7 {step}", *(f"#7 0.5 {text}" for text in output.splitlines()), "#7 ERROR: exit code: 1"):
         progress.feed(line)
-    return failure(progress, LOG)
+    return error_of(progress, LOG)
 
 
 @pytest.mark.parametrize(

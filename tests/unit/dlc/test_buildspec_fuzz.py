@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import DlcError, LockError, SelectorError, SpecError
-from dlc.core.text import printable
+from dlc.core.text import escape_controls
 from dlc.plan.plan import Plan, make_plan
 from harness.examples import examples
 from harness.specimen import TEXTS, changed, locked, specimen, unlocked
@@ -108,7 +108,7 @@ def test_any_file_replaced_by_any_bytes_is_a_plan_or_an_error(path: str, data: b
 @given(st.text(max_size=20))
 def test_any_glob_selects_or_is_a_selector_error(glob: str) -> None:
     result = outcome(specimen(), [glob])
-    assert printable(glob) in result.message if isinstance(result, SelectorError) else isinstance(result, Plan)
+    assert escape_controls(glob) in result.message if isinstance(result, SelectorError) else isinstance(result, Plan)
 
 
 @given(st.sampled_from(["python", "base.image", "os_packages", "labels.a", "packages", "x"]), st.text(max_size=12))

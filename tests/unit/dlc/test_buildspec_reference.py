@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dlc.buildspec.documents import BEGIN, DOCUMENT, END, render, table
-from dlc.buildspec.yaml_marks import parse
+from dlc.buildspec.schema_docs import BEGIN, DOCUMENT, END, make_table, update_document
+from dlc.buildspec.yaml_layers import parse_yaml
 from dlc.core.checkout import find_root
 
 ROOT = find_root(Path(__file__).parent)
@@ -15,20 +15,20 @@ ROOT = find_root(Path(__file__).parent)
 def test_the_committed_table_is_fresh() -> None:
     text = (ROOT / DOCUMENT).read_text()
     assert BEGIN in text
-    assert render(text) == text, "`dlc schema` writes it anew"
+    assert update_document(text) == text, "`dlc schema` writes it anew"
 
 
 def test_every_default_is_documented() -> None:
-    defaults, _ = parse((ROOT / "buildspec/defaults.yml").read_text(), "defaults.yml")
+    defaults, _ = parse_yaml((ROOT / "buildspec/defaults.yml").read_text(), "defaults.yml")
     assert defaults is not None
     own_names = re.compile(r"^(suites|labels|lists|packages\.missing|cuda_build_packages)\..*")
     paths = {own_names.sub(r"\1", path) for path, _ in defaults.leaves()}
-    assert {path for path in paths if f"| `{path}` |" not in table()} == set()
+    assert {path for path in paths if f"| `{path}` |" not in make_table()} == set()
 
 
 def test_no_pattern_is_shown_to_people() -> None:
-    assert "^" not in table()
+    assert "^" not in make_table()
 
 
 def test_only_what_is_between_the_marks_is_written() -> None:
-    assert render(f"a\n{BEGIN}old\n{END}b\n") == f"a\n{BEGIN}{table()}{END}b\n"
+    assert update_document(f"a\n{BEGIN}old\n{END}b\n") == f"a\n{BEGIN}{make_table()}{END}b\n"

@@ -11,8 +11,8 @@ from typing import NoReturn
 import pytest
 
 from dlc.__main__ import main
-from dlc.cli import PLUMBING, VERBS, load, misspelt, run
-from dlc.cli.list import cells
+from dlc.cli import PLUMBING, VERBS, list_misspelt, load_verb, run
+from dlc.cli.list import format_built
 from dlc.cli.plan import as_text
 from dlc.core.errors import DlcError, LockError, ScriptError, SelectorError, SpecError, UsageError
 from dlc.engine.images import Image
@@ -36,13 +36,13 @@ def test_every_verb_helps_and_shows_an_example_of_itself(verb: str, capsys: pyte
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert f"example: dlc {verb}" in text
-    assert load(verb).HELP in text
+    assert load_verb(verb).HELP in text
 
 
 def test_in_a_narrow_terminal_a_row_is_a_paragraph_and_nothing_is_wrapped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dlc.cli.list._built", lambda refs: None)
+    monkeypatch.setattr("dlc.cli.list._read_built", lambda refs: None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     assert main(["list", TORCH]) == 0
@@ -60,7 +60,7 @@ def test_help_lists_every_verb_with_its_line(argv: list[str], capsys: pytest.Cap
     text = capsys.readouterr().out
     for verb in VERBS:
         assert f"  {verb} " in text
-        assert load(verb).HELP in text
+        assert load_verb(verb).HELP in text
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_list_shows_the_size_the_start_of_the_digest_and_the_minute_of_a_built_image() -> None:
     image = Image("dlc/toy:1", f"sha256:{'0123456789ab' * 5}cdef", "key", "2026-11-20T15:40:31Z", 1_597_000_000)
-    assert cells(image) == {"size": "1.60 GB", "digest": "0123456789ab", "created": "2026-11-20 15:40"}
-    assert set(cells(None).values()) == {"-"}
+    assert format_built(image) == {"size": "1.60 GB", "digest": "0123456789ab", "created": "2026-11-20 15:40"}
+    assert set(format_built(None).values()) == {"-"}
 
 
 def test_show_prints_each_value_with_the_place_that_set_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,11 +160,11 @@ def test_what_takes_long_is_said_before_it_begins(
     def begin(*_: object, **__: object) -> NoReturn:
         raise DlcError("begun")
 
-    for name in ("facts.capture", "export.archive", "export.measured"):
+    for name in ("facts.capture_facts", "archive.export_archive", "archive.export_measured"):
         monkeypatch.setattr(f"dlc.images.inspection.{name}", begin)
     for verb in ("size", "diff"):
         monkeypatch.setattr(f"dlc.cli.{verb}.connect", lambda: None)
-    for name in ("locks.update.newest_versions", "locks.debian.resolve", "locks.python.make"):
+    for name in ("locks.updates.resolve_newest", "locks.updates.resolve_debian", "locks.resolve.make_lock"):
         monkeypatch.setattr(f"dlc.{name}", begin)
     assert main(argv) == DlcError.exit_code
     error = capsys.readouterr().err
@@ -230,7 +230,7 @@ def test_a_misspelt_variable_is_told_with_the_one_that_is_meant(
         "dlc: warning: DLC_ENGIN: dlc reads no such variable; did you mean 'DLC_ENGINE'?\n"
     )
     of_jobs = {*(switch.name for switch in switches.SWITCHES), *switches.RUNTIME}
-    assert misspelt(dict.fromkeys(of_jobs, "")) == []
+    assert list_misspelt(dict.fromkeys(of_jobs, "")) == []
 
 
 def test_another_word_than_off_does_not_let_an_engine_be_started(

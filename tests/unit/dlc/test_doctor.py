@@ -30,7 +30,7 @@ def sized(gigabytes: str) -> Tree:
 
 def disk(gigabytes: str) -> doctor.Finding:
     tree = sized(gigabytes)
-    return doctor._disk(None, make_plan(tree), tree)
+    return doctor._check_disk(None, make_plan(tree), tree)
 
 
 def test_images_that_no_disk_holds_are_bad_with_a_remedy(engine_folder: Path) -> None:
@@ -45,11 +45,11 @@ def test_a_disk_that_holds_some_of_the_images_is_a_note(engine_folder: Path) -> 
     tree = sized("1000000")
     own = "  - budget: {gigabytes: '0.1', why: small}\n    packages:"
     tree = changed(tree, PYTORCH_PATH, tree[PYTORCH_PATH].data.decode().replace("  - packages:", own))
-    assert doctor._disk(None, make_plan(tree), tree).level == "note"
+    assert doctor._check_disk(None, make_plan(tree), tree).level == "note"
 
 
 def test_without_a_checkout_what_images_take_is_not_known(engine_folder: Path) -> None:
-    found = doctor._disk(None, None, {})
+    found = doctor._check_disk(None, None, {})
     assert found.level == "note"
     assert "no checkout" in found.found
 
@@ -57,14 +57,14 @@ def test_without_a_checkout_what_images_take_is_not_known(engine_folder: Path) -
 def test_nothing_left_to_build_takes_nothing(engine_folder: Path) -> None:
     tree = specimen()
     nothing = make_plan(tree).without(make_plan(tree).selected)
-    found = doctor._disk(None, nothing, tree)
+    found = doctor._check_disk(None, nothing, tree)
     assert found.level == "ok"
     assert "the 0 images that are not built need up to 0 GB" in found.found
 
 
 def test_a_bundle_without_certificates_is_bad_and_no_end_of_the_examination(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLC_CA_BUNDLE", "/no/such/file")
-    found = doctor._certificates()
+    found = doctor._check_certificates()
     assert (found.level, found.remedy) == ("bad", "correct it, or unset it")
 
 
@@ -76,7 +76,7 @@ def test_an_engine_whose_folder_this_user_cannot_see_leaves_every_other_check(
 
     engine = Engine(None, "context", "28", containerd_store=False, data_root="/root/engine/data")
     monkeypatch.setattr(Path, "is_dir", refused)
-    found = doctor._disk(engine, None, {})
+    found = doctor._check_disk(engine, None, {})
     assert (found.level, found.found) == ("note", "/root/engine/data: this user cannot see it from here")
 
 
@@ -84,7 +84,7 @@ def test_a_check_that_this_host_does_not_let_us_make_is_a_finding() -> None:
     def refused() -> doctor.Finding:
         raise PermissionError(13, "Permission denied", "/proc/meminfo")
 
-    found = doctor._checked("memory", refused)
+    found = doctor._run_check("memory", refused)
     assert (found.name, found.level) == ("memory", "note")
     assert found.found.startswith("could not be checked: [Errno 13] Permission denied")
 
@@ -93,8 +93,8 @@ def test_examining_reports_each_check_though_one_fails(monkeypatch: pytest.Monke
     def refused(*_: object) -> doctor.Finding:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(doctor, "find", lambda: None)
-    monkeypatch.setattr(doctor, "_disk", refused)
-    found = {finding.name: finding.level for finding in doctor.examine()}
+    monkeypatch.setattr(doctor, "find_engine", lambda: None)
+    monkeypatch.setattr(doctor, "_check_disk", refused)
+    found = {finding.name: finding.level for finding in doctor.examine_host()}
     assert list(found) == ["engine", "platform", "base image", "disk", "memory", "CA bundle", "local wheels"]
     assert found["disk"] == "note"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import fetch
-from dlc.buildspec import efa
+from dlc.build import download
+from dlc.buildspec import cuda_efa
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Efa
 from dlc.core.checkout import Tree, find_root, read_tree
@@ -30,7 +30,7 @@ def settings(*sets: str) -> Efa:
 
 
 def got(url: str, cache: Path, sha256: str = SHA256) -> bytes:
-    return (fetch.folder(Pinned(sha256, url), cache, None) / fetch.FILE).read_bytes()
+    return (download.fetch(Pinned(sha256, url), cache, None) / download.FILE).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_a_setting_that_cannot_be_right_is_refused(text: str, expected: str) -> 
 
 
 def test_only_the_source_that_needs_them_gets_debian_packages() -> None:
-    assert efa.debian_packages(settings()) == ()
-    assert efa.debian_packages(settings("efa.source=distro")) == ("libfabric1",)
-    assert efa.debian_packages(settings(*INSTALLER, f"efa.sha256={SHA256}")) == ()
+    assert cuda_efa.efa_packages(settings()) == ()
+    assert cuda_efa.efa_packages(settings("efa.source=distro")) == ("libfabric1",)
+    assert cuda_efa.efa_packages(settings(*INSTALLER, f"efa.sha256={SHA256}")) == ()
 
 
 def test_an_image_is_another_one_with_another_hash_but_not_with_another_address() -> None:

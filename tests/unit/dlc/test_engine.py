@@ -12,9 +12,9 @@ import pytest
 
 from dlc.core.digests import seal
 from dlc.core.errors import EngineError
-from dlc.debian import mmdebstrap, rootfs
-from dlc.engine.connection import connect, find
-from dlc.engine.private import DAEMON_CONFIG, PrivateEngine, kept_store
+from dlc.debian import rootfs, suites
+from dlc.engine.connection import connect, find_engine
+from dlc.engine.private_engine import DAEMON_CONFIG, PrivateEngine, read_kept_store
 
 
 def test_a_shell_that_names_the_private_engine_may_start_it_again(
@@ -22,7 +22,7 @@ def test_a_shell_that_names_the_private_engine_may_start_it_again(
 ) -> None:
     monkeypatch.setenv("DLC_ENGINE_DIR", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", PrivateEngine(tmp_path).address)
-    assert find() is None
+    assert find_engine() is None
 
 
 def test_engine_off_refuses_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,29 +53,29 @@ def test_an_engine_keeps_the_store_that_it_was_made_with(tmp_path: Path, contain
     """In another one the user's images would be out of sight."""
     features = {"features": {"containerd-snapshotter": containerd}}
     (tmp_path / "daemon.json").write_text(json.dumps({**DAEMON_CONFIG, **features}))
-    assert kept_store(tmp_path / "daemon.json") == features
+    assert read_kept_store(tmp_path / "daemon.json") == features
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '"x"'])
 def test_a_new_engine_or_one_whose_configuration_is_damaged_gets_ours(tmp_path: Path, content: str) -> None:
-    assert kept_store(tmp_path / "none") == {}
+    assert read_kept_store(tmp_path / "none") == {}
     (tmp_path / "daemon.json").write_text(content)
-    assert kept_store(tmp_path / "daemon.json") == {}
+    assert read_kept_store(tmp_path / "daemon.json") == {}
 
 
 def test_base_file_system_is_named_after_how_it_is_made(tmp_path: Path) -> None:
-    folders = {rootfs.folder(suite, {}, tmp_path) for suite in ("bullseye", "bookworm", "trixie")}
-    assert len(folders | {rootfs.folder("bookworm", {"libc6": "2.36-9"}, tmp_path)}) == 4
-    assert "--include=ca-certificates,usr-is-merged" in mmdebstrap.arguments("bookworm")
-    assert "--include=ca-certificates" in mmdebstrap.arguments("bullseye")
+    folders = {rootfs.rootfs_folder(suite, {}, tmp_path) for suite in ("bullseye", "bookworm", "trixie")}
+    assert len(folders | {rootfs.rootfs_folder("bookworm", {"libc6": "2.36-9"}, tmp_path)}) == 4
+    assert "--include=ca-certificates,usr-is-merged" in suites.mmdebstrap_command("bookworm")
+    assert "--include=ca-certificates" in suites.mmdebstrap_command("bullseye")
 
 
 def test_base_file_system_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:
-    folder = rootfs.folder("bookworm", {}, tmp_path)
+    folder = rootfs.rootfs_folder("bookworm", {}, tmp_path)
     folder.mkdir(parents=True)
     (folder / "rootfs.tar").write_bytes(b"tar")
     seal(folder / "rootfs.tar")
-    assert rootfs.make("bookworm", {}, tmp_path) == folder
+    assert rootfs.make_rootfs("bookworm", {}, tmp_path) == folder
 
 
 @pytest.mark.parametrize("damage", [b"tax", b""], ids=["other bytes", "empty"])
@@ -83,10 +83,10 @@ def test_base_file_system_that_is_not_as_it_was_made_is_made_anew(
     damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rootfs, "require_program", lambda cache: None)
-    monkeypatch.setattr(rootfs, "_make", lambda suite, recorded, draft: (draft / "rootfs.tar").write_bytes(b"tar"))
+    monkeypatch.setattr(rootfs, "_build_tar", lambda suite, recorded, draft: (draft / "rootfs.tar").write_bytes(b"tar"))
     for _ in range(2):
-        made = rootfs.make("bookworm", {}, tmp_path)
-        tools = rootfs.kept(made, "bookworm", tmp_path)
+        made = rootfs.make_rootfs("bookworm", {}, tmp_path)
+        tools = rootfs.keep_rootfs(made, "bookworm", tmp_path)
         assert {(folder / "rootfs.tar").read_bytes() for folder in (made, tools)} == {b"tar"}
         (made / "rootfs.tar").write_bytes(damage)  # of both: they are one file
     assert capsys.readouterr().err.count("not as it was written; made anew") == 2
@@ -96,10 +96,10 @@ def test_base_file_system_has_the_same_modes_whatever_the_umask_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rootfs, "require_program", lambda cache: None)
-    monkeypatch.setattr(rootfs, "_make", lambda suite, recorded, draft: (draft / "rootfs.tar").write_bytes(b"tar"))
+    monkeypatch.setattr(rootfs, "_build_tar", lambda suite, recorded, draft: (draft / "rootfs.tar").write_bytes(b"tar"))
     before = os.umask(0o077)
     try:
-        made = rootfs.make("bookworm", {}, tmp_path)
+        made = rootfs.make_rootfs("bookworm", {}, tmp_path)
     finally:
         os.umask(before)
     assert [oct(path.stat().st_mode & 0o777) for path in (made, made / "rootfs.tar")] == ["0o755", "0o644"]
@@ -108,7 +108,7 @@ def test_base_file_system_has_the_same_modes_whatever_the_umask_is(
 def test_who_waits_for_the_lock_gives_up_at_a_bound_and_says_who_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlc.engine.private.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("dlc.engine.private_engine.LOCK_SECONDS", 0.2)
     engine = PrivateEngine(tmp_path)
     with engine.lock(), pytest.raises(EngineError, match="another dlc has been starting or stopping"), engine.lock():
         pass

@@ -10,9 +10,9 @@ import pytest
 
 from dlc.core.errors import EngineError
 from dlc.core.process import Completed
-from dlc.engine import client, connection, context, images, questions
+from dlc.engine import connection, docker_client, images, questions
 from dlc.engine.connection import Engine
-from dlc.engine.private import PrivateEngine
+from dlc.engine.private_engine import PrivateEngine
 from dlc.jobs.run.run import require_image
 
 ABSENT = "Error response from daemon: No such image: toy:1"
@@ -49,7 +49,7 @@ def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_image_that_a_busy_engine_could_not_look_up_is_asked_for_again(said: str) -> None:
     clock.answers = [(1, "", said), (1, "", said), KEY]
-    assert images.keys(ENGINE, ["toy:1"]) == {"toy:1": "abc"}
+    assert images.find_keys(ENGINE, ["toy:1"]) == {"toy:1": "abc"}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_image_that_a_busy_engine_could_not_look_up_is_asked_for_again(said: 
 )
 def test_an_image_that_is_not_there_is_asked_for_once(said: str) -> None:
     clock.answers = [(1, "\n", said)]
-    assert images.keys(ENGINE, ["toy:1"]) == {}
+    assert images.find_keys(ENGINE, ["toy:1"]) == {}
     assert (clock.asked, clock.now) == (1, 0.0)
 
 
@@ -77,36 +77,36 @@ def test_an_error_that_stays_is_told_in_the_engines_words_and_not_as_a_missing_i
 def test_who_promises_a_quick_answer_does_not_ask_for_longer() -> None:
     clock.answers = [(1, "", LATE)]
     with pytest.raises(EngineError, match="context deadline exceeded"):
-        images.keys(ENGINE, ["toy:1"], 3.0)
+        images.find_keys(ENGINE, ["toy:1"], 3.0)
     assert clock.now <= 3.0
 
 
 def test_verbs_that_need_the_engine_wait_three_minutes_for_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     clock.answers = [(0, "", "")]
-    monkeypatch.setattr(connection, "find", lambda seconds: clock.timeouts.append(seconds) or ENGINE)
+    monkeypatch.setattr(connection, "find_engine", lambda seconds: clock.timeouts.append(seconds) or ENGINE)
     connection.connect()
-    images.keys(ENGINE, ["toy:1"])
-    images.find(ENGINE, ["toy:1"], built=["toy:1"])
+    images.find_keys(ENGINE, ["toy:1"])
+    images.find_images(ENGINE, ["toy:1"], built=["toy:1"])
     require_image(SimpleNamespace(image="toy:1"), ENGINE)  # type: ignore[arg-type]
     assert clock.timeouts == [180.0] * 6
 
 
 def test_no_names_are_no_question() -> None:
-    assert images.keys(ENGINE, []) == {}
+    assert images.find_keys(ENGINE, []) == {}
     assert clock.asked == 0
 
 
 def test_who_waits_is_told_once_what_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "time", time)
     monkeypatch.setattr(questions, "TELL_SECONDS", 0.05)
-    monkeypatch.setattr(questions, "_told", -questions.TELL_AGAIN_SECONDS)
-    with questions.told("`docker image inspect`"), questions.told("`docker history`"):
+    monkeypatch.setattr(questions, "_told_at", -questions.TELL_AGAIN_SECONDS)
+    with questions.tell_of_waiting("`docker image inspect`"), questions.tell_of_waiting("`docker history`"):
         time.sleep(0.3)
     assert capsys.readouterr().err.count("dlc: waiting for the Docker engine: `docker ") == 1
 
 
 def test_who_does_not_wait_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with questions.told("`docker image inspect`"):
+    with questions.tell_of_waiting("`docker image inspect`"):
         pass
     assert capsys.readouterr().err == ""
 
@@ -117,7 +117,7 @@ def test_a_client_that_cannot_change_its_context_is_no_error_of_an_engine_that_h
     def silent() -> tuple[str, str]:
         raise EngineError("not answering: `docker context inspect`")
 
-    monkeypatch.setattr(context, "current", silent)
-    monkeypatch.setattr(client, "present", lambda: True)
+    monkeypatch.setattr(docker_client, "read_context", silent)
+    monkeypatch.setattr(docker_client, "is_present", lambda: True)
     assert not PrivateEngine(tmp_path).stop()
     assert "warning: the context of plain docker commands is as it was: not answering" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who is not root and is in no group of an engine."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getgroups", lambda: [1000])
-    monkeypatch.setattr(remedies, "_user", lambda: "ada")
+    monkeypatch.setattr(remedies, "_user_name", lambda: "ada")
 
 
 def owned_by(number: int, monkeypatch: pytest.MonkeyPatch, *members: str) -> str:

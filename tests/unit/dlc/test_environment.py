@@ -58,7 +58,7 @@ def test_a_user_without_any_home_is_told_what_to_set(bare: pytest.MonkeyPatch) -
 
 
 def test_proxies_are_taken_in_both_spellings_and_nothing_else() -> None:
-    found = environment.proxies(
+    found = environment.read_proxies(
         {"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost", "HTTP_PROXY": "", "HOME": "/root"}
     )
     assert found == {"HTTPS_PROXY": "http://p:1", "no_proxy": "localhost"}
@@ -66,7 +66,7 @@ def test_proxies_are_taken_in_both_spellings_and_nothing_else() -> None:
 
 def test_secrets_are_places_never_values(tmp_path: Path) -> None:
     (tmp_path / "netrc").write_text("machine m password hunter2")
-    found = environment.secrets({
+    found = environment.find_secrets({
         "NETRC": f"{tmp_path}/netrc",
         "PIP_INDEX_URL": "https://user:hunter2@index/simple",
         "UV_INDEX_URL": "https://user:hunter2@other/simple",
@@ -75,9 +75,9 @@ def test_secrets_are_places_never_values(tmp_path: Path) -> None:
 
 
 def test_platforms_have_the_names_that_docker_uses() -> None:
-    assert environment.platform("x86_64") == "linux/amd64"
-    assert environment.platform("aarch64") == "linux/arm64"
-    assert environment.platform("riscv64") == "linux/riscv64"
+    assert environment.docker_platform("x86_64") == "linux/amd64"
+    assert environment.docker_platform("aarch64") == "linux/arm64"
+    assert environment.docker_platform("riscv64") == "linux/riscv64"
 
 
 def test_certificates_are_a_variables_else_the_systems_else_none(
@@ -85,12 +85,12 @@ def test_certificates_are_a_variables_else_the_systems_else_none(
 ) -> None:
     system, chosen = tmp_path / "system.crt", tmp_path / "company.pem"
     monkeypatch.setattr(environment, "SYSTEM_BUNDLE", system)
-    assert environment.ca_bundle({}) is None
+    assert environment.find_ca_bundle({}) is None
     system.touch()
-    assert environment.ca_bundle({}) == system
+    assert environment.find_ca_bundle({}) == system
     chosen.touch()
-    assert environment.ca_bundle({"SSL_CERT_FILE": str(chosen)}) == chosen
-    assert environment.ca_bundle({"SSL_CERT_FILE": "/not/there"}) == system
+    assert environment.find_ca_bundle({"SSL_CERT_FILE": str(chosen)}) == chosen
+    assert environment.find_ca_bundle({"SSL_CERT_FILE": "/not/there"}) == system
 
 
 @pytest.mark.parametrize("name", ["not-there", ".", "empty", "garbage"])
@@ -98,4 +98,4 @@ def test_a_bundle_of_dlc_without_certificates_is_an_error(tmp_path: Path, name: 
     (tmp_path / "empty").touch()
     (tmp_path / "garbage").write_bytes(b"\xff\0" * 100)
     with pytest.raises(UsageError, match=r"DLC_CA_BUNDLE=.*: expected a file of certificates in PEM, found none"):
-        environment.ca_bundle({"DLC_CA_BUNDLE": str(tmp_path / name)})
+        environment.find_ca_bundle({"DLC_CA_BUNDLE": str(tmp_path / name)})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlc.images.inspection import probe as image_probe
-from dlc.images.inspection.facts import PROBE, from_answers
+from dlc.images.inspection.facts import PROBE, make_facts
 from harness.image_facts import HISTORY, INSPECTED, PROBED
 
 LIBC = {
@@ -115,7 +115,7 @@ def test_the_probe_needs_the_standard_library_alone() -> None:
 
 
 def test_facts_hold_steps_oldest_first_without_the_empty_ones() -> None:
-    facts = from_answers("dlc/toy:1", INSPECTED, HISTORY, PROBED)
+    facts = make_facts("dlc/toy:1", INSPECTED, HISTORY, PROBED)
     assert [step.command for step in facts.steps] == ["ADD rootfs.tar /", "RUN install six"]
     assert facts.bytes == 1_100
     assert facts.environment == {"PATH": "/opt/venv/bin", "OPTIONS": "a=b"}
@@ -123,6 +123,6 @@ def test_facts_hold_steps_oldest_first_without_the_empty_ones() -> None:
 
 
 def test_facts_tell_debian_from_python_packages() -> None:
-    facts = from_answers("dlc/toy:1", INSPECTED, HISTORY, PROBED)
+    facts = make_facts("dlc/toy:1", INSPECTED, HISTORY, PROBED)
     assert [package.name for package in facts.of_kind("debian")] == ["libc6", "tini"]
     assert [(package.name, package.source) for package in facts.of_kind("python")] == [("six", "")]

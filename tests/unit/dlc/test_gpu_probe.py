@@ -79,7 +79,7 @@ def test_a_gpu_older_than_cudnn_s_code_is_not_supported(tmp_path: Path) -> None:
     code = GpuCode(**{kind: tuple(values) for kind, values in probed.items()})
     assert code == GpuCode(machine=(60, 70, 80), ptx=(), cudnn=(75, 80))
     assert [code.support(capability) for capability in (60, 70, 75, 80)] == ["no", "no", "yes", "yes"]
-    assert gpu.row("image", code)["cuDNN"] == "from 7.5"
+    assert gpu.make_gpu_row("image", code)["cuDNN"] == "from 7.5"
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_machine_code_runs_on_no_earlier_minor_and_no_other_major() -> None:
 
 
 def test_a_row_names_every_gpu_and_an_image_that_is_not_built_says_so() -> None:
-    row = gpu.row("image", GpuCode(machine=(75, 80), ptx=(80,)))
+    row = gpu.make_gpu_row("image", GpuCode(machine=(75, 80), ptx=(80,)))
     assert (row["machine code"], row["ptx"]) == ("7.5,8.0", "8.0")
     assert (row["V100"], row["T4"], row["H100"]) == ("no", "yes", "PTX")
-    assert gpu.row("image", None)["machine code"] == "not built"
-    assert list(gpu.row("image", None)) == list(row)
+    assert gpu.make_gpu_row("image", None)["machine code"] == "not built"
+    assert list(gpu.make_gpu_row("image", None)) == list(row)

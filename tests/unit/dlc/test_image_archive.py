@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from dlc.core.errors import ImageError
-from dlc.images.inspection.archive import Entry, Layer, blob, compressed_size, read
-from dlc.images.inspection.layers import resolve
-from dlc.images.push.compress import compressed
+from dlc.images.inspection.archive import Entry, Layer, blob_path, measure_compressed, read_archive, resolve_layers
+from dlc.images.push.layers import compress_layer
 
 
 def tar_of(files: Mapping[str, bytes], modified: int = 0) -> bytes:
@@ -44,7 +43,7 @@ def oci_archive(path: Path, layers: list[bytes], *, zipped: bool = False) -> Pat
         {"config": {"digest": digest_of(config)}, "layers": [{"digest": digest_of(layer)} for layer in stored]}
     ).encode()
     index = json.dumps({"manifests": [{"digest": digest_of(manifest)}]}).encode()
-    blobs = {blob(digest_of(content)): content for content in (*stored, config, manifest)}
+    blobs = {blob_path(digest_of(content)): content for content in (*stored, config, manifest)}
     path.write_bytes(tar_of({**blobs, "index.json": index}))
     return path
 
@@ -58,14 +57,14 @@ def layer(**sizes: int) -> Layer:
 def test_who_waits_for_compressed_sizes_is_told_which_layer_is_begun(tmp_path: Path) -> None:
     begun: list[tuple[int, int]] = []
     path = oci_archive(tmp_path / "a.tar", [tar_of({"a": b"a"}), tar_of({"b": b"b"})])
-    compressed_size(path, lambda number, count: begun.append((number, count)))
+    measure_compressed(path, lambda number, count: begun.append((number, count)))
     assert begun == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_oci_archive_gives_digest_layers_commands_and_entries(tmp_path: Path, zipped: bool) -> None:
     path = oci_archive(tmp_path / "a.tar", [tar_of({"etc/a": b"abc"}, modified=7), tar_of({"b": b""})], zipped=zipped)
-    archive = read(path)
+    archive = read_archive(path)
     assert archive.digest.startswith("sha256:")
     assert [layer.command for layer in archive.layers] == ["RUN 0", "RUN 1"]
     assert archive.layers[0].digest == digest_of(tar_of({"etc/a": b"abc"}, modified=7))
@@ -77,16 +76,16 @@ def test_oci_archive_gives_digest_layers_commands_and_entries(tmp_path: Path, zi
 
 def test_the_compressed_size_is_what_a_push_sends_and_equal_layers_count_once(tmp_path: Path) -> None:
     layer = tar_of({"etc/a": b"a" * 1_000_000})
-    plain = compressed_size(oci_archive(tmp_path / "a.tar", [layer, layer, tar_of({})]))
+    plain = measure_compressed(oci_archive(tmp_path / "a.tar", [layer, layer, tar_of({})]))
     sent = [len(made(tmp_path, content)) for content in (layer, tar_of({}))]
     assert plain == sum(sent)
     assert plain < 20_000
-    zipped = compressed_size(oci_archive(tmp_path / "b.tar", [layer], zipped=True))
+    zipped = measure_compressed(oci_archive(tmp_path / "b.tar", [layer], zipped=True))
     assert zipped == sent[0]
 
 
 def made(folder: Path, layer: bytes) -> bytes:
-    return compressed(io.BytesIO(layer), folder, "gzip").read_bytes()
+    return compress_layer(io.BytesIO(layer), folder, "gzip").read_bytes()
 
 
 def test_archive_of_an_older_engine_is_read_through_its_manifest(tmp_path: Path) -> None:
@@ -94,12 +93,12 @@ def test_archive_of_an_older_engine_is_read_through_its_manifest(tmp_path: Path)
     manifest = json.dumps([{"Config": "c.json", "Layers": ["1/layer.tar"]}]).encode()
     members = {"c.json": config, "1/layer.tar": tar_of({"./a": b"x"}), "manifest.json": manifest}
     (tmp_path / "a.tar").write_bytes(tar_of(members))
-    archive = read(tmp_path / "a.tar")
+    archive = read_archive(tmp_path / "a.tar")
     assert archive.digest == digest_of(config)
     assert list(archive.layers[0].entries) == ["a"]
 
 
-@pytest.mark.parametrize("reads", [read, compressed_size])
+@pytest.mark.parametrize("reads", [read_archive, measure_compressed])
 @pytest.mark.parametrize(
     "content",
     [
@@ -119,23 +118,23 @@ def test_what_is_no_archive_of_one_image_is_an_error(
 
 
 def test_a_path_of_two_layers_is_hidden_once_and_the_upper_one_is_seen() -> None:
-    files, hidden = resolve([layer(a=10, b=1), layer(a=20)])
+    files, hidden = resolve_layers([layer(a=10, b=1), layer(a=20)])
     assert files["a"].size == 20
     assert [(item.path, item.bytes, item.layer, item.by, item.deleted) for item in hidden] == [("a", 10, 0, 1, False)]
 
 
 def test_a_whiteout_deletes_a_file_or_a_whole_folder_of_lower_layers() -> None:
-    files, hidden = resolve([layer(a=1, d__x=2, d__y=3, dd=4), layer(Wa=0, Wd=0)])
+    files, hidden = resolve_layers([layer(a=1, d__x=2, d__y=3, dd=4), layer(Wa=0, Wd=0)])
     assert set(files) == {"dd"}
     assert sorted((item.path, item.bytes) for item in hidden) == [("a", 1), ("d/x", 2), ("d/y", 3)]
     assert all(item.deleted for item in hidden)
 
 
 def test_an_opaque_folder_hides_what_was_in_it_and_keeps_what_the_same_layer_writes() -> None:
-    files, hidden = resolve([layer(d__x=2), layer(d__new=5, **{"d__W.wh..opq": 0})])
+    files, hidden = resolve_layers([layer(d__x=2), layer(d__new=5, **{"d__W.wh..opq": 0})])
     assert set(files) == {"d/new"}
     assert [item.path for item in hidden] == ["d/x"]
 
 
 def test_files_without_bytes_are_no_waste() -> None:
-    assert resolve([layer(a=0), layer(a=0)])[1] == ()
+    assert resolve_layers([layer(a=0), layer(a=0)])[1] == ()

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dlc.buildspec import cuda
-from dlc.buildspec.locked import FILES, versions
+from dlc.buildspec import cuda_efa
+from dlc.buildspec.lockfile import FILES, parse_versions
 from dlc.cli import run
-from dlc.core import drafts
+from dlc.core import atomic_files
 from dlc.core.checkout import read_tree
 from dlc.core.environment import local_wheel_folders
 from dlc.core.errors import LockError
-from dlc.locks import python as lock
-from dlc.locks.python import split, store
+from dlc.locks import resolve
+from dlc.locks.resolve import split_lock, store_lock
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, specimen
 
@@ -32,7 +32,7 @@ sagemaker-training==5.1.4 \\
 
 
 def test_every_entry_lands_in_exactly_one_file_with_all_its_hashes() -> None:
-    texts = split(LOCK, {"framework": ["torch"], "source": ["Sagemaker_Training"]})
+    texts = split_lock(LOCK, {"framework": ["torch"], "source": ["Sagemaker_Training"]})
     assert texts["framework.txt"] == "torch==2.13.0+cpu \\\n    --hash=sha256:cc\n"
     assert texts["source.txt"] == "sagemaker-training==5.1.4 \\\n    --hash=sha256:ee\n"
     assert "--hash=sha256:aa \\\n    --hash=sha256:bb\n" in texts["training.txt"]
@@ -40,19 +40,24 @@ def test_every_entry_lands_in_exactly_one_file_with_all_its_hashes() -> None:
 
 
 def test_libraries_of_cuda_that_frameworks_share_have_a_file_of_their_own() -> None:
-    assert cuda.shared(["torch", "nvidia-cublas-cu12", "nvidia-cufft"]) == ["nvidia-cublas-cu12", "nvidia-cufft"]
-    assert cuda.shared(["nvidia-nccl-cu12", "nvidia-cufft", "nvidia-cudnn-cu13"]) == ["nvidia-cufft"]
+    assert cuda_efa.shared_packages(["torch", "nvidia-cublas-cu12", "nvidia-cufft"]) == [
+        "nvidia-cublas-cu12",
+        "nvidia-cufft",
+    ]
+    assert cuda_efa.shared_packages(["nvidia-nccl-cu12", "nvidia-cufft", "nvidia-cudnn-cu13"]) == ["nvidia-cufft"]
     lock = "nvidia-cublas-cu12==12.8.4.1\ntorch==2.9.1\n"
-    texts = split(lock, {"framework": list(versions(lock)), "cuda": cuda.shared(versions(lock))})
+    texts = split_lock(
+        lock, {"framework": list(parse_versions(lock)), "cuda": cuda_efa.shared_packages(parse_versions(lock))}
+    )
     assert (texts["cuda.txt"], texts["framework.txt"]) == ("nvidia-cublas-cu12==12.8.4.1\n", "torch==2.9.1\n")
 
 
 def test_file_without_entries_is_empty() -> None:
-    assert split(LOCK, {"framework": ["torch"], "source": []})["source.txt"] == ""
+    assert split_lock(LOCK, {"framework": ["torch"], "source": []})["source.txt"] == ""
 
 
 def test_names_are_compared_as_indexes_compare_them() -> None:
-    assert list(versions(LOCK)) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
+    assert list(parse_versions(LOCK)) == ["my-pkg", "torch", "zope-interface", "sagemaker-training"]
 
 
 def test_local_wheel_folders_come_from_both_clients_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,18 +96,18 @@ def texts(word: str) -> dict[str, str]:
 
 def test_the_files_of_a_lock_are_replaced_together_and_nothing_else_is_left(tmp_path: Path) -> None:
     folder = tmp_path / "locks" / "an-image"
-    store(texts("old"), folder)
+    store_lock(texts("old"), folder)
     (folder / "left-over.txt").write_text("of an older release of dlc")
-    store(texts("new"), folder)
+    store_lock(texts("new"), folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts("new")
     assert [path.name for path in folder.parent.rglob("*") if path.parent != folder] == ["an-image", ".drafts"]
 
 
 def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
     folder = tmp_path / "an-image"
-    store(texts("old"), folder)
+    store_lock(texts("old"), folder)
     with pytest.raises(OSError, match="no-such-folder"):
-        store({**texts("new"), "no-such-folder/last.txt": ""}, folder)
+        store_lock({**texts("new"), "no-such-folder/last.txt": ""}, folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts("old")
     assert [path.name for path in tmp_path.rglob("*") if path.parent != folder] == ["an-image", ".drafts"]
 
@@ -110,11 +115,13 @@ def test_a_lock_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) 
 def test_a_file_system_that_cannot_exchange_folders_gets_the_lock_file_by_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "RENAME_EXCHANGE", 1 << 30)  # the kernel refuses it with EINVAL, as file systems do
+    monkeypatch.setattr(
+        atomic_files, "RENAME_EXCHANGE", 1 << 30
+    )  # the kernel refuses it with EINVAL, as file systems do
     folder = tmp_path / "an-image"
-    store(texts("old"), folder)
+    store_lock(texts("old"), folder)
     (folder / "left-over.txt").write_text("of an older release of dlc")
-    store(texts("new"), folder)
+    store_lock(texts("new"), folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts("new")
 
 
@@ -125,7 +132,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(file.data)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lock, "resolve", lambda _, requirements, *limits: "".join(f"{pin}\n" for pin in requirements))
+    monkeypatch.setattr(
+        resolve, "resolve_packages", lambda _, requirements, *limits: "".join(f"{pin}\n" for pin in requirements)
+    )
     return tmp_path
 
 

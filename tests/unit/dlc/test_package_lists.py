@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.buildspec.locked import staleness
+from dlc.buildspec.lockfile import explain_staleness
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import Variant
-from dlc.cli.list import missing
+from dlc.cli.list import note_missing
 from dlc.core.checkout import Tree
 from dlc.core.errors import DlcError, SpecError, UsageError
 from harness.specimen import (
@@ -83,7 +83,7 @@ MISSING = "packages.missing.pandas=no wheel fits"
 
 
 def test_what_an_image_cannot_have_is_left_out_and_said_by_dlc_list() -> None:
-    lines = missing(load_variants(tree_with(), (), [MISSING]))
+    lines = note_missing(load_variants(tree_with(), (), [MISSING]))
     assert lines == [f"no pandas in {TORCH_ID}, {TENSORFLOW_ID}: no wheel fits"]
     assert torch(tree_with(), MISSING).training_requirements == ("numpy==2.4.6", "transformers==5.23.0")
 
@@ -120,9 +120,9 @@ def test_a_rule_that_the_lock_keeps_to_does_not_make_it_stale_and_another_does()
     kept, broken = (
         changed(tree, "buildspec/compat.yml", COMPAT + text) for text in (RULES, RULES.replace(">=2, <3", ">=3"))
     )
-    assert staleness(kept, torch(kept)) == ""
+    assert explain_staleness(kept, torch(kept)) == ""
     expected = f"{folder}/training.txt: stale: expected pandas>=3 (buildspec/compat.yml), found pandas==2.3.0"
-    assert staleness(broken, torch(broken)) == expected
+    assert explain_staleness(broken, torch(broken)) == expected
 
 
 def test_a_rule_can_ask_for_a_package() -> None:

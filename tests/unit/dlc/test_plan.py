@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dlc.core import labels
 from dlc.core.checkout import SourceFile, Tree
 from dlc.core.errors import LockError, SelectorError, UsageError
-from dlc.debian import mmdebstrap
+from dlc.debian import suites
 from dlc.plan import targets
-from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, identity
+from dlc.plan.contexts import Host, Image, Pinned, Repo, TargetRef, make_identity
 from dlc.plan.plan import Plan, make_plan
 from dlc.plan.targets import ENTRYPOINT, RUNTIME, SCRIPTS, UV, WHEELS, Target
 from harness.examples import examples
@@ -160,7 +160,7 @@ def test_another_uv_gives_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_text_of_a_context_says_what_it_is() -> None:
     assert str(Pinned("ab", "https://vendor.invalid/x")) == "pinned:ab@https://vendor.invalid/x"
-    assert identity(Pinned("ab", "https://vendor.invalid/x")) == identity(Pinned("ab", "file:///x"))
+    assert make_identity(Pinned("ab", "https://vendor.invalid/x")) == make_identity(Pinned("ab", "file:///x"))
     contexts = (Repo("docker/x"), Host("uv", "1.0"), TargetRef("a/b"), Image("debian:12"))
     assert [str(context) for context in contexts] == ["repo:docker/x", "host:uv==1.0", "target:a/b", "image:debian:12"]
     shown = json.loads(json.dumps(make_plan(specimen(), ["pytorch-*"]).as_dict()))["targets"][-1]
@@ -196,7 +196,7 @@ def test_a_new_a_renamed_and_an_executable_file_change_keys() -> None:
 
 def test_the_way_our_own_base_is_made_is_part_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = keys(specimen())
-    monkeypatch.setattr(mmdebstrap, "DPKG_OPTIONS", ())
+    monkeypatch.setattr(suites, "DPKG_OPTIONS", ())
     after = keys(specimen())
     assert all(before[name] != after[name] for name in before)
 

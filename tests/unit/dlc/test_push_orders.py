@@ -14,10 +14,9 @@ from dlc.cli.push import as_text
 from dlc.core.errors import DiskError, ImageError, ProcessError, RegistryError
 from dlc.core.labels import KEY as KEY_LABEL
 from dlc.engine.connection import Engine
-from dlc.images.inspection.export import save
-from dlc.images.push.run import Pushed, orders
-from dlc.images.push.tags import tags
-from dlc.images.push.verify import MismatchError, difference, require_same
+from dlc.images.inspection.archive import save_image
+from dlc.images.push.push import Pushed, make_orders, make_tags
+from dlc.images.push.verify import MismatchError, find_difference, require_same
 from dlc.plan.plan import make_plan
 from harness.specimen import TENSORFLOW_ID, TORCH_ID, specimen
 
@@ -44,11 +43,11 @@ INSPECTED: Mapping[str, Any] = {
 
 def test_tags_name_key_then_day_then_what_moves() -> None:
     stem = "2.13.0-training-cpu-py311-bookworm"
-    assert tags("dlc/pytorch:x", LABELS) == (f"{stem}-0123456789ab", f"{stem}-20261120", stem)
+    assert make_tags("dlc/pytorch:x", LABELS) == (f"{stem}-0123456789ab", f"{stem}-20261120", stem)
 
 
 def test_tags_of_a_flavor_are_its_own() -> None:
-    flavored = tags("dlc/pytorch:x-xla", {**LABELS, "org.dlc.id": f"{TORCH_ID}-xla"})
+    flavored = make_tags("dlc/pytorch:x-xla", {**LABELS, "org.dlc.id": f"{TORCH_ID}-xla"})
     assert flavored[2] == "2.13.0-training-cpu-py311-xla-bookworm"
 
 
@@ -57,11 +56,11 @@ def test_an_image_of_set_never_takes_the_tags_of_the_plain_image() -> None:
     plain, changed, other = (
         make_plan(specimen(), [TORCH_ID], sets) for sets in ([], ["labels.team=vision"], ["labels.team=audio"])
     )
-    found = [tags(plan.refs[0], LABELS) for plan in (plain, changed, other)]
+    found = [make_tags(plan.refs[0], LABELS) for plan in (plain, changed, other)]
     assert len({tag for names in found for tag in names}) == 9
     suffix = changed.refs[0].removeprefix(plain.refs[0])
     assert found[1] == tuple(f"{found[0][2]}{suffix}{end}" for end in ("-0123456789ab", "-20261120", ""))
-    long = tags(changed.refs[0], {**LABELS, "org.dlc.os": "base" * 60})
+    long = make_tags(changed.refs[0], {**LABELS, "org.dlc.os": "base" * 60})
     assert [(suffix in tag, len(tag) <= 128) for tag in long] == [(True, True)] * 3
 
 
@@ -75,11 +74,11 @@ def test_an_image_of_set_never_takes_the_tags_of_the_plain_image() -> None:
     ],
 )
 def test_base_that_the_user_named_is_in_the_tag_without_its_registry(system: str, part: str) -> None:
-    assert tags("r", {**LABELS, "org.dlc.os": system})[2] == f"2.13.0-training-cpu-py311-{part}"
+    assert make_tags("r", {**LABELS, "org.dlc.os": system})[2] == f"2.13.0-training-cpu-py311-{part}"
 
 
 def test_tags_of_a_very_long_base_name_keep_the_content_key_and_a_legal_length() -> None:
-    found = tags("r", {**LABELS, "org.dlc.os": "base" * 60})
+    found = make_tags("r", {**LABELS, "org.dlc.os": "base" * 60})
     assert found[0].endswith("-0123456789ab")
     assert [len(tag) <= 128 for tag in found] == [True] * 3
 
@@ -87,22 +86,22 @@ def test_tags_of_a_very_long_base_name_keep_the_content_key_and_a_legal_length()
 @pytest.mark.parametrize("name", [name for name in LABELS if name != "org.dlc.framework"])
 def test_image_without_a_label_that_its_tags_come_from_is_named(name: str) -> None:
     with pytest.raises(ImageError, match=rf"dlc/pytorch:x: expected the label {name}"):
-        tags("dlc/pytorch:x", {key: value for key, value in LABELS.items() if key != name})
+        make_tags("dlc/pytorch:x", {key: value for key, value in LABELS.items() if key != name})
 
 
 def test_order_takes_framework_and_tags_from_the_built_image() -> None:
     plan = make_plan(specimen(), [TORCH_ID])
     [ref] = plan.refs
-    [order] = orders(plan, {ref: INSPECTED}, {ref: plan.target(TORCH_ID).key})
+    [order] = make_orders(plan, {ref: INSPECTED}, {ref: plan.target(TORCH_ID).key})
     assert (order.id, order.ref, order.framework) == (TORCH_ID, ref, "pytorch")
-    assert order.tags == tags(ref, LABELS)
+    assert order.tags == make_tags(ref, LABELS)
 
 
 def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> None:
     plan = make_plan(specimen())
     torch = plan.target(TORCH_ID).tags[0]
     with pytest.raises(ImageError) as caught:
-        orders(plan, {torch: INSPECTED}, {torch: "older"})
+        make_orders(plan, {torch: INSPECTED}, {torch: "older"})
     assert caught.value.exit_code == ImageError.exit_code
     assert f"{TORCH_ID}: expected an image built from these sources, found: {torch} was built from older" in str(
         caught.value
@@ -110,12 +109,12 @@ def test_images_that_are_missing_or_stale_are_all_named_with_what_to_build() -> 
     assert f"{TENSORFLOW_ID}: " in caught.value.message
     assert caught.value.remedy == f"dlc build {TORCH_ID} {TENSORFLOW_ID}"
     with pytest.raises(ImageError) as caught:
-        orders(make_plan(specimen(), [TORCH_ID], ["labels.a=b c"]), {}, {}, ["labels.a=b c"])
+        make_orders(make_plan(specimen(), [TORCH_ID], ["labels.a=b c"]), {}, {}, ["labels.a=b c"])
     assert caught.value.remedy == f"dlc build {TORCH_ID} --set 'labels.a=b c'"
 
 
 def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer() -> None:
-    assert difference(INSPECTED, CONFIG) == ""
+    assert find_difference(INSPECTED, CONFIG) == ""
     require_same(INSPECTED, "team/pytorch", 2, json.dumps(CONFIG).encode())
 
 
@@ -132,7 +131,7 @@ def test_image_in_a_registry_is_the_built_one_whatever_docker_adds_to_its_answer
     ],
 )
 def test_any_difference_from_the_built_image_is_found_and_named(changed: Mapping[str, Any], what: str) -> None:
-    assert what in difference(INSPECTED, {**CONFIG, **changed})
+    assert what in find_difference(INSPECTED, {**CONFIG, **changed})
 
 
 def test_manifest_with_another_number_of_layers_is_no_image_of_this_configuration() -> None:
@@ -151,9 +150,9 @@ def test_full_disk_is_told_with_what_to_free(
         where = place.format(folder=tmp_path)
         raise ProcessError(f"docker {shlex.join(argv)}: exit code 1\nwrite {where}: no space left on device")
 
-    monkeypatch.setattr("dlc.engine.client.docker", fail)
+    monkeypatch.setattr("dlc.engine.docker_client.run_docker", fail)
     with pytest.raises(DiskError) as caught:
-        save(Engine(None, "context", "26", True), "dlc/pytorch:x", tmp_path / "image.tar")
+        save_image(Engine(None, "context", "26", True), "dlc/pytorch:x", tmp_path / "image.tar")
     assert words in caught.value.remedy
 
 

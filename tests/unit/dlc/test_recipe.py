@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.checkout import find_root, read_tree, text
+from dlc.core.checkout import find_root, read_text, read_tree
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import SCRIPTS, SHARED, Target
 
@@ -84,7 +84,7 @@ TARGETS = [target for target in make_plan(TREE).targets if not target.inline]
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.id)
 def test_each_dockerfile_and_what_the_plan_hands_to_it_fit(target: Target) -> None:
-    assert list(misfits(text(TREE, target.dockerfile), target)) == []
+    assert list(misfits(read_text(TREE, target.dockerfile), target)) == []
 
 
 def test_every_dockerfile_of_the_repository_is_built_by_some_image() -> None:
@@ -94,7 +94,7 @@ def test_every_dockerfile_of_the_repository_is_built_by_some_image() -> None:
 
 def test_every_stage_is_part_of_some_image() -> None:
     wanted = [target.stage for target in TARGETS if target.dockerfile == SHARED]
-    found = stages(text(TREE, SHARED))
+    found = stages(read_text(TREE, SHARED))
     assert {stage.name for name in wanted for stage in reached(found, name)} == {stage.name for stage in found}
 
 
@@ -109,7 +109,7 @@ def test_every_stage_is_part_of_some_image() -> None:
     ],
 )
 def test_a_line_that_fits_nothing_is_found(line: str, found: str) -> None:
-    assert found in list(misfits(text(TREE, SHARED) + line, IMAGE))
+    assert found in list(misfits(read_text(TREE, SHARED) + line, IMAGE))
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_a_line_that_fits_nothing_is_found(line: str, found: str) -> None:
     ],
 )
 def test_what_a_plan_hands_over_too_much_or_not_at_all_is_found(target: Target, found: str) -> None:
-    assert found in list(misfits(text(TREE, SHARED), target))
+    assert found in list(misfits(read_text(TREE, SHARED), target))

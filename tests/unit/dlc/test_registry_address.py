@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlc.core.errors import UsageError
-from dlc.images.push.registry.address import is_loopback, parse
+from dlc.images.push.registry.credentials import is_loopback, parse_address
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from dlc.images.push.registry.address import is_loopback, parse
     ],
 )
 def test_address_is_read_as_docker_reads_it(text: str, host: str, path: str, url: str) -> None:
-    address = parse(text)
+    address = parse_address(text)
     assert (address.registry, address.path, address.url) == (host, path, url)
 
 
@@ -35,7 +35,7 @@ def test_address_is_read_as_docker_reads_it(text: str, host: str, path: str, url
 )  # fmt: skip
 def test_text_that_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="expected REGISTRY/REPO, such as ") as caught:
-        parse(text)
+        parse_address(text)
     assert caught.value.exit_code == UsageError.exit_code
 
 
@@ -43,7 +43,7 @@ def test_text_that_is_no_address_is_refused_with_an_example(text: str) -> None:
 @pytest.mark.parametrize("scheme", ["", "https://"])
 def test_a_password_in_an_address_is_refused_and_not_shown(scheme: str, password: str) -> None:
     with pytest.raises(UsageError, match=r"--to registry\.example/team: expected") as caught:
-        parse(f"{scheme}me:{password}@registry.example/team")
+        parse_address(f"{scheme}me:{password}@registry.example/team")
     assert "secret" not in str(caught.value)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dlc.buildspec.files import read_buildspec
-from dlc.buildspec.locked import staleness, without_headers
+from dlc.buildspec.lockfile import explain_staleness, without_headers
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.variant import normal_name
-from dlc.core.checkout import below, find_root, read_tree
+from dlc.core.checkout import files_below, find_root, read_tree
 from dlc.plan.plan import make_plan
 
 ROOT = find_root(Path(__file__).parent)
@@ -27,7 +27,7 @@ def test_the_default_images_are_planned() -> None:
 
 
 def test_every_lock_is_fresh() -> None:
-    reasons = [staleness(TREE, variant) for variant in load_variants(TREE)]
+    reasons = [explain_staleness(TREE, variant) for variant in load_variants(TREE)]
     assert [reason for reason in reasons if reason] == []
 
 
@@ -37,7 +37,7 @@ def test_pytorch_and_tensorflow_for_one_cuda_install_one_list_of_its_libraries()
         "docker/pytorch/locks/pytorch-2.9-training-cu128-py311-xla",
         "docker/tensorflow/locks/tensorflow-2.21-training-cu128-py311",
     )
-    [lines] = {without_headers(below(TREE, folder))["cuda.txt"].data for folder in folders}
+    [lines] = {without_headers(files_below(TREE, folder))["cuda.txt"].data for folder in folders}
     assert b"nvidia-cublas-cu12==" in lines
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dlc.build.inputs import HostInputs
+from dlc.build.bake_file import HostInputs
 from dlc.cli.verify_reproducible import as_text
 from dlc.images.inspection.archive import Archive, Entry, Layer
-from dlc.images.inspection.reproducible import bake_file, differences, differences_from_built
+from dlc.images.inspection.reproducible import compare_with_built, find_differences, render_rebuild
 from dlc.plan.plan import make_plan
 from harness.specimen import TORCH_ID, specimen
 
@@ -31,7 +31,7 @@ def archive(digest: str, *layers: dict[str, Entry], **config: object) -> Archive
 
 def rendered(*, cached: bool) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(
-        bake_file(PLAN, INPUTS, "dlc-rebuild:x", "type=docker", epoch=0, revision="r", cached=cached)
+        render_rebuild(PLAN, INPUTS, "dlc-rebuild:x", "type=docker", epoch=0, revision="r", cached=cached)
     )
     return value
 
@@ -54,7 +54,7 @@ def test_the_image_alone_is_exported_under_a_name_of_its_own() -> None:
 
 
 def test_equal_digests_are_identical() -> None:
-    assert differences(archive("d", {"a": FILE}), archive("d", {"a": FILE})) == ()
+    assert find_differences(archive("d", {"a": FILE}), archive("d", {"a": FILE})) == ()
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_equal_digests_are_identical() -> None:
     ],
 )
 def test_a_difference_is_told_by_layer_path_and_kind(one: dict[str, Entry], other: dict[str, Entry], what: str) -> None:
-    [found] = differences(archive("d", {"same": FILE}, one), archive("e", {"same": FILE}, other))
+    [found] = find_differences(archive("d", {"same": FILE}, one), archive("e", {"same": FILE}, other))
     assert (found.layer, found.command, found.path, found.what) == (1, "RUN 1", "a", what)
 
 
 def test_layers_that_only_one_has_and_other_configurations_are_differences() -> None:
     first, second = archive("d", {"a": FILE}, config={"Env": ["A=1"]}), archive("e", config={"Env": ["A=2"]})
-    layer, config = differences(first, second)
+    layer, config = find_differences(first, second)
     assert layer.what == "only in the first image"
     assert (config.layer, config.path) == (-1, "config")
 
@@ -82,14 +82,14 @@ def test_layers_that_only_one_has_and_other_configurations_are_differences() -> 
 def test_entries_in_another_order_are_a_difference() -> None:
     one, other = archive("d", {"a": FILE}), archive("e", {"a": FILE})
     other = Archive("e", {}, (Layer("other", "RUN 0", {"a": FILE}),))
-    [found] = differences(one, other)
+    [found] = find_differences(one, other)
     assert "order" in found.what
 
 
 def test_the_report_says_identical_or_lists_files() -> None:
     one, other = archive("sha256:1", {"a": FILE}), archive("sha256:2", {"b": FILE})
     assert as_text(TORCH_ID, one, ()) == f"{TORCH_ID}  identical  sha256:1"
-    text = as_text(TORCH_ID, one, differences(one, other))
+    text = as_text(TORCH_ID, one, find_differences(one, other))
     assert "2 differences" in text
     assert "    /a  only in the first image" in text
 
@@ -97,8 +97,8 @@ def test_the_report_says_identical_or_lists_files() -> None:
 def test_the_built_image_has_the_layers_of_the_rebuild_or_the_first_that_differs_is_named() -> None:
     rebuilt = archive("d", {"a": FILE}, {"b": FILE})
     own = [layer.digest for layer in rebuilt.layers]
-    assert differences_from_built(rebuilt, own) == ()
-    [changed] = differences_from_built(rebuilt, [own[0], "sha256:other"])
+    assert compare_with_built(rebuilt, own) == ()
+    [changed] = compare_with_built(rebuilt, [own[0], "sha256:other"])
     assert (changed.layer, changed.command) == (1, "RUN 1")
     assert "the engine's image has sha256:other" in changed.what
-    assert [found.layer for found in differences_from_built(rebuilt, [*own, "sha256:more"])] == [2]
+    assert [found.layer for found in compare_with_built(rebuilt, [*own, "sha256:more"])] == [2]

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build.run import revision_and_epoch
+from dlc.build.buildx import read_revision
 from dlc.core.errors import UsageError
 
 
 def test_a_host_without_git_builds_from_an_unknown_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    assert revision_and_epoch(tmp_path) == ("unknown", 0)
+    assert read_revision(tmp_path) == ("unknown", 0)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1790000000")
-    assert revision_and_epoch(tmp_path) == ("unknown", 1790000000)
+    assert read_revision(tmp_path) == ("unknown", 1790000000)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "-1", "1.5", "1_0", "9" * 5000])
@@ -24,4 +24,4 @@ def test_a_time_that_is_no_number_is_an_error_with_the_variables_name(
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", text)
     with pytest.raises(UsageError, match=r"SOURCE_DATE_EPOCH=.*: expected seconds since 1970"):
-        revision_and_epoch(tmp_path)
+        read_revision(tmp_path)

@@ -24,7 +24,7 @@ DLC = {
     "plan": ("core", "debian", "buildspec"),
     "build": ("core", "debian", "engine", "buildspec", "plan"),
     "images.inspection": ("core", "debian", "engine", "buildspec", "plan", "build"),
-    "images.push": ("core", "engine", "buildspec", "plan", "build", "images.inspection"),
+    "images.push": ("core", "engine", "plan", "images.inspection"),
     "jobs.advice": ("core", "buildspec"),
     "jobs.run": ("core", "engine"),
     "jobs.tune": ("core", "engine", "jobs.run"),

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.jobs.run import explain
-from dlc.jobs.run.config import config_files
-from dlc.jobs.run.containers import containers
+from dlc.jobs.run.containers import explain_as_dict, explain_as_text, make_containers
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.layout import lay_out
+from dlc.jobs.run.job_folder import make_config, write_folders
 from launch.base.paths import Paths
 from launch.discovery import resourceconfig
 from launch.job import parameters
@@ -42,7 +40,7 @@ def after(words: Sequence[str], option: str) -> list[str]:
 
 
 def test_every_host_has_a_container_on_the_jobs_own_network_under_its_own_name(job: Job) -> None:
-    found = containers(job)
+    found = make_containers(job)
     assert [container.name for container in found] == ["dlc-j1-algo-1", "dlc-j1-algo-2", "dlc-j1-algo-3"]
     for host, container in zip(job.hosts, found, strict=True):
         words = container.words()
@@ -53,44 +51,44 @@ def test_every_host_has_a_container_on_the_jobs_own_network_under_its_own_name(j
 
 def test_two_jobs_share_no_name_and_no_label(job: Job) -> None:
     other = replace(job, id="j2")
-    pairs = zip(containers(job), containers(other), strict=True)
+    pairs = zip(make_containers(job), make_containers(other), strict=True)
     assert all(not {a.name, a.network, *a.labels} & {b.name, b.network, *b.labels} for a, b in pairs)
 
 
 def test_a_limit_reaches_the_hosts_of_its_group_only(job: Job) -> None:
-    data, _, dnn = (container.words() for container in containers(job))
+    data, _, dnn = (container.words() for container in make_containers(job))
     assert [after(dnn, option) for option in ("--cpus", "--memory", "--gpus")] == [["0.5"], ["2g"], ["all"]]
     assert not {"--cpus", "--memory", "--gpus"} & set(data)
 
 
 def test_the_value_of_a_secret_is_on_no_command_line(job: Job) -> None:
-    for container in containers(job):
+    for container in make_containers(job):
         assert {"A=b", "DLC_JOB_TOKEN"} <= set(after(container.words(), "--env"))
-    assert "hush" not in explain.as_text(job) + json.dumps(explain.as_dict(job))
+    assert "hush" not in explain_as_text(job) + json.dumps(explain_as_dict(job))
 
 
 def test_programs_of_groups_are_told_to_every_host(job: Job) -> None:
-    for container in containers(job):
+    for container in make_containers(job):
         assert json.loads(container.environment["DLC_GROUP_PROGRAMS"]) == {"data_group": "train_data.py"}
     alone = replace(job, groups=(DNN,))
-    assert "DLC_GROUP_PROGRAMS" not in containers(alone)[0].environment
+    assert "DLC_GROUP_PROGRAMS" not in make_containers(alone)[0].environment
 
 
 def test_no_host_can_write_to_a_channel(job: Job) -> None:
-    mounts = [dict(field.partition("=")[::2] for field in mount.split(",")) for mount in containers(job)[0].mounts]
+    mounts = [dict(field.partition("=")[::2] for field in mount.split(",")) for mount in make_containers(job)[0].mounts]
     assert [(mount["target"], "readonly" in mount) for mount in mounts] == [
         ("/opt/ml", False), ("/opt/ml/input/data/training", True),
     ]  # fmt: skip
 
 
 def test_checkpoints_are_one_folder_for_all_hosts_that_they_can_write_to(job: Job) -> None:
-    for container in containers(replace(job, checkpoints=Path("/kept"))):
+    for container in make_containers(replace(job, checkpoints=Path("/kept"))):
         assert container.mounts[-1] == "type=bind,source=/kept,target=/opt/ml/checkpoints"
 
 
 def test_hosts_trust_the_authorities_of_the_job_unless_the_user_names_others(job: Job, tmp_path: Path) -> None:
     trusting = replace(job, authorities=tmp_path / "ca.pem", environment={"PIP_CERT": "/mine.pem"})
-    for container in containers(trusting):
+    for container in make_containers(trusting):
         assert (
             container.mounts[-1] == f"type=bind,source={tmp_path}/ca.pem,target=/etc/ssl/dlc-authorities.pem,readonly"
         )
@@ -100,16 +98,16 @@ def test_hosts_trust_the_authorities_of_the_job_unless_the_user_names_others(job
 
 def test_a_folder_whose_name_has_commas_colons_and_quotes_is_mounted_as_it_is(job: Job) -> None:
     folder = Path('/a,b:c"d')
-    mount = containers(replace(job, channels={"training": folder}))[0].mounts[1]
+    mount = make_containers(replace(job, channels={"training": folder}))[0].mounts[1]
     assert next(csv.reader([mount]))[1] == f"source={folder}"
 
 
 def test_the_image_is_never_pulled(job: Job) -> None:
-    assert after(containers(job)[0].words(), "--pull") == ["never"]
+    assert after(make_containers(job)[0].words(), "--pull") == ["never"]
 
 
 def test_the_launcher_reads_the_config_files_as_the_job_means_them(job: Job) -> None:
-    lay_out(job)
+    write_folders(job)
     for host, group in (("algo-1", DATA), ("algo-3", DNN)):
         paths = Paths(str(job.opt_ml(host)))
         cluster = resourceconfig.discover({}, paths)
@@ -123,17 +121,17 @@ def test_the_launcher_reads_the_config_files_as_the_job_means_them(job: Job) -> 
 
 def test_every_host_has_the_keys_of_a_real_jobs_resource_config(job: Job) -> None:
     """As in the platform's own public logs."""
-    assert set(config_files(job, "algo-3")["resourceconfig.json"]) == {
+    assert set(make_config(job, "algo-3")["resourceconfig.json"]) == {
         "current_host", "current_instance_type", "current_group_name", "hosts", "instance_groups",
         "network_interface_name",
     }  # fmt: skip
 
 
 def test_explain_shows_for_every_host_the_command_and_all_config_files(job: Job) -> None:
-    text = explain.as_text(job)
+    text = explain_as_text(job)
     assert "docker network create --label org.dlc.job=j1 dlc-j1" in text
-    for container in containers(job):
+    for container in make_containers(job):
         assert f"--name {container.name} " in text
-        for content in config_files(job, container.host).values():
+        for content in make_config(job, container.host).values():
             assert json.dumps(content) in text
     assert not job.folder.exists()

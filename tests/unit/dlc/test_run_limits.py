@@ -11,7 +11,8 @@ from dlc.core.errors import UsageError
 from dlc.engine import connection
 from dlc.engine.connection import Engine
 from dlc.jobs.run.job import Group, Job
-from dlc.jobs.run.limits import count_bytes, require_limits
+from dlc.jobs.run.limits import count_bytes
+from dlc.jobs.run.run import require_limits
 
 SMALL = {"cpus": 4, "memory": 8 << 30, "offers_gpus": False}
 
@@ -84,7 +85,7 @@ def test_an_engine_tells_by_its_runtimes_and_devices_whether_it_gives_gpus(
     info: dict[str, Any], offers: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = connection._engine({"ServerVersion": "28", "NCPU": 4, "MemTotal": 8 << 30, **info}, None, "context")
+    found = connection._parse_info({"ServerVersion": "28", "NCPU": 4, "MemTotal": 8 << 30, **info}, None, "context")
     assert (found.cpus, found.memory, found.offers_gpus) == (4, 8 << 30, offers)
 
 
@@ -94,4 +95,4 @@ def test_where_nvidias_toolkit_is_installed_the_engine_is_asked_though_it_says_n
 ) -> None:
     (tmp_path / program).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert connection._engine({"ServerVersion": "28", "Runtimes": {"runc": {}}}, None, "context").offers_gpus
+    assert connection._parse_info({"ServerVersion": "28", "Runtimes": {"runc": {}}}, None, "context").offers_gpus

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from threading import Thread
 
-from dlc.jobs.run.log import Log
+from dlc.jobs.run.lifecycle import HostLog
 
 
 def test_every_line_says_which_host_it_is_of() -> None:
     out = io.StringIO()
-    log = Log(2, out)
+    log = HostLog(2, out)
     log.taker("algo-1")("loss 0.5")
     log.taker("algo-2")("loss 0.4")
     assert out.getvalue() == "[algo-1] loss 0.5\n[algo-2] loss 0.4\n"
@@ -18,7 +18,7 @@ def test_every_line_says_which_host_it_is_of() -> None:
 
 def test_a_line_whose_rank_the_launcher_has_named_says_it_once() -> None:
     out = io.StringIO()
-    log = Log(2, out)
+    log = HostLog(2, out)
     log.taker("algo-1")("[algo-1:0] loss 0.5")
     log.taker("algo-1")("[algo-2:0] is what the script of algo-1 printed")
     assert out.getvalue() == "[algo-1:0] loss 0.5\n[algo-1] [algo-2:0] is what the script of algo-1 printed\n"
@@ -26,13 +26,13 @@ def test_a_line_whose_rank_the_launcher_has_named_says_it_once() -> None:
 
 def test_the_only_host_needs_no_name() -> None:
     out = io.StringIO()
-    Log(1, out).taker("algo-1")("loss 0.5")
+    HostLog(1, out).taker("algo-1")("loss 0.5")
     assert out.getvalue() == "loss 0.5\n"
 
 
 def test_lines_of_hosts_that_write_at_once_stay_whole() -> None:
     out = io.StringIO()
-    log = Log(4, out)
+    log = HostLog(4, out)
     hosts = [f"algo-{number}" for number in range(1, 5)]
 
     def write(host: str) -> None:

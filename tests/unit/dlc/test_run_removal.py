@@ -1,4 +1,4 @@
-"""jobs.run.hosts.remove: an engine that is busy refuses a removal for a while, and each of its answers takes long."""
+"""jobs.run.lifecycle: an engine that is busy refuses a removal for a while, and each of its answers takes long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlc.core.errors import ProcessError
 from dlc.core.process import Completed
 from dlc.engine.connection import Engine
 from dlc.engine.questions import ASK_SECONDS
-from dlc.jobs.run import hosts
+from dlc.jobs.run import lifecycle
 
 BUSY = "Error response from daemon: cannot remove container: tried to kill container, but did not receive an exit event"
 
@@ -39,18 +39,18 @@ def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(seconds: float) -> None:
         clock.now += seconds
 
-    monkeypatch.setattr(hosts, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+    monkeypatch.setattr(lifecycle, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
 
 
 @pytest.mark.parametrize("seconds", [0.1, 12.0])
 def test_a_removal_that_a_busy_engine_refuses_five_times_is_tried_again(seconds: float) -> None:
     clock.seconds, clock.times = seconds, 5
-    assert hosts.remove(ENGINE, "j") == ["dlc-j-algo-1"]
+    assert lifecycle.remove_containers(ENGINE, "j") == ["dlc-j-algo-1"]
     assert clock.refused == [True] * 5 + [False]
 
 
 def test_what_stays_is_an_error_with_the_engines_words_after_a_bound() -> None:
     clock.times = 10**6
     with pytest.raises(ProcessError, match="dlc-j-algo-1: Error response from daemon: cannot remove container"):
-        hosts.remove(ENGINE, "j")
-    assert ASK_SECONDS < clock.now < ASK_SECONDS + 2 * hosts.LAST_PAUSE
+        lifecycle.remove_containers(ENGINE, "j")
+    assert ASK_SECONDS < clock.now < ASK_SECONDS + 2 * lifecycle.LAST_PAUSE

@@ -13,12 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.licences import declared
-from dlc.images.inspection.sbom import document
+from dlc.images.inspection.sbom import declared_licences, make_document
 from harness.image_facts import LAUNCHER, specimen_facts
 
 FACTS = specimen_facts("dlc/toy:1", LAUNCHER)
-DOCUMENT = document(FACTS)
+DOCUMENT = make_document(FACTS)
 
 
 def complaints(facts: Facts, folder: Path) -> list[str]:
@@ -31,7 +30,7 @@ def complaints(facts: Facts, folder: Path) -> list[str]:
         )
 
         path = folder / "image.spdx.json"
-        path.write_text(json.dumps(document(facts)))
+        path.write_text(json.dumps(make_document(facts)))
         return [message.validation_message for message in validate_full_spdx_document(parse_file(str(path)))]
 
 
@@ -72,7 +71,7 @@ def test_references_of_the_licence_label_are_defined_in_the_document(tmp_path: P
     label = {"org.opencontainers.image.licenses": "Apache-2.0 AND LicenseRef-NVIDIA"}
     facts = replace(FACTS, labels={**FACTS.labels, **label})
     assert complaints(facts, tmp_path) == []
-    assert "LicenseRef-NVIDIA" in [entry["licenseId"] for entry in document(facts)["hasExtractedLicensingInfos"]]
+    assert "LicenseRef-NVIDIA" in [entry["licenseId"] for entry in make_document(facts)["hasExtractedLicensingInfos"]]
 
 
 def test_hashes_are_the_image_digest_and_the_packages_verification_codes() -> None:
@@ -94,7 +93,7 @@ def test_a_licence_that_spdx_does_not_know_is_defined_in_the_document() -> None:
 
 
 def test_equal_facts_give_an_equal_document() -> None:
-    assert document(specimen_facts("dlc/toy:1", LAUNCHER)) == DOCUMENT
+    assert make_document(specimen_facts("dlc/toy:1", LAUNCHER)) == DOCUMENT
 
 
 @pytest.mark.parametrize(
@@ -125,14 +124,14 @@ def test_equal_facts_give_an_equal_document() -> None:
     ],
 )
 def test_licence_names_become_expressions(names: list[str], expression: str) -> None:
-    assert declared(names)[0] == expression
+    assert declared_licences(names)[0] == expression
 
 
 @example(["()"])
 @example(["( or a"])
 @given(st.lists(st.text(max_size=30)))
 def test_whatever_a_package_calls_its_licence_every_reference_is_defined(names: list[str]) -> None:
-    expression, references = declared(names)
+    expression, references = declared_licences(names)
     words = expression.replace("(", " ").replace(")", " ").split()
     assert {word for word in words if word.startswith("LicenseRef-")} <= set(references)
 

@@ -12,9 +12,17 @@ from dlc.buildspec.models import ScanException
 from dlc.cli.scan import as_dict, as_text
 from dlc.core.errors import ImageError, ProcessError, SpecError
 from dlc.core.process import Completed
-from dlc.images.inspection.advisories import debian_answer, python_answer
-from dlc.images.inspection.scan import EXCEPTIONS, Answer, Finding, Verdict, judge, read_exceptions
-from dlc.images.inspection.verdict import Scan, of_suite, require_clean
+from dlc.images.inspection.advisories import (
+    EXCEPTIONS,
+    Answer,
+    Finding,
+    Verdict,
+    judge_findings,
+    read_apt,
+    read_exceptions,
+    read_pip_audit,
+)
+from dlc.images.inspection.scan import Scan, ask_suite, require_clean
 from harness.image_facts import specimen_facts
 from harness.specimen import changed, specimen
 
@@ -49,20 +57,20 @@ def require(answer: Answer, verdict: Verdict) -> None:
 
 
 def test_a_finding_without_exception_is_open() -> None:
-    verdict = judge([FOUND], [exception("CVE-0"), exception(package="flask")], TODAY)
+    verdict = judge_findings([FOUND], [exception("CVE-0"), exception(package="flask")], TODAY)
     assert verdict.open == (FOUND,)
     assert len(verdict.unused) == 2
 
 
 @pytest.mark.parametrize(("days", "holds"), [(1, True), (0, True), (-1, False)])
 def test_an_exception_holds_to_the_end_of_its_last_day(days: int, holds: bool) -> None:
-    verdict = judge([FOUND], [exception(days=days)], TODAY)
+    verdict = judge_findings([FOUND], [exception(days=days)], TODAY)
     assert (len(verdict.excepted), len(verdict.expired)) == (int(holds), int(not holds))
     assert verdict.open == verdict.unused == ()
 
 
 def test_pip_audits_findings_are_read_and_packages_it_does_not_know_are_named() -> None:
-    answer = python_answer(done(AUDIT, code=1), 3)
+    answer = read_pip_audit(done(AUDIT, code=1), 3)
     assert answer.findings == (FOUND,)
     assert answer.unknown == ("mine",)
     assert answer.unanswered == ""
@@ -76,31 +84,31 @@ def test_pip_audits_findings_are_read_and_packages_it_does_not_know_are_named() 
     ],
 )
 def test_an_index_that_cannot_be_asked_is_no_clean_image(completed: Completed) -> None:
-    answer = python_answer(completed, 1)
+    answer = read_pip_audit(completed, 1)
     assert answer.unanswered
     with pytest.raises(ProcessError, match="could not be asked"):
-        require(answer, judge([], [], TODAY))
-    assert "NOT ASKED" in as_text("image", [answer], judge([], [], TODAY))
+        require(answer, judge_findings([], [], TODAY))
+    assert "NOT ASKED" in as_text("image", [answer], judge_findings([], [], TODAY))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", "", '{"dependencies": null}'])
 def test_answer_of_pip_audit_that_is_cut_off_is_no_clean_image(text: str) -> None:
-    assert python_answer(done(text), 1).unanswered
+    assert read_pip_audit(done(text), 1).unanswered
 
 
 def test_security_updates_count_and_other_updates_do_not() -> None:
-    answer = debian_answer(done(APT), 2)
+    answer = read_apt(done(APT), 2)
     assert answer.findings == (Finding("libssl3", "3.0.1-1", "libssl3-update", (), "3.0.2-1"),)
 
 
 def test_apt_without_network_gives_no_answer() -> None:
-    assert "Temporary failure" in debian_answer(done(stderr="Err\nTemporary failure resolving", code=100), 2).unanswered
+    assert "Temporary failure" in read_apt(done(stderr="Err\nTemporary failure resolving", code=100), 2).unanswered
 
 
 @pytest.mark.parametrize("exceptions", [[], [exception(days=-1)]])
 def test_open_and_expired_findings_fail_the_scan(exceptions: list[ScanException]) -> None:
     answer = Answer("index", (FOUND,), 1, ())
-    verdict = judge([FOUND], exceptions, TODAY)
+    verdict = judge_findings([FOUND], exceptions, TODAY)
     with pytest.raises(ImageError, match="expected no known vulnerability"):
         require(answer, verdict)
     assert json.loads(json.dumps(as_dict("image", [answer], verdict)))["answers"][0]["asked"] == 1
@@ -108,7 +116,7 @@ def test_open_and_expired_findings_fail_the_scan(exceptions: list[ScanException]
 
 def test_excepted_findings_pass_and_say_who_answers_for_them() -> None:
     answer = Answer("index", (FOUND,), 1, ())
-    verdict = judge([FOUND], [exception(days=9)], TODAY)
+    verdict = judge_findings([FOUND], [exception(days=9)], TODAY)
     require(answer, verdict)
     assert "until 2026-11-29 by ada: not reachable" in as_text("image", [answer], verdict)
 
@@ -134,12 +142,12 @@ def test_no_exceptions_file_means_no_exceptions() -> None:
 
 @pytest.mark.parametrize(("day", "over"), [("2028-06-30", False), ("2028-07-01", True)])
 def test_a_debian_release_without_security_support_is_a_finding(day: str, over: bool) -> None:
-    answer = of_suite(specimen_facts(), date.fromisoformat(day))
+    answer = ask_suite(specimen_facts(), date.fromisoformat(day))
     assert [finding.package for finding in answer.findings] == (["bookworm"] if over else [])
-    verdict = judge(answer.findings, [exception("DLC-END-OF-LIFE")], TODAY)
+    verdict = judge_findings(answer.findings, [exception("DLC-END-OF-LIFE")], TODAY)
     assert bool(verdict.excepted) == over
 
 
 def test_another_distribution_is_not_judged_by_debians_calendar() -> None:
     facts = replace(specimen_facts(), os="Ubuntu 24.04.1 LTS")
-    assert of_suite(facts, TODAY).findings == ()
+    assert ask_suite(facts, TODAY).findings == ()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dlc.buildspec.documents import schemas
+from dlc.buildspec.schema_docs import make_schemas
 from dlc.core.checkout import find_root
 from harness.specimen import TEXTS
 
@@ -31,9 +31,9 @@ def errors(schema: Any, text: str) -> list[str]:
     return [error.message for error in Draft202012Validator(schema).iter_errors(document)]
 
 
-@pytest.mark.parametrize("path", sorted(schemas()))
+@pytest.mark.parametrize("path", sorted(make_schemas()))
 def test_the_committed_schema_is_fresh(path: str) -> None:
-    assert (ROOT / path).read_text() == schemas()[path], "`dlc schema` writes it anew"
+    assert (ROOT / path).read_text() == make_schemas()[path], "`dlc schema` writes it anew"
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -54,7 +54,7 @@ def test_every_buildspec_file_names_a_schema_and_is_valid_by_it(path: str) -> No
 )
 def test_the_schema_refuses_what_dlc_refuses(old: str, new: str) -> None:
     text = TEXTS["buildspec/pytorch/2.13-training.yml"]
-    schema = json.loads(schemas()["buildspec/buildspec.schema.json"])
+    schema = json.loads(make_schemas()["buildspec/buildspec.schema.json"])
     assert errors(schema, text) == []
     assert errors(schema, text.replace(old, new)) != []
 
@@ -64,5 +64,5 @@ def test_every_setting_is_described_for_the_editor() -> None:
         inner = [item for definition in schema.get("$defs", {}).values() for item in settings(definition)]
         return [*schema.get("properties", {}).items(), *inner]
 
-    described = json.loads(schemas()["buildspec/defaults.schema.json"])
+    described = json.loads(make_schemas()["buildspec/defaults.schema.json"])
     assert [name for name, value in settings(described) if "description" not in value and "$ref" not in value] == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlc.buildspec import image_name
+from dlc.buildspec import selection
 from dlc.buildspec.matrix import load_variants
 from dlc.buildspec.models import Budget
 from dlc.cli.size import as_dict, as_text, changes_as_text
@@ -22,7 +22,7 @@ LAYERS = (
     Layer("", "ADD rootfs.tar /", {"lib/libc.so": Entry("file", 700, 0o755, "0:0", 0, "", "")}),
     Layer("", "RUN install six", {"lib/libc.so": Entry("file", 800, 0o755, "0:0", 0, "", "")}),
 )
-REPORT = size.report(FACTS, Archive("", {}, LAYERS))
+REPORT = size.make_report(FACTS, Archive("", {}, LAYERS))
 
 
 def test_largest_packages_and_files_come_first() -> None:
@@ -49,7 +49,7 @@ def test_json_holds_the_same_and_is_cut_at_the_top() -> None:
 def test_comparison_names_what_grew_came_and_went() -> None:
     libc, tini, six = FACTS.packages
     before = replace(FACTS, ref="old", packages=(libc, replace(tini, bytes=10), replace(six, name="five", bytes=90)))
-    found = size.changes(before, FACTS)
+    found = size.find_size_changes(before, FACTS)
     assert {(change.name, change.before, change.after) for change in found} == {
         ("debian tini", 10, 50), ("python five", 90, 0), ("python six", 0, 90)
     }  # fmt: skip
@@ -78,11 +78,11 @@ def test_over_the_compressed_budget_is_an_error_too_and_without_one_it_is_a_shar
 
 def test_an_identifier_and_a_reference_name_the_same_image() -> None:
     variants = load_variants(specimen())
-    by_id = image_name.find(TORCH_ID, variants)
-    assert by_id == image_name.find("dlc/pytorch:2.13-training-cpu-py311", variants)
-    assert image_name.find("someone/else:1", variants) == ("someone/else:1", None)
+    by_id = selection.find_image(TORCH_ID, variants)
+    assert by_id == selection.find_image("dlc/pytorch:2.13-training-cpu-py311", variants)
+    assert selection.find_image("someone/else:1", variants) == ("someone/else:1", None)
 
 
 def test_an_unknown_identifier_is_an_error_with_the_nearest() -> None:
     with pytest.raises(SelectorError, match="did you mean"):
-        image_name.find(TORCH_ID.replace("2.13", "2.14"), load_variants(specimen()))
+        selection.find_image(TORCH_ID.replace("2.13", "2.14"), load_variants(specimen()))

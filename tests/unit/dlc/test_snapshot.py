@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.build import host
-from dlc.build.snapshot import TIME, snapshot, time_of
-from dlc.core.checkout import SourceFile, below
+from dlc.build import host_inputs
+from dlc.build.host_inputs import SNAPSHOT_TIME, derive_time, snapshot
+from dlc.core.checkout import SourceFile, files_below
 from dlc.debian import rootfs
 from dlc.plan.plan import make_plan
 from dlc.plan.targets import ENTRYPOINT
@@ -28,8 +28,8 @@ def test_a_snapshot_holds_exactly_the_files_with_their_modes_and_fixed_times(tmp
         "run.sh": "0o755", "launch/main.py": "0o644",
     }  # fmt: skip
     times = {name: path.stat().st_mtime for name, path in found.items()}
-    assert times == {name: time_of(file.data) for name, file in FILES.items()}
-    assert {path.stat().st_mtime for path in (folder, folder / "launch")} == {TIME}
+    assert times == {name: derive_time(file.data) for name, file in FILES.items()}
+    assert {path.stat().st_mtime for path in (folder, folder / "launch")} == {SNAPSHOT_TIME}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
@@ -39,7 +39,7 @@ def test_a_file_of_the_same_size_and_other_content_has_another_time_which_is_not
         (snapshot({"main.py": SourceFile(text)}, tmp_path) / "main.py").stat().st_mtime for text in (b"ab\n", b"ba\n")
     ]
     assert times[0] != times[1]
-    assert max(times) <= TIME
+    assert max(times) <= SNAPSHOT_TIME
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_many_builds_at_once_write_one_whole_folder(tmp_path: Path) -> None:
 def test_a_build_takes_the_files_of_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "made").mkdir()
     (tmp_path / "made/rootfs.tar").touch()
-    monkeypatch.setattr(rootfs, "make", lambda suite, recorded, cache: cache / "made")
+    monkeypatch.setattr(rootfs, "make_rootfs", lambda suite, recorded, cache: cache / "made")
     for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_INDEX", "https://index.invalid/cpu")
     tree = changed(specimen(), "src/entrypoint/launcher.py", "print('planned')\n")
-    inputs = host.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
+    inputs = host_inputs.collect(make_plan(tree, [TORCH_ID]), tree, tmp_path)
     assert (inputs.contexts[ENTRYPOINT] / "launcher.py").read_text() == "print('planned')\n"
-    assert inputs.contexts[ENTRYPOINT] == snapshot(below(tree, "src/entrypoint"), tmp_path)
+    assert inputs.contexts[ENTRYPOINT] == snapshot(files_below(tree, "src/entrypoint"), tmp_path)
     assert all(path.is_relative_to(tmp_path) for path in (*inputs.contexts.values(), *inputs.dockerfiles.values()))

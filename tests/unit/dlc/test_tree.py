@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.core.checkout import SourceFile, below, find_root, find_root_or_own, read_tree, text
+from dlc.core.checkout import SourceFile, files_below, find_root, find_root_or_own, read_text, read_tree
 from dlc.core.errors import SpecError, UsageError
 
 
@@ -102,11 +102,11 @@ def test_a_folder_that_cannot_be_read_is_no_empty_folder(checkout: Path, monkeyp
 
 def test_files_below_a_folder_are_named_from_it() -> None:
     tree = {"docker/base/Dockerfile": SourceFile(b""), "docker/base2/x": SourceFile(b"")}
-    assert list(below(tree, "docker/base")) == ["Dockerfile"]
+    assert list(files_below(tree, "docker/base")) == ["Dockerfile"]
 
 
 def test_a_file_that_is_missing_or_no_text_is_named() -> None:
     with pytest.raises(SpecError, match=r"^a/b: expected this file, found none"):
-        text({}, "a/b")
+        read_text({}, "a/b")
     with pytest.raises(SpecError, match=r"^a/b: expected UTF-8 text, found byte 0xff"):
-        text({"a/b": SourceFile(b"a\xff")}, "a/b")
+        read_text({"a/b": SourceFile(b"a\xff")}, "a/b")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc.buildspec.matrix import load_variants
-from dlc.buildspec.versions import debian_satisfies, newer, number, satisfies, starts_with
+from dlc.buildspec.versions import debian_satisfies, is_newer, parse_number, satisfies, starts_with
 from dlc.core.errors import SpecError
 from harness.specimen import COMPAT, changed, specimen
 
@@ -67,13 +67,13 @@ def test_debian_versions_have_debians_order(found: str, condition: str, holds: b
     ("later", "earlier"), [("2.5.0", "2.5.0rc1"), ("2.5.0.post1", "2.5.0"), ("1!0.1", "9.0"), ("2.13.1+cpu", "2.13.0")]
 )
 def test_candidates_and_post_releases_and_epochs_count(later: str, earlier: str) -> None:
-    assert newer(later, earlier)
-    assert not newer(earlier, later)
+    assert is_newer(later, earlier)
+    assert not is_newer(earlier, later)
 
 
 def test_a_text_is_sorted_by_the_number_that_it_begins_with() -> None:
     names = ["2.13-training.yml", "2.9-training.yml", "other.yml"]
-    assert sorted(names, key=number) == ["other.yml", "2.9-training.yml", "2.13-training.yml"]
+    assert sorted(names, key=parse_number) == ["other.yml", "2.9-training.yml", "2.13-training.yml"]
 
 
 def test_a_series_ends_at_a_number_boundary() -> None:

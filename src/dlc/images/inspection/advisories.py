@@ -1,4 +1,9 @@
-"""Asks for advisories: for Python packages with pip-audit at the index, for Debian packages with apt in the image."""
+"""Advisories about an image: asked of pip-audit and apt or read from dumps, and judged by the exceptions.
+
+A dump is a file for hosts that reach no source of advisories: OSV's of PyPI, and Debian's security tracker. A variable
+names it with its hash, as in `https://mirror.example/all.zip#sha256=...`, so that a scan says which state of the world
+it was held against.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,34 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Any
+from urllib.parse import urldefrag
 
+from debian.debian_support import NativeVersion
+from packaging.version import InvalidVersion, Version
+
+from dlc.build import download
+from dlc.buildspec.files import validate_node
+from dlc.buildspec.models import ScanException, ScanExceptions
+from dlc.buildspec.problems import raise_report
 from dlc.buildspec.variant import normal_name
-from dlc.core.drafts import scratch_folder
-from dlc.core.errors import UsageError
-from dlc.core.process import Completed, run, tail
+from dlc.buildspec.yaml_layers import parse_yaml
+from dlc.core.atomic_files import scratch_folder
+from dlc.core.checkout import Tree, read_text
+from dlc.core.environment import user_path
+from dlc.core.errors import LockError, SpecError, UsageError
+from dlc.core.process import Completed, last_lines, run_program
 from dlc.engine import images
 from dlc.engine.connection import Engine
-from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.scan import Answer, Finding
+from dlc.images.inspection.facts import Facts, Package
+from dlc.plan.contexts import Pinned
 
+EXCEPTIONS = "buildspec/scan-exceptions.yml"
 PIP_AUDIT_SECONDS = 900.0
 APT_SECONDS = 600.0
 # A local version (2.13.0+cpu) is another build of the same release, which is what advisories are about.
@@ -31,10 +52,79 @@ if [ -s /run/dlc-ca.pem ]; then ca='-o Acquire::https::CAInfo=/run/dlc-ca.pem'; 
 apt-get -qq -o Acquire::Retries=3 $ca update >&2
 apt-get -qq --simulate upgrade
 """
+OSV, TRACKER = "DLC_OSV_DUMP", "DLC_DEBIAN_TRACKER_DUMP"
+HASH = re.compile(r"sha256=([0-9a-f]{64})")
 
 
-def of_python(facts: Facts, ca: Path | None) -> Answer:
-    """Advisories of the package index. If it does not answer, the answer is `unanswered`, not a clean image."""
+@dataclass(frozen=True, order=True)
+class Finding:
+    """An advisory that concerns a package of the image. `fix`: versions without the fault, if there are any."""
+
+    package: str
+    version: str
+    # Its identifier, such as PYSEC-2026-12.
+    advisory: str
+    # Other identifiers of the same, such as CVE-2026-1.
+    aliases: tuple[str, ...]
+    fix: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one source of advisories said. `unanswered`: why it gave no answer, else empty."""
+
+    source: str
+    findings: tuple[Finding, ...]
+    # How many packages were asked about.
+    asked: int
+    # Packages among them that the source does not know.
+    unknown: tuple[str, ...]
+    unanswered: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Open findings, excepted and expired ones with their exceptions, and exceptions that match nothing."""
+
+    open: tuple[Finding, ...]
+    excepted: tuple[tuple[Finding, ScanException], ...]
+    expired: tuple[tuple[Finding, ScanException], ...]
+    unused: tuple[ScanException, ...]
+
+
+def judge_findings(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
+    """Compare findings with exceptions. An exception is valid until the end of the day `expires`."""
+    pairs = [(finding, _find_exception(finding, exceptions)) for finding in sorted(findings)]
+    used = [exception for _, exception in pairs if exception]
+    late = [(finding, e) for finding, e in pairs if e and date.fromisoformat(e.expires) < today]
+    return Verdict(
+        open=tuple(finding for finding, exception in pairs if exception is None),
+        excepted=tuple((finding, e) for finding, e in pairs if e and (finding, e) not in late),
+        expired=tuple(late),
+        unused=tuple(exception for exception in exceptions if exception not in used),
+    )
+
+
+def _find_exception(finding: Finding, exceptions: Sequence[ScanException]) -> ScanException | None:
+    names = {finding.advisory, *finding.aliases}
+    return next((e for e in exceptions if e.advisory in names and e.package in ("", finding.package)), None)
+
+
+def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
+    """Read the exceptions file; no file means no exceptions. Raises SpecError with file:line:col of every mistake."""
+    if EXCEPTIONS not in tree:
+        return ()
+    node, problems = parse_yaml(read_text(tree, EXCEPTIONS), EXCEPTIONS)
+    raise_report(problems)
+    if node is None:
+        raise SpecError(f"{EXCEPTIONS}: expected YAML")
+    found, problems = validate_node(ScanExceptions, node)
+    raise_report(problems)
+    return found.exceptions if found else ()
+
+
+def ask_pip_audit(facts: Facts, ca: Path | None) -> Answer:
+    """Ask the package index for advisories. If it does not answer, the answer is `unanswered`, not a clean image."""
     if importlib.util.find_spec("pip_audit") is None:
         raise UsageError("dlc scan needs pip-audit, which this Python does not have", "make setup")
     packages = {p.name: LOCAL_VERSION.sub("", p.version) for p in facts.of_kind("python")}
@@ -45,17 +135,17 @@ def of_python(facts: Facts, ca: Path | None) -> Answer:
                 "--format", "json", "--desc", "off", "--progress-spinner", "off"]  # fmt: skip
         # pip-audit uses requests, which reads only this variable.
         environment = {"REQUESTS_CA_BUNDLE": str(ca)} if ca else None
-        done = run(argv, env=environment, check=False, timeout=PIP_AUDIT_SECONDS)
-    return python_answer(done, len(packages))
+        done = run_program(argv, env=environment, check=False, timeout=PIP_AUDIT_SECONDS)
+    return read_pip_audit(done, len(packages))
 
 
-def python_answer(done: Completed, asked: int) -> Answer:
-    """What pip-audit's JSON says; its exit code is 1 both for findings and for failure. Pure."""
+def read_pip_audit(done: Completed, asked: int) -> Answer:
+    """Read pip-audit's JSON; its exit code is 1 both for findings and for failure. Pure."""
     source = "the package index's advisories (pip-audit)"
     try:
         rows = list(json.loads(done.stdout)["dependencies"])
     except (ValueError, KeyError, TypeError):
-        return Answer(source, (), asked, (), tail(done.stderr, 1) or "pip-audit printed nothing")
+        return Answer(source, (), asked, (), last_lines(done.stderr, 1) or "pip-audit printed nothing")
     unknown = tuple(sorted(row["name"] for row in rows if "skip_reason" in row))
     findings = tuple(
         Finding(normal_name(row["name"]), row["version"], found["id"], tuple(found.get("aliases", ())),
@@ -68,25 +158,133 @@ def python_answer(done: Completed, asked: int) -> Answer:
     return Answer(source, findings, asked, unknown, unanswered)
 
 
-def of_debian(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
-    """Security updates that the image lacks, by its own Debian sources; apt runs in a container of the image."""
+def ask_apt(engine: Engine, facts: Facts, proxies: Mapping[str, str], ca: Path | None) -> Answer:
+    """Ask the image's own Debian sources for security updates that it lacks; apt runs in a container of the image."""
     words = ["--interactive", "--user", "root", "--entrypoint", "/bin/sh"]
     for name in proxies:
-        words += ["--env", name]  # the value is in the client's environment and in no argv
+        # The value is in the client's environment and in no argv.
+        words += ["--env", name]
     given = ca.read_text(errors="replace") if ca else ""
     done = images.run_container(
         engine, *words, facts.ref, "-c", APT_SCRIPT, env=proxies, stdin=given, timeout=APT_SECONDS
     )
-    return debian_answer(done, len(facts.of_kind("debian")))
+    return read_apt(done, len(facts.of_kind("debian")))
 
 
-def debian_answer(done: Completed, asked: int) -> Answer:
-    """What apt would upgrade from a security archive. Pure."""
+def read_apt(done: Completed, asked: int) -> Answer:
+    """Read what apt would upgrade from a security archive. Pure."""
     source = "Debian security updates (apt)"
     if done.returncode:
-        return Answer(source, (), asked, (), tail(done.stderr, 1) or f"apt-get ended with exit code {done.returncode}")
+        return Answer(
+            source, (), asked, (), last_lines(done.stderr, 1) or f"apt-get ended with exit code {done.returncode}"
+        )
     findings = tuple(
         Finding(name, version, f"{name}-update", (), newer)
         for name, version, newer, origin in PENDING.findall(done.stdout) if "security" in origin.lower()
     )  # fmt: skip
     return Answer(source, findings, asked, ())
+
+
+def fetch_dump(variable: str, environment: Mapping[str, str], cache: Path, ca: Path | None) -> Path | None:
+    """Return the file that a variable names, downloaded if it is elsewhere; None for no variable.
+
+    Raises UsageError for a value without a hash, LockError for a file that cannot be had or has another hash.
+    """
+    given = environment.get(variable, "")
+    if not given:
+        return None
+    address, fragment = urldefrag(given)
+    match = HASH.fullmatch(fragment)
+    if match is None:
+        raise UsageError(
+            f"{variable}: expected ADDRESS#sha256=HEX, found {given}", "sha256sum says the hash of a file that is here"
+        )
+    where = address if "://" in address else user_path(address).absolute().as_uri()
+    return download.fetch(Pinned(match[1], where), cache, ca) / download.FILE
+
+
+def search_osv_dump(facts: Facts, dump: Path) -> Answer:
+    """Search OSV's dump of one ecosystem (`all.zip`) for the Python packages. Raises LockError for another file."""
+    installed = {normal_name(package.name): package for package in facts.of_kind("python")}
+    found, newest = set(), ""
+    try:
+        for entry in _osv_entries(dump):
+            newest = max(newest, str(entry.get("modified", ""))[:10])
+            found |= set(_osv_findings(entry, installed))
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LockError(f"{OSV}: expected OSV's all.zip, found: {error}", "take PyPI/all.zip of OSV's data") from None
+    return Answer(f"OSV's dump up to {newest or 'no entry'}", tuple(sorted(found)), len(installed), ())
+
+
+def _osv_entries(dump: Path) -> Iterator[Mapping[str, Any]]:
+    with zipfile.ZipFile(dump) as archive:
+        for name in archive.namelist():
+            yield json.loads(archive.read(name))
+
+
+def _osv_findings(entry: Mapping[str, Any], installed: Mapping[str, Package]) -> Iterator[Finding]:
+    if entry.get("withdrawn"):
+        return
+    for affected in entry.get("affected", ()):
+        about = affected.get("package", {})
+        package = installed.get(normal_name(about.get("name", "")))
+        if about.get("ecosystem") == "PyPI" and package and _is_affected(package.version, affected):
+            fixes = [event["fixed"] for span in affected.get("ranges", ()) for event in span["events"]
+                     if "fixed" in event and span.get("type") == "ECOSYSTEM"]  # fmt: skip
+            aliases = tuple(sorted(entry.get("aliases", ())))
+            yield Finding(normal_name(package.name), package.version, entry["id"], aliases, ", ".join(fixes))
+
+
+def _is_affected(version: str, affected: Mapping[str, Any]) -> bool:
+    """Tell whether a version is listed, or in a range: https://ossf.github.io/osv-schema/#evaluation."""
+    # A local version is another build of the same release.
+    own = Version(version.partition("+")[0])
+    if any(_parse_version(listed) == own for listed in affected.get("versions", ())):
+        return True
+    return any(
+        _is_in_range(own, span["events"]) for span in affected.get("ranges", ()) if span.get("type") == "ECOSYSTEM"
+    )
+
+
+def _is_in_range(own: Version, events: list[Mapping[str, str]]) -> bool:
+    inside = False
+    for event in sorted(events, key=lambda event: _parse_version(next(iter(event.values()))) or Version("0")):
+        for kind, version in event.items():
+            at = _parse_version(version) or Version("0")
+            if kind == "introduced" and own >= at:
+                inside = True
+            elif (kind == "fixed" and own >= at) or (kind == "last_affected" and own > at):
+                inside = False
+    return inside
+
+
+def _parse_version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def search_tracker_dump(facts: Facts, dump: Path) -> Answer:
+    """Search Debian's tracker (`data/json`) for security updates that the image lacks.
+
+    Raises LockError for another file.
+    """
+    packages = facts.of_kind("debian")
+    try:
+        known: Mapping[str, Mapping[str, Any]] = json.loads(dump.read_bytes())
+        found = {
+            Finding(package.source, package.source_version, name, (), str(state["fixed_version"]))
+            for package in packages
+            for name, advisory in known.get(package.source, {}).items()
+            if (state := advisory.get("releases", {}).get(facts.suite, {})).get("status") == "resolved"
+            and _lacks(package.source_version, str(state.get("fixed_version", "0")))
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LockError(f"{TRACKER}: expected the tracker's JSON, found: {error}", "take data/json of it") from None
+    return Answer(f"Debian's security tracker for {facts.suite}", tuple(sorted(found)), len(packages), ())
+
+
+def _lacks(installed: str, fixed: str) -> bool:
+    """Tell whether a version is before the fix; the tracker says 0 if the suite never had the fault."""
+    return fixed != "0" and bool(NativeVersion(installed) < NativeVersion(fixed))

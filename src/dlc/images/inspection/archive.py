@@ -1,18 +1,21 @@
-"""Reads an image from a tar, as `docker save` writes it: layers and every file in them."""
+"""An image as a tar: exported from the engine, its layers, every file in them, and the files that are never seen."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from dlc.core.compression import Through, compress, plain
-from dlc.core.errors import ImageError
+from dlc.build.buildkit_log import ENGINE_FULL
+from dlc.core.atomic_files import scratch_folder
+from dlc.core.compression import Through, compress_gzip, open_plain
+from dlc.core.errors import DiskError, ImageError, ProcessError
+from dlc.engine.connection import Engine
 
 # In a layer, `.wh.NAME` says that NAME of a lower layer is gone, `.wh..wh..opq` that all of its folder is.
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -24,6 +27,8 @@ KINDS = {
     tarfile.SYMTYPE: "symbolic link",
     tarfile.LNKTYPE: "hard link",
 }
+SAVE_SECONDS = 1800.0
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -31,25 +36,31 @@ class Entry:
     """One path of a layer. Two entries that are equal are the same bytes in the layer."""
 
     kind: str
-    size: int  # bytes; 0 for all but files
+    # Bytes; 0 for all but files.
+    size: int
     mode: int
-    owner: str  # "0:0"
-    modified: int  # seconds since 1970
-    target: str  # of a link
-    sha256: str  # of a file's content
+    # As in "0:0".
+    owner: str
+    # Seconds since 1970.
+    modified: int
+    # The target of a link.
+    target: str
+    # The digest of a file's content.
+    sha256: str
 
 
 @dataclass(frozen=True)
 class Layer:
     """A layer, the command that made it, and its entries by path without a leading slash."""
 
-    digest: str  # of the uncompressed layer, which the configuration lists as diff id
+    # Of the uncompressed layer, which the configuration lists as diff id.
+    digest: str
     command: str
     entries: Mapping[str, Entry]
 
     @property
     def bytes(self) -> int:
-        """Of the content of its files."""
+        """Return the bytes of its files' content."""
         return sum(entry.size for entry in self.entries.values())
 
 
@@ -57,9 +68,11 @@ class Layer:
 class Members:
     """What an archive names: the image's digest, and the members that hold its configuration and its layers."""
 
-    digest: str  # of the manifest; of the configuration in archives of older engines, which have none
+    # Of the manifest; of the configuration in archives of older engines, which have no manifest.
+    digest: str
     config: str
-    layers: tuple[str, ...]  # lowest first
+    # The lowest layer first.
+    layers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -71,37 +84,39 @@ class Archive:
     layers: tuple[Layer, ...]
 
 
-def read(path: Path) -> Archive:
-    """The image in an archive. Raises ImageError where there is none, or more than one."""
-    with opened(path) as tar:
-        found = members(path, tar)
-        config = _json(tar, found.config)
+def read_archive(path: Path) -> Archive:
+    """Read the image in an archive. Raises ImageError if there is none, or more than one."""
+    with open_archive(path) as tar:
+        found = read_members(path, tar)
+        config = _read_json(tar, found.config)
         commands = [step.get("created_by", "") for step in config.get("history", ()) if not step.get("empty_layer")]
         commands += [""] * len(found.layers)
         layers = tuple(
-            Layer(diff_id, command, dict(_entries(tar, name)))
+            Layer(diff_id, command, dict(_read_entries(tar, name)))
             for diff_id, command, name in zip(config["rootfs"]["diff_ids"], commands, found.layers, strict=False)
         )
         return Archive(found.digest, config, layers)
 
 
-def compressed_size(path: Path, on_layer: Callable[[int, int], None] = lambda number, count: None) -> int:
-    """Bytes of all layers, compressed as a push compresses them; `on_layer` is told which of how many is begun.
+def measure_compressed(path: Path, on_layer: Callable[[int, int], None] = lambda number, count: None) -> int:
+    """Return the bytes of all layers, compressed as a push compresses them.
+
+    `on_layer` is told which of how many is begun.
 
     Raises ImageError as `read` does.
     """
     total = 0
-    with opened(path) as tar:
-        layers = tuple(dict.fromkeys(members(path, tar).layers))
+    with open_archive(path) as tar:
+        layers = tuple(dict.fromkeys(read_members(path, tar).layers))
         for number, name in enumerate(layers, 1):
             on_layer(number, len(layers))
-            total += _compressed(tar, name)
+            total += _measure_member(tar, name)
     return total
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tarfile.TarFile]:
-    """The archive while the block runs. What it lacks is an ImageError, in the block too."""
+def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open the archive for the block. What it lacks is an ImageError, in the block too."""
     try:
         with tarfile.open(path, "r:") as tar:
             yield tar
@@ -109,68 +124,68 @@ def opened(path: Path) -> Iterator[tarfile.TarFile]:
         raise ImageError(f"{path}: expected the archive of one image, found: {error}") from None
 
 
-def members(path: Path, tar: tarfile.TarFile) -> Members:
-    """Of an OCI layout, or of what older engines write, which has no index.
+def read_members(path: Path, tar: tarfile.TarFile) -> Members:
+    """Read the names of an OCI layout, or of what older engines write, which has no index.
 
-    Raises ImageError where it is neither, KeyError where a member is missing.
+    Raises ImageError if it is neither, KeyError if a member is missing.
     """
-    found = _members(path, tar)
+    found = _find_members(path, tar)
     for name in (found.config, *found.layers):
-        member_file(tar, name)
+        open_member(tar, name)
     return found
 
 
-def _members(path: Path, tar: tarfile.TarFile) -> Members:
+def _find_members(path: Path, tar: tarfile.TarFile) -> Members:
     has_index = "index.json" in tar.getnames()
-    manifests = _json(tar, "index.json")["manifests"] if has_index else _json(tar, "manifest.json")
+    manifests = _read_json(tar, "index.json")["manifests"] if has_index else _read_json(tar, "manifest.json")
     if len(manifests) != 1:
         raise ImageError(f"{path}: expected the archive of one image, found {len(manifests)} manifests")
     if not has_index:
         config = manifests[0]["Config"]
-        return Members(_digest(tar, config), config, tuple(manifests[0]["Layers"]))
+        return Members(_hash_member(tar, config), config, tuple(manifests[0]["Layers"]))
     digest = manifests[0]["digest"]
-    manifest = _json(tar, blob(digest))
+    manifest = _read_json(tar, blob_path(digest))
     if "layers" not in manifest:
         raise ImageError(f"{path}: expected one manifest, found {manifest.get('mediaType')}")
-    layers = tuple(blob(layer["digest"]) for layer in manifest["layers"])
-    return Members(digest, blob(manifest["config"]["digest"]), layers)
+    layers = tuple(blob_path(layer["digest"]) for layer in manifest["layers"])
+    return Members(digest, blob_path(manifest["config"]["digest"]), layers)
 
 
-def _compressed(tar: tarfile.TarFile, name: str) -> int:
+def _measure_member(tar: tarfile.TarFile, name: str) -> int:
     counter = Through()
-    compress(plain(member_file(tar, name)), counter)
+    compress_gzip(open_plain(open_member(tar, name)), counter)
     return counter.bytes
 
 
-def _digest(tar: tarfile.TarFile, name: str) -> str:
-    return f"sha256:{hashlib.sha256(member_file(tar, name).read()).hexdigest()}"
+def _hash_member(tar: tarfile.TarFile, name: str) -> str:
+    return f"sha256:{hashlib.sha256(open_member(tar, name).read()).hexdigest()}"
 
 
-def member_file(tar: tarfile.TarFile, name: str) -> IO[bytes]:
-    """A member to read from. Raises KeyError where it is none."""
+def open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    """Open a member to read from. Raises KeyError if there is no such member."""
     member = tar.extractfile(name)
     if member is None:
         raise KeyError(f"{name} is no file")
     return member
 
 
-def blob(digest: str) -> str:
-    """The path of a blob in an OCI layout."""
+def blob_path(digest: str) -> str:
+    """Return the path of a blob in an OCI layout."""
     return "blobs/" + digest.replace(":", "/")
 
 
-def _json(tar: tarfile.TarFile, name: str) -> Any:
-    return json.load(member_file(tar, name))
+def _read_json(tar: tarfile.TarFile, name: str) -> Any:
+    return json.load(open_member(tar, name))
 
 
-def _entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
-    """Every entry of a layer, gzipped or plain."""
-    with tarfile.open(fileobj=plain(member_file(tar, name)), mode="r|") as layer:
+def _read_entries(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
+    """Yield every entry of a layer, gzipped or plain."""
+    with tarfile.open(fileobj=open_plain(open_member(tar, name)), mode="r|") as layer:
         for item in layer:
-            yield item.name.removeprefix("./").strip("/"), _entry(layer, item)
+            yield item.name.removeprefix("./").strip("/"), _read_entry(layer, item)
 
 
-def _entry(layer: tarfile.TarFile, item: tarfile.TarInfo) -> Entry:
+def _read_entry(layer: tarfile.TarFile, item: tarfile.TarInfo) -> Entry:
     content = layer.extractfile(item) if item.isreg() else None
     digest = hashlib.sha256()
     while content and (block := content.read(BLOCK)):
@@ -184,3 +199,90 @@ def _entry(layer: tarfile.TarFile, item: tarfile.TarInfo) -> Entry:
         target=item.linkname,
         sha256=digest.hexdigest() if content else "",
     )
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A file that a higher layer writes again or deletes: its bytes are stored and never read."""
+
+    path: str
+    bytes: int
+    # Index of the layer that holds it, from the lowest.
+    layer: int
+    # Index of the layer that hides it.
+    by: int
+    # Else it is written again.
+    deleted: bool
+
+
+def resolve_layers(layers: Sequence[Layer]) -> tuple[Mapping[str, Entry], tuple[Hidden, ...]]:
+    """Return the files that a container sees, by path, and those that it does not."""
+    seen: dict[str, tuple[int, Entry]] = {}
+    hidden: list[Hidden] = []
+    for index, layer in enumerate(layers):
+        # Deletions concern lower layers, whatever their place in this one.
+        for path in layer.entries:
+            for gone in _list_deleted(path, seen):
+                hidden.append(_make_hidden(gone, seen.pop(gone), index, deleted=True))
+        for path, entry in layer.entries.items():
+            if path.rpartition("/")[2].startswith(WHITEOUT):
+                continue
+            if path in seen:
+                hidden.append(_make_hidden(path, seen[path], index, deleted=False))
+            seen[path] = (index, entry)
+    files = {path: entry for path, (_, entry) in seen.items()}
+    return files, tuple(item for item in hidden if item.bytes)
+
+
+def _list_deleted(path: str, seen: Mapping[str, tuple[int, Entry]]) -> list[str]:
+    """List paths of lower layers that this entry deletes: none unless it is a whiteout."""
+    folder, slash, name = path.rpartition("/")
+    if not name.startswith(WHITEOUT):
+        return []
+    target = folder if name == OPAQUE else folder + slash + name.removeprefix(WHITEOUT)
+    below = [known for known in seen if known.startswith(f"{target}/")]
+    return below if name == OPAQUE else [*below, *([target] if target in seen else [])]
+
+
+def _make_hidden(path: str, place: tuple[int, Entry], by: int, *, deleted: bool) -> Hidden:
+    return Hidden(path, place[1].size, place[0], by, deleted)
+
+
+def export_archive(engine: Engine, ref: str, say: Say = lambda _: None) -> Archive:
+    """Read layers and files of an image that the engine has. `say` is told what is done. Needs its size in TMPDIR."""
+    with _save_to_scratch(engine, ref, say) as path:
+        return read_archive(path)
+
+
+def export_measured(engine: Engine, ref: str, say: Say = lambda _: None) -> tuple[Archive, int]:
+    """Do the same, and return the bytes of its layers as a push sends them too."""
+    with _save_to_scratch(engine, ref, say) as path:
+        found = read_archive(path)
+        return found, measure_compressed(
+            path, lambda number, count: say(f"{ref}: compresses layer {number} of {count}")
+        )
+
+
+@contextmanager
+def _save_to_scratch(engine: Engine, ref: str, say: Say) -> Iterator[Path]:
+    with scratch_folder("dlc-image-") as folder:
+        path = folder / "image.tar"
+        say(f"{ref}: the engine saves it")
+        save_image(engine, ref, path)
+        say(f"{ref}: reads its files")
+        yield path
+
+
+def save_image(engine: Engine, ref: str, path: Path) -> None:
+    """Write the archive of an image. Raises DiskError if the disk is full, ProcessError if the engine fails."""
+    try:
+        engine.docker(
+            "save", "--output", str(path), ref, timeout=SAVE_SECONDS, grace=0.0
+        )  # what it wrote is thrown away
+    except ProcessError as error:
+        if "no space left on device" not in error.message:
+            raise
+        # Else it was the engine's own disk.
+        here = str(path.parent) in error.message.partition("\n")[2]
+        remedy = f"free space in {path.parent.parent}, or name a larger folder in TMPDIR" if here else ENGINE_FULL
+        raise DiskError(error.message, remedy) from None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlc.images.inspection.archive import Archive, Entry
+from dlc.images.inspection.archive import Archive, Entry, resolve_layers
 from dlc.images.inspection.facts import Facts
-from dlc.images.inspection.layers import resolve
 
 
 @dataclass(frozen=True)
@@ -25,44 +24,45 @@ class ImageDiff:
 
     before: str
     after: str
-    bytes: int  # that the second takes more than the first, unpacked
+    # Bytes that the second takes more than the first, unpacked.
+    bytes: int
     packages: tuple[Change, ...]
     environment: tuple[Change, ...]
     labels: tuple[Change, ...]
     files: tuple[Change, ...]
 
 
-def compare(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDiff:
-    """The differences of two images, with files as a container sees them, without their times."""
+def compare_images(before: Facts, after: Facts, old: Archive, new: Archive) -> ImageDiff:
+    """Return the differences of two images, with files as a container sees them, without their times."""
     return ImageDiff(
         before=before.ref,
         after=after.ref,
         bytes=after.bytes - before.bytes,
-        packages=changes(_versions(before), _versions(after)),
-        environment=changes(before.environment, after.environment),
-        labels=changes(before.labels, after.labels),
-        files=changes(_files(old), _files(new)),
+        packages=find_changes(_list_versions(before), _list_versions(after)),
+        environment=find_changes(before.environment, after.environment),
+        labels=find_changes(before.labels, after.labels),
+        files=find_changes(_list_files(old), _list_files(new)),
     )
 
 
-def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Entries that only one mapping has, or whose values differ."""
+def find_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    """Return entries that only one mapping has, or whose values differ."""
     names = sorted({*before, *after})
     found = [Change(name, before.get(name, ""), after.get(name, "")) for name in names]
     return tuple(change for change in found if change.before != change.after)
 
 
-def _versions(facts: Facts) -> dict[str, str]:
+def _list_versions(facts: Facts) -> dict[str, str]:
     return {f"{package.kind} {package.name}": package.version for package in facts.packages}
 
 
-def _files(archive: Archive) -> dict[str, str]:
-    """Every path with its entry in words."""
-    seen, _ = resolve(archive.layers)
-    return {f"/{path}": _words(entry) for path, entry in seen.items()}
+def _list_files(archive: Archive) -> dict[str, str]:
+    """Return every path with its entry in words."""
+    seen, _ = resolve_layers(archive.layers)
+    return {f"/{path}": _describe_entry(entry) for path, entry in seen.items()}
 
 
-def _words(entry: Entry) -> str:
-    """Kind, mode, owner, and content or target: all but the time."""
+def _describe_entry(entry: Entry) -> str:
+    """Describe kind, mode, owner, and content or target: all but the time."""
     content = f"{entry.size} bytes sha256:{entry.sha256[:12]}" if entry.sha256 else entry.target
     return f"{entry.kind} {entry.mode:04o} {entry.owner} {content}".rstrip()

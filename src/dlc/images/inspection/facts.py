@@ -13,7 +13,7 @@ from typing import Any
 from dlc.core.errors import ImageError
 from dlc.engine import images
 from dlc.engine.connection import Engine
-from dlc.engine.questions import ask
+from dlc.engine.questions import ask_engine
 
 PROBE = Path(__file__).with_name("probe.py")
 PROBE_SECONDS = 300.0
@@ -25,19 +25,27 @@ INTERPRETERS = ("/opt/venv/bin/python", "/usr/bin/python3")
 class Package:
     """One Debian or Python package as it is installed, or the launcher."""
 
-    kind: str  # "debian", "python" or "dlc"
+    # "debian", "python" or "dlc".
+    kind: str
     name: str
     version: str
-    architecture: str  # Debian's; empty for others
-    source: str  # Debian source package; empty for others
+    # Debian's; empty for others.
+    architecture: str
+    # The Debian source package; empty for others.
+    source: str
     source_version: str
     homepage: str
-    licences: tuple[str, ...]  # as the package names them, not yet SPDX
-    requires: tuple[str, ...]  # names, of which some may not be installed
-    provides: tuple[str, ...]  # further names that others may require it by
+    # As the package names them, not yet SPDX.
+    licences: tuple[str, ...]
+    # Names, of which some may not be installed.
+    requires: tuple[str, ...]
+    # Further names by which others may require it.
+    provides: tuple[str, ...]
     files: int
-    bytes: int  # of its regular files, bytecode included
-    verification: str  # SPDX package verification code: SHA-1 over the SHA-1s of its files; empty without files
+    # Bytes of its regular files, bytecode included.
+    bytes: int
+    # SPDX package verification code: SHA-1 over the SHA-1s of its files; empty without files.
+    verification: str
 
 
 @dataclass(frozen=True)
@@ -64,35 +72,35 @@ class Facts:
 
     @property
     def bytes(self) -> int:
-        """Of all layers, unpacked: the figure that `dlc build` prints and budgets limit."""
+        """Return the bytes of all layers, unpacked: the figure that `dlc build` prints and budgets limit."""
         return sum(step.bytes for step in self.steps)
 
     @property
     def suite(self) -> str:
-        """The code name of its Debian release; empty where its system names none."""
+        """Return the code name of its Debian release; empty if its system names none."""
         match = re.search(r"\((\w+)\)", self.os)
         return match[1] if match else ""
 
     def of_kind(self, kind: str) -> tuple[Package, ...]:
-        """Its Debian packages, its Python packages or its launcher, by name."""
+        """Return its Debian packages, its Python packages or its launcher, by name."""
         return tuple(package for package in self.packages if package.kind == kind)
 
 
-def capture(engine: Engine, ref: str) -> Facts:
-    """The facts of an image. Raises ImageError if the engine does not have it, or no Python in it runs the probe."""
-    inspected = inspect(engine, ref)
+def capture_facts(engine: Engine, ref: str) -> Facts:
+    """Collect the facts of an image. Raises ImageError if the engine lacks it, or no Python in it runs the probe."""
+    inspected = inspect_image(engine, ref)
     history = engine.docker("history", "--no-trunc", "--human=false", "--format", "{{json .}}", ref).stdout
     probed = run_probe(engine, ref, PROBE)
-    with images.understood(engine, "docker history", history):
-        return from_answers(ref, inspected, history.splitlines(), probed)
+    with images.expect_client_answer(engine, "docker history", history):
+        return make_facts(ref, inspected, history.splitlines(), probed)
 
 
-def inspect(engine: Engine, ref: str) -> dict[str, Any]:
-    """`docker image inspect`. Raises ImageError when the engine does not have the image."""
-    done = ask(engine, "image", "inspect", ref)
+def inspect_image(engine: Engine, ref: str) -> dict[str, Any]:
+    """Return `docker image inspect`. Raises ImageError if the engine does not have the image."""
+    done = ask_engine(engine, "image", "inspect", ref)
     if done.returncode:
         raise ImageError(f"{ref}: expected a built image, found none in the engine", "dlc build GLOB; `dlc list`")
-    with images.understood(engine, "docker image inspect", done.stdout):
+    with images.expect_client_answer(engine, "docker image inspect", done.stdout):
         inspected: dict[str, Any] = json.loads(done.stdout)[0]
         if not isinstance(inspected["Config"].get("Labels") or {}, dict):
             raise TypeError
@@ -100,15 +108,15 @@ def inspect(engine: Engine, ref: str) -> dict[str, Any]:
         return inspected
 
 
-def from_answers(ref: str, inspected: Mapping[str, Any], history: Sequence[str], probed: Mapping[str, Any]) -> Facts:
-    """Facts from what `docker image inspect`, `docker history` (newest first) and the probe printed. Pure."""
+def make_facts(ref: str, inspected: Mapping[str, Any], history: Sequence[str], probed: Mapping[str, Any]) -> Facts:
+    """Make facts from what `docker image inspect`, `docker history` (newest first) and the probe printed. Pure."""
     rows = [json.loads(line) for line in reversed(history)]
     steps = tuple(Step(row["CreatedBy"], int(row["Size"])) for row in rows if int(row["Size"]))
     config = inspected["Config"]
     environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
-    packages = [_package("debian", found) for found in probed["debian"]]
-    packages += [_package("python", found) for found in probed["python_packages"]]
-    packages += [_package("dlc", found) for found in probed["dlc"]]
+    packages = [_make_package("debian", found) for found in probed["debian"]]
+    packages += [_make_package("python", found) for found in probed["python_packages"]]
+    packages += [_make_package("dlc", found) for found in probed["dlc"]]
     return Facts(
         ref=ref,
         digest=inspected["Id"],
@@ -122,7 +130,7 @@ def from_answers(ref: str, inspected: Mapping[str, Any], history: Sequence[str],
     )
 
 
-def _package(kind: str, found: Mapping[str, Any]) -> Package:
+def _make_package(kind: str, found: Mapping[str, Any]) -> Package:
     lists = {name: tuple(found[name]) for name in ("licences", "requires", "provides")}
     debian = {name: found.get(name, "") for name in ("architecture", "source", "source_version")}
     return Package(kind=kind, **{**found, **debian, **lists})
@@ -138,7 +146,7 @@ def run_probe(engine: Engine, ref: str, probe: Path) -> dict[str, Any]:
         words = ("--interactive", "--network", "none", "--entrypoint", python, ref, "-I", "-")
         done = images.run_container(engine, *words, stdin=script, timeout=PROBE_SECONDS)
         if done.returncode == 0:
-            with images.understood(engine, "docker run", done.stdout):
+            with images.expect_client_answer(engine, "docker run", done.stdout):
                 probed: dict[str, Any] = {**json.loads(done.stdout)}
                 return probed
     reason = done.stderr.strip().splitlines()[-1:]

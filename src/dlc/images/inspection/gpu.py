@@ -26,7 +26,7 @@ class GpuCode:
     cudnn: tuple[int, ...] = ()
 
     def support(self, capability: int) -> str:
-        """`yes`; `PTX`, which the driver compiles at the first start; or `no`.
+        """Return `yes`; `PTX`, which the driver compiles at the first start; or `no`.
 
         Machine code runs on its own capability and later minor ones of the same major, PTX on all later ones. A GPU
         that is older than all code of cuDNN computes no convolution.
@@ -38,23 +38,27 @@ class GpuCode:
         return "PTX" if any(own <= capability for own in self.ptx) else "no"
 
 
-def code_of(engine: Engine, ref: str) -> GpuCode:
+def read_gpu_code(engine: Engine, ref: str) -> GpuCode:
     """Read a built image; both are empty for one without CUDA. Raises ImageError if no Python in it answers."""
     probed = run_probe(engine, ref, PROBE)
     return GpuCode(tuple(probed["machine"]), tuple(probed["ptx"]), tuple(probed["cudnn"]))
 
 
-def row(image: str, code: GpuCode | None) -> dict[str, str]:
-    """One image's line of the table: its code, then every GPU. `code` is None for an image that is not built."""
+def make_gpu_row(image: str, code: GpuCode | None) -> dict[str, str]:
+    """Make an image's line of the table: its code, then every GPU. `code` is None for an image that is not built."""
     if code is None:
         return {"id": image, "machine code": "not built", "ptx": "-", "cuDNN": "-", **dict.fromkeys(GPUS, "-")}
-    own = {"machine code": _listed(code.machine), "ptx": _listed(code.ptx), "cuDNN": _oldest(code.cudnn)}
+    own = {
+        "machine code": _join_capabilities(code.machine),
+        "ptx": _join_capabilities(code.ptx),
+        "cuDNN": _name_oldest(code.cudnn),
+    }
     return {"id": image, **own, **{name: code.support(capability) for name, capability in GPUS.items()}}
 
 
-def _listed(capabilities: Sequence[int]) -> str:
+def _join_capabilities(capabilities: Sequence[int]) -> str:
     return ",".join(f"{value // 10}.{value % 10}" for value in capabilities) or "none"
 
 
-def _oldest(capabilities: Sequence[int]) -> str:
-    return f"from {_listed(capabilities[:1])}" if capabilities else "-"
+def _name_oldest(capabilities: Sequence[int]) -> str:
+    return f"from {_join_capabilities(capabilities[:1])}" if capabilities else "-"

@@ -17,11 +17,12 @@ from pathlib import Path
 
 SECTION = b".nv_fatbin"
 MAGIC = 0xBA55ED50
-CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of all entries
+# Magic, version, bytes of this header, bytes of all entries.
+CONTAINER = struct.Struct("<IHHQ")
 # Kind, version, bytes of this header, bytes of the code, ..., capability as 10 * major + minor.
 ENTRY = struct.Struct("<HHIQIIHHI")
 KINDS = {1: "ptx", 2: "machine"}
-# A GPU is supported where most of the framework's code is for it: PyTorch 2.9 has kernels of linear algebra for
+# A GPU is supported if most of the framework's code is for it: PyTorch 2.9 has kernels of linear algebra for
 # capability 5.0, and no others.
 SHARE = 0.5
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
@@ -35,7 +36,7 @@ CUDNN = ("nvidia/cudnn/lib/libcudnn_ops_infer.so.8", "nvidia/cudnn/lib/libcudnn_
 
 
 def section(data: mmap.mmap, name: bytes) -> tuple[int, int]:
-    """Offset and bytes of a section of a 64-bit little-endian ELF file; (0, 0) if it has none of that name."""
+    """Return offset and bytes of a section of a 64-bit little-endian ELF file; (0, 0) if it has none of that name."""
     (table,) = struct.unpack_from("<Q", data, 0x28)
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)
     headers = [SECTION_HEADER.unpack_from(data, table + size * index) for index in range(count)]
@@ -47,7 +48,7 @@ def section(data: mmap.mmap, name: bytes) -> tuple[int, int]:
 
 
 def entries(data: mmap.mmap, start: int, length: int) -> Iterator[tuple[str, int]]:
-    """Kind and capability of each entry of each container of a section; zeros may stand between containers."""
+    """Yield kind and capability of each entry of each container of a section. Zeros may stand between containers."""
     position, end = start, start + length
     while position + CONTAINER.size <= end:
         magic, _, header, size = CONTAINER.unpack_from(data, position)
@@ -64,7 +65,7 @@ def entries(data: mmap.mmap, start: int, length: int) -> Iterator[tuple[str, int
 
 
 def counted(packages: Path, patterns: Iterable[str]) -> Counter[tuple[str, int]]:
-    """How many entries of each kind and capability these libraries below site-packages hold."""
+    """Count the entries of each kind and capability that these libraries below site-packages hold."""
     found: Counter[tuple[str, int]] = Counter()
     for path in [path for pattern in patterns for path in packages.glob(pattern)]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -73,16 +74,16 @@ def counted(packages: Path, patterns: Iterable[str]) -> Counter[tuple[str, int]]
 
 
 def capabilities(packages: Path) -> dict[str, list[int]]:
-    """Kind -> capabilities of the framework's libraries, and `cudnn` -> those of cuDNN's machine code.
+    """Map each kind to capabilities of the framework's libraries, and `cudnn` to those of cuDNN's machine code.
 
-    All are empty for an image without CUDA, the last one where the framework holds cuDNN itself.
+    All are empty for an image without CUDA, the last one if the framework holds cuDNN itself.
     """
     cudnn = sorted(capability for kind, capability in counted(packages, CUDNN) if kind == "machine")
     return {**common(counted(packages, FILES)), "cudnn": cudnn}
 
 
 def common(found: Mapping[tuple[str, int], int]) -> dict[str, list[int]]:
-    """Kind -> sorted capabilities, without those of single kernels."""
+    """Map each kind to sorted capabilities, without those of single kernels."""
     enough = SHARE * max(found.values(), default=0)
     most = [each for each, count in found.items() if count >= enough]
     return {kind: sorted(capability for own, capability in most if own == kind) for kind in KINDS.values()}

@@ -18,11 +18,12 @@ from collections.abc import Iterable, Iterator
 DPKG_STATUS = "/var/lib/dpkg/status"
 DPKG_FILES = "/var/lib/dpkg/info"
 LAUNCHER = "/opt/dlc"
-LONGEST_LICENCE = 80  # characters; some packages put the whole text where the name belongs
+# Characters; some packages put the whole text in place of the name.
+LONGEST_LICENCE = 80
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
-    """The paragraphs of a Debian control file: field -> value, continuation lines joined by newlines."""
+    """Yield the paragraphs of a Debian control file: field -> value, continuation lines joined by newlines."""
     for paragraph in re.split(r"\n\s*\n", text):
         fields: dict[str, str] = {}
         name = ""
@@ -37,7 +38,7 @@ def stanzas(text: str) -> Iterator[dict[str, str]]:
 
 
 def copyright_licences(text: str) -> list[str]:
-    """Licence names of a Debian copyright file: its License fields, else the common licences that it refers to."""
+    """Return licence names of a Debian copyright file: its License fields, else the common licences it names."""
     if text.startswith("Format:"):
         names = [fields.get("License", "").partition("\n")[0] for fields in stanzas(text)]
     else:
@@ -46,7 +47,7 @@ def copyright_licences(text: str) -> list[str]:
 
 
 def debian_package(fields: dict[str, str], root: str = "/") -> dict[str, object]:
-    """What dpkg's status says of one installed package, what its copyright file names, and its files measured."""
+    """Return what dpkg says of an installed package, what its copyright file names, and its files measured."""
     name, architecture = fields["Package"], fields["Architecture"]
     source, _, source_version = fields.get("Source", name).partition(" ")
     copyright_file = os.path.join(root, "usr/share/doc", name, "copyright")
@@ -68,14 +69,14 @@ def debian_package(fields: dict[str, str], root: str = "/") -> dict[str, object]
 
 
 def debian_packages() -> list[dict[str, object]]:
-    """Every package that dpkg has installed; none in an image without dpkg."""
+    """Return every package that dpkg has installed; none in an image without dpkg."""
     text = read(DPKG_STATUS) if os.path.exists(DPKG_STATUS) else ""
     installed = [fields for fields in stanzas(text) if fields.get("Status", "").endswith(" installed")]
     return [debian_package(fields) for fields in sorted(installed, key=lambda fields: fields["Package"])]
 
 
 def python_package(distribution: importlib.metadata.Distribution) -> dict[str, object]:
-    """One installed Python distribution: its metadata, and the files of its RECORD measured, bytecode included."""
+    """Return an installed Python distribution: its metadata, and its RECORD's files measured, bytecode included."""
     about = distribution.metadata
 
     def values(field: str) -> list[str]:
@@ -95,7 +96,7 @@ def python_package(distribution: importlib.metadata.Distribution) -> dict[str, o
 
 
 def launcher() -> list[dict[str, object]]:
-    """dlc's own part of the image, by the content key that it was built from; nothing in other images."""
+    """Return dlc's own part of the image, by the content key that it was built from; nothing in other images."""
     files = [os.path.join(folder, name) for folder, _, names in os.walk(LAUNCHER) for name in names]
     if not files:
         return []
@@ -105,12 +106,12 @@ def launcher() -> list[dict[str, object]]:
 
 
 def named(requirement: str) -> re.Match[str] | None:
-    """The name at the start of a requirement, or None where only an extra asks for it."""
+    """Match the name at the start of a requirement; None if only an extra asks for it."""
     return None if re.search(r";.*\bextra\b", requirement) else re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", requirement)
 
 
 def python_licences(expressions: list[str], texts: list[str], classifiers: list[str]) -> list[str]:
-    """An SPDX expression where the package has one (PEP 639), else its classifiers, else a short free text."""
+    """Return an SPDX expression if the package has one (PEP 639), else its classifiers, else a short free text."""
     if expressions:
         return expressions
     prefix = "License :: "
@@ -123,20 +124,20 @@ def python_licences(expressions: list[str], texts: list[str], classifiers: list[
 
 
 def homepage(pages: list[str], links: list[str]) -> str:
-    """Home-page, or the project URL that is called so."""
+    """Return Home-page, or the project URL that is called so."""
     urls = {label.strip().lower(): url.strip() for label, _, url in (link.partition(",") for link in links)}
     chosen = [urls[label] for label in ("homepage", "home", "repository", "source") if label in urls]
     return (pages + chosen + [""])[0]
 
 
 def bytecode(path: str) -> str:
-    """Where this interpreter keeps the compiled form of a source file."""
+    """Return where this interpreter keeps the compiled form of a source file."""
     folder, name = os.path.split(path)
     return os.path.join(folder, "__pycache__", f"{name[:-3]}.{sys.implementation.cache_tag}.pyc")
 
 
 def measured(paths: Iterable[str]) -> dict[str, object]:
-    """Number, bytes and SPDX package verification code of the regular files among `paths` that still exist.
+    """Return number, bytes and SPDX verification code of the regular files among `paths` that still exist.
 
     The code is SHA-1 over the sorted SHA-1s of the files (SPDX 2.3, 7.9.4), of everything but compiled bytecode.
     """
@@ -155,7 +156,7 @@ def measured(paths: Iterable[str]) -> dict[str, object]:
 
 
 def sha1(path: str) -> str:
-    """SHA-1 of a file in hex, as SPDX's verification code asks for it."""
+    """Return a file's SHA-1 in hex, as SPDX's verification code asks for it."""
     digest = hashlib.sha1(usedforsecurity=False)
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -164,13 +165,13 @@ def sha1(path: str) -> str:
 
 
 def read(path: str) -> str:
-    """A text file; bytes that are no UTF-8 are replaced."""
+    """Read a text file; bytes that are no UTF-8 are replaced."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
 
 
 def os_name() -> str:
-    """As in `Debian GNU/Linux 12 (bookworm)`."""
+    """Return the system's name, as in `Debian GNU/Linux 12 (bookworm)`."""
     text = read("/etc/os-release") if os.path.exists("/etc/os-release") else ""
     found = re.search(r'^PRETTY_NAME="?([^"\n]*)', text, re.MULTILINE)
     return found[1] if found else "unknown"

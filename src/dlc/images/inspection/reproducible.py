@@ -10,18 +10,18 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from dlc.build import bake, host
-from dlc.build.inputs import HostInputs
-from dlc.build.progress import Step
-from dlc.build.run import output, run_bake
+from dlc.build import bake_file, host_inputs
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildkit_log import Step
+from dlc.build.buildx import choose_exporter, run_bake
+from dlc.core.atomic_files import scratch_folder
 from dlc.core.checkout import Tree
-from dlc.core.drafts import scratch_folder
 from dlc.engine.connection import Engine
-from dlc.images.inspection.archive import Archive, Entry
-from dlc.images.inspection.export import archive
+from dlc.images.inspection.archive import Archive, Entry, export_archive
 from dlc.plan.plan import Plan
 
-REPOSITORY = "dlc-rebuild"  # of an image while it is compared
+# The name of an image while it is compared.
+REPOSITORY = "dlc-rebuild"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def build_from_nothing(
     plan: Plan, engine: Engine, tree: Tree, log: Path, *, epoch: int, revision: str,
     cached: bool = False, on_step: Callable[[Step], None] = lambda _: None,
 ) -> Archive:  # fmt: skip
-    """Build the one selected image of `plan`, under a name that is removed afterwards; the image as an archive.
+    """Build the one selected image of `plan`, under a name that is removed afterwards; return it as an archive.
 
     Of earlier builds only downloads are used, which locks and signatures pin: every step runs, and the base file
     system is made again. With `cached`, steps that the engine has in its cache do not run. Needs the image's size in
@@ -46,34 +46,34 @@ def build_from_nothing(
     """
     ref = f"{REPOSITORY}:{uuid.uuid4().hex}"
     with scratch_folder("dlc-rebuild-") as folder:
-        inputs = host.collect(plan, tree, folder)
-        text = bake_file(
-            plan, inputs, ref, output(engine), epoch=epoch, revision=revision, cached=cached
+        inputs = host_inputs.collect(plan, tree, folder)
+        text = render_rebuild(
+            plan, inputs, ref, choose_exporter(engine), epoch=epoch, revision=revision, cached=cached
         )  # fmt: skip
         try:
             run_bake(text, engine, log, on_step)
-            return archive(engine, ref)
+            return export_archive(engine, ref)
         finally:
             engine.docker("image", "rm", ref, check=False)
 
 
-def bake_file(
+def render_rebuild(
     plan: Plan, inputs: HostInputs, ref: str, output: str, *, epoch: int, revision: str, cached: bool
 ) -> str:  # fmt: skip
-    """The bake file of such a build. Pure."""
-    value: dict[str, Any] = bake.render(plan, inputs, output=output, epoch=epoch, revision=revision)
+    """Return the bake file of such a build. Pure."""
+    value: dict[str, Any] = bake_file.render(plan, inputs, output=output, epoch=epoch, revision=revision)
     for target in value["target"].values():
         target |= {"tags": [ref]} if "tags" in target else {}
         target |= {} if cached else {"no-cache": True}
     return json.dumps(value, indent=1)
 
 
-def differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
-    """All differences; empty if both are equal bit for bit."""
+def find_differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
+    """Return all differences; empty if both are equal bit for bit."""
     if first.digest == second.digest:
         return ()
     found = [difference for index in range(max(len(first.layers), len(second.layers)))
-             for difference in _of_layer(index, first, second)]  # fmt: skip
+             for difference in _compare_layer(index, first, second)]  # fmt: skip
     keys = sorted({*first.config, *second.config} - {"rootfs"})
     found += [
         Difference(-1, "configuration", key, f"{first.config.get(key)} -> {second.config.get(key)}")
@@ -82,8 +82,8 @@ def differences(first: Archive, second: Archive) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def differences_from_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[Difference, ...]:
-    """The layers in which a built image differs from an archive, by the diff ids that the engine says it has."""
+def compare_with_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[Difference, ...]:
+    """Return the layers in which a built image differs from an archive, by the diff ids that the engine says it has."""
     own = [layer.digest for layer in archive.layers]
     commands = [layer.command for layer in archive.layers] + [""] * len(diff_ids)
     return tuple(
@@ -92,7 +92,7 @@ def differences_from_built(archive: Archive, diff_ids: Sequence[str]) -> tuple[D
     )  # fmt: skip
 
 
-def _of_layer(index: int, first: Archive, second: Archive) -> Iterator[Difference]:
+def _compare_layer(index: int, first: Archive, second: Archive) -> Iterator[Difference]:
     if index >= min(len(first.layers), len(second.layers)):
         which = "first" if index < len(first.layers) else "second"
         yield Difference(index, "", "", f"only in the {which} image")
@@ -101,13 +101,15 @@ def _of_layer(index: int, first: Archive, second: Archive) -> Iterator[Differenc
     if one.digest == other.digest:
         return
     paths = [*one.entries, *(path for path in other.entries if path not in one.entries)]
-    found = [(path, what) for path in paths if (what := _change(one.entries.get(path), other.entries.get(path)))]
+    found = [
+        (path, what) for path in paths if (what := _describe_change(one.entries.get(path), other.entries.get(path)))
+    ]
     for path, what in found or [("", "the order of the entries, or their extended attributes")]:
         yield Difference(index, one.command, path, what)
 
 
-def _change(one: Entry | None, other: Entry | None) -> str:
-    """What differs, in words; empty where nothing does."""
+def _describe_change(one: Entry | None, other: Entry | None) -> str:
+    """Describe what differs; empty if nothing does."""
     if one is None or other is None:
         return "only in the second image" if one is None else "only in the first image"
     changed = [field.name for field in fields(Entry) if getattr(one, field.name) != getattr(other, field.name)]
@@ -120,8 +122,8 @@ def _change(one: Entry | None, other: Entry | None) -> str:
     )  # fmt: skip
 
 
-def layers_of(found: tuple[Difference, ...]) -> dict[tuple[int, str], list[Difference]]:
-    """Differences by layer and its command."""
+def group_by_layer(found: tuple[Difference, ...]) -> dict[tuple[int, str], list[Difference]]:
+    """Group differences by layer and its command."""
     grouped: dict[tuple[int, str], list[Difference]] = {}
     for difference in found:
         grouped.setdefault((difference.layer, difference.command), []).append(difference)

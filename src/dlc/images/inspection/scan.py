@@ -1,79 +1,71 @@
-"""Compares the advisories about an image with the exceptions in buildspec/scan-exceptions.yml. Pure."""
+"""Asks every source of advisories about an image and judges the answers: what `scan` reports and `push` refuses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from dlc.buildspec.models import ScanException, ScanExceptions
-from dlc.buildspec.problems import raise_report
-from dlc.buildspec.validate import validate
-from dlc.buildspec.yaml_marks import parse
-from dlc.core.checkout import Tree, text
-from dlc.core.errors import SpecError
-
-EXCEPTIONS = "buildspec/scan-exceptions.yml"
-
-
-@dataclass(frozen=True, order=True)
-class Finding:
-    """An advisory that concerns a package of the image. `fix`: versions without the fault, if there are any."""
-
-    package: str
-    version: str
-    advisory: str  # its identifier, such as PYSEC-2026-12
-    aliases: tuple[str, ...]  # other identifiers of the same, such as CVE-2026-1
-    fix: str
+from dlc.buildspec.models import ScanException
+from dlc.core.environment import cache_folder, find_ca_bundle, read_proxies
+from dlc.core.errors import ImageError, ProcessError
+from dlc.debian.suites import SUITES
+from dlc.engine.connection import Engine
+from dlc.images.inspection import advisories
+from dlc.images.inspection.advisories import EXCEPTIONS, Answer, Finding, Verdict, judge_findings
+from dlc.images.inspection.facts import Facts
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one source of advisories said. `unanswered`: why it gave no answer, else empty."""
+class Scan:
+    """The answers about an image, and what they come to."""
 
-    source: str
-    findings: tuple[Finding, ...]
-    asked: int  # packages that were asked about
-    unknown: tuple[str, ...]  # packages among them that the source does not know
-    unanswered: str = ""
+    ref: str
+    answers: tuple[Answer, ...]
+    verdict: Verdict
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Open findings, excepted and expired ones with their exceptions, and exceptions that match nothing."""
-
-    open: tuple[Finding, ...]
-    excepted: tuple[tuple[Finding, ScanException], ...]
-    expired: tuple[tuple[Finding, ScanException], ...]
-    unused: tuple[ScanException, ...]
-
-
-def judge(findings: Sequence[Finding], exceptions: Sequence[ScanException], today: date) -> Verdict:
-    """An exception is valid until the end of the day `expires`."""
-    pairs = [(finding, _exception(finding, exceptions)) for finding in sorted(findings)]
-    used = [exception for _, exception in pairs if exception]
-    late = [(finding, e) for finding, e in pairs if e and date.fromisoformat(e.expires) < today]
-    return Verdict(
-        open=tuple(finding for finding, exception in pairs if exception is None),
-        excepted=tuple((finding, e) for finding, e in pairs if e and (finding, e) not in late),
-        expired=tuple(late),
-        unused=tuple(exception for exception in exceptions if exception not in used),
-    )
+def scan_image(
+    engine: Engine, facts: Facts, exceptions: Sequence[ScanException], environment: Mapping[str, str], today: date
+) -> Scan:
+    """Ask the index, Debian and the calendar. A dump that the user names answers for a source that cannot be asked."""
+    ca = find_ca_bundle(environment)
+    cache = cache_folder()
+    python = advisories.ask_pip_audit(facts, ca)
+    if python.unanswered and (dump := advisories.fetch_dump(advisories.OSV, environment, cache, ca)):
+        python = advisories.search_osv_dump(facts, dump)
+    debian = advisories.ask_apt(engine, facts, read_proxies(environment), ca)
+    if debian.unanswered and (dump := advisories.fetch_dump(advisories.TRACKER, environment, cache, ca)):
+        debian = advisories.search_tracker_dump(facts, dump)
+    answers = (python, debian, ask_suite(facts, today))
+    findings = [finding for answer in answers for finding in answer.findings]
+    return Scan(facts.ref, answers, judge_findings(findings, exceptions, today))
 
 
-def _exception(finding: Finding, exceptions: Sequence[ScanException]) -> ScanException | None:
-    names = {finding.advisory, *finding.aliases}
-    return next((e for e in exceptions if e.advisory in names and e.package in ("", finding.package)), None)
+def ask_suite(facts: Facts, today: date) -> Answer:
+    """Tell whether the image's Debian still gets security updates: without them no source has more to say."""
+    suite = SUITES.get(facts.suite)
+    source = "security support of the Debian release"
+    if suite is None:
+        return Answer(source, (), 0, ())
+    ended = (Finding(suite.name, facts.os, "DLC-END-OF-LIFE", (), "a later release"),) if today > suite.until else ()
+    return Answer(f"{source} (until {suite.until})", ended, 1, ())
 
 
-def read_exceptions(tree: Tree) -> tuple[ScanException, ...]:
-    """The exceptions file; none where there is no file. Raises SpecError with file:line:col of every mistake."""
-    if EXCEPTIONS not in tree:
-        return ()
-    node, problems = parse(text(tree, EXCEPTIONS), EXCEPTIONS)
-    raise_report(problems)
-    if node is None:
-        raise SpecError(f"{EXCEPTIONS}: expected YAML")
-    found, problems = validate(ScanExceptions, node)
-    raise_report(problems)
-    return found.exceptions if found else ()
+def require_clean(found: Scan) -> None:
+    """Raise ImageError for findings that no exception covers, ProcessError if a source could not be asked."""
+    verdict = found.verdict
+    if verdict.open or verdict.expired:
+        against = (*verdict.open, *(finding for finding, _ in verdict.expired))
+        names = ", ".join(dict.fromkeys(finding.package for finding in against))
+        raise ImageError(
+            f"{found.ref}: expected no known vulnerability, found {len(verdict.open)} open and {len(verdict.expired)} "
+            f"whose exception has expired: {names[:200]}",
+            "newer versions (Python: dlc lock GLOB, Debian: dlc update debian --write) and a new build, "
+            f"or an exception with reason, owner and expiry in {EXCEPTIONS}",
+        )
+    if unanswered := [answer for answer in found.answers if answer.unanswered]:
+        raise ProcessError(
+            "\n".join(f"{answer.source}: could not be asked: {answer.unanswered}" for answer in unanswered),
+            f"scan where they can be reached, or name dumps of them in {advisories.OSV} and {advisories.TRACKER}",
+        )

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from dlc.buildspec.models import Budget
 from dlc.core.errors import ImageError
-from dlc.images.inspection.archive import Archive
+from dlc.images.inspection.archive import Archive, Hidden, resolve_layers
 from dlc.images.inspection.facts import Facts, Step
-from dlc.images.inspection.layers import Hidden, resolve
 
 
 @dataclass(frozen=True)
@@ -26,21 +25,25 @@ class SizeReport:
 
     ref: str
     bytes: int
-    compressed: int  # of the layers, as a push sends them; 0: not measured
+    # Bytes of the layers, as a push sends them; 0: not measured.
+    compressed: int
     layers: tuple[Step, ...]
-    packages: tuple[Share, ...]  # largest first
-    files: tuple[Share, ...]  # largest first
-    hidden: tuple[Hidden, ...]  # largest first
+    # The largest first.
+    packages: tuple[Share, ...]
+    # The largest first.
+    files: tuple[Share, ...]
+    # The largest first.
+    hidden: tuple[Hidden, ...]
 
     @property
     def hidden_bytes(self) -> int:
-        """Stored in a layer and written again or deleted by a higher one."""
+        """Return the bytes that are stored in a layer and written again or deleted by a higher one."""
         return sum(item.bytes for item in self.hidden)
 
 
-def report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
-    """The whole report of an image."""
-    seen, hidden = resolve(archive.layers)
+def make_report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
+    """Make the whole report of an image."""
+    seen, hidden = resolve_layers(archive.layers)
     packages = [Share(f"{package.kind} {package.name} {package.version}", package.bytes) for package in facts.packages]
     files = [Share(f"/{path}", entry.size) for path, entry in seen.items() if entry.size]
     return SizeReport(
@@ -56,15 +59,15 @@ def report(facts: Facts, archive: Archive, compressed: int = 0) -> SizeReport:
 
 @dataclass(frozen=True)
 class Change:
-    """A package whose bytes differ; 0 where an image does not hold it."""
+    """A package whose bytes differ; 0 if an image does not hold it."""
 
     name: str
     before: int
     after: int
 
 
-def changes(before: Facts, after: Facts) -> tuple[Change, ...]:
-    """Packages that take other bytes than before, the largest change first."""
+def find_size_changes(before: Facts, after: Facts) -> tuple[Change, ...]:
+    """Return packages that take other bytes than before, the largest change first."""
     old, new = ({f"{p.kind} {p.name}": p.bytes for p in facts.packages} for facts in (before, after))
     found = [Change(name, old.get(name, 0), new.get(name, 0)) for name in sorted({*old, *new})]
     return tuple(

@@ -1,1 +1,1 @@
-"""Pushes built images to registries. May import core, engine, buildspec, plan, build, images.inspection."""
+"""Pushes built images to registries. May import core, engine, plan, images.inspection."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.repository import Manifest, Repository, digest_of
+from dlc.images.push.registry.repository import Manifest, Repository, make_digest
 
-Inspected = Mapping[str, Any]  # what `docker image inspect` says of the built image
+# What `docker image inspect` says of the built image.
+Inspected = Mapping[str, Any]
 
 
 class MismatchError(RegistryError):
@@ -22,8 +23,8 @@ class MismatchError(RegistryError):
         )
 
 
-def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifest:
-    """The manifest that the repository serves under `digest`, after a check that it is the built image.
+def verify_served(inspected: Inspected, repository: Repository, digest: str) -> Manifest:
+    """Return the manifest that the repository serves under `digest`, after a check that it is the built image.
 
     Raises MismatchError for other bytes, another configuration, and layers that are missing or of another length.
     """
@@ -33,8 +34,8 @@ def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifes
     content = manifest.content
     name = content["config"]["digest"]
     config = repository.blob(name)
-    if config is None or digest_of(config) != name:
-        raise MismatchError(f"{repository.name}: configuration", name, digest_of(config) if config else "none")
+    if config is None or make_digest(config) != name:
+        raise MismatchError(f"{repository.name}: configuration", name, make_digest(config) if config else "none")
     require_same(inspected, f"{repository.name}@{digest}", len(content["layers"]), config)
     for layer in content["layers"]:
         size = repository.size(layer["digest"])
@@ -45,12 +46,12 @@ def verify(inspected: Inspected, repository: Repository, digest: str) -> Manifes
 
 
 def require_same(inspected: Inspected, where: str, layers: int, config: bytes) -> None:
-    """Raise MismatchError where what has this configuration and so many layers is not the built image."""
+    """Raise MismatchError unless this configuration and so many layers are those of the built image."""
     try:
         content = json.loads(config)
-        what = difference(inspected, content)
+        what = find_difference(inspected, content)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise MismatchError(where, "the built image's configuration", "what is no configuration of an image") from None
+        raise MismatchError(where, "the built image's configuration", "JSON that is no image configuration") from None
     diff_ids = len(content["rootfs"]["diff_ids"])
     if layers != diff_ids:
         raise MismatchError(where, f"a layer for each of {diff_ids} diff ids", str(layers))
@@ -58,8 +59,8 @@ def require_same(inspected: Inspected, where: str, layers: int, config: bytes) -
         raise MismatchError(where, "the built image", f"one that differs in {what}")
 
 
-def difference(inspected: Inspected, config: Mapping[str, Any]) -> str:
-    """What differs between a configuration and the image that `docker image inspect` describes; empty if nothing.
+def find_difference(inspected: Inspected, config: Mapping[str, Any]) -> str:
+    """Tell what differs between a configuration and the image that `docker image inspect` describes; empty if nothing.
 
     The diff ids are the digests of the uncompressed layers: equal lists, equal content whatever the compression.
     """

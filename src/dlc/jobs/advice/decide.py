@@ -9,8 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from dlc.jobs.advice.machines import Catalogue, Cluster, Machine
-from dlc.jobs.advice.speed import COMPUTING, EVERYWHERE, PREPROCESSING, Estimate, Workload, estimate
+from dlc.jobs.advice.cost_model import (
+    COMPUTING,
+    EVERYWHERE,
+    PREPROCESSING,
+    Catalogue,
+    Cluster,
+    Estimate,
+    Machine,
+    Workload,
+    estimate_step,
+)
 
 SAME, BIGGER, MIXED, ON_GPU = "same machine", "bigger machine", "heterogeneous", "preprocessing on the GPU"
 ORDER = (SAME, BIGGER, MIXED, ON_GPU)
@@ -35,45 +44,51 @@ class Advice:
     choices: tuple[Choice, ...]
     chosen: Choice
     why: str
-    curve: tuple[Estimate, ...]  # the chosen (or best) type of data hosts, from none to more than enough
-    gpu_limit: float | None  # seconds that preprocessing on the GPU may add to a step and still cost less than the rest
-    gpu_faster_limit: float | None  # the same, and still be faster; None where no accelerator waits for data
+    # The chosen (or best) type of data hosts, from none to more than enough.
+    curve: tuple[Estimate, ...]
+    # Seconds that preprocessing on the GPU may add to a step and still cost less than the rest.
+    gpu_limit: float | None
+    # The same, and still be faster; None if no accelerator waits for data.
+    gpu_faster_limit: float | None
 
     @property
     def now(self) -> Estimate:
         return self.choices[0].result
 
 
-def advise(
+def make_advice(
     now: Cluster, job: Workload, machines: Catalogue, data_types: Sequence[Machine], goal: str, gpu_extra: float | None
 ) -> Advice:
-    """`data_types` are the machines that data hosts may be; `gpu_extra` is None where nobody measured it."""
-    same = Choice(SAME, estimate(now, job))
-    mixed = [Choice(MIXED, found) for found in (best_mix(now, job, data, goal) for data in data_types) if found]
-    choices = [same, *_bigger(now, job, machines, same.result)]
+    """Make the advice.
+
+    `data_types` are the machines that data hosts may be; `gpu_extra` is None if nobody measured it.
+    """
+    same = Choice(SAME, estimate_step(now, job))
+    mixed = [Choice(MIXED, found) for found in (find_best_mix(now, job, data, goal) for data in data_types) if found]
+    choices = [same, *_list_useful_bigger(now, job, machines, same.result)]
     choices += mixed
     if gpu_extra is not None:
-        choices.append(Choice(ON_GPU, estimate(now, job, gpu_extra)))
-    chosen, why = decide(choices, goal)
-    best = _simplest(_fastest(mixed) if goal == SPEED else _cheapest(mixed)) if mixed else None
+        choices.append(Choice(ON_GPU, estimate_step(now, job, gpu_extra)))
+    chosen, why = choose(choices, goal)
+    best = _pick_simplest(_pick_fastest(mixed) if goal == SPEED else _pick_cheapest(mixed)) if mixed else None
     shown = chosen if chosen.kind == MIXED else best
-    kept = sorted((c for c in choices if c.kind != MIXED or c is shown), key=_order)
-    limits = _limit(kept, job), _faster_limit(kept, job)
-    return Advice(job, tuple(kept), chosen, why, _curve(now, job, shown), *limits)
+    kept = sorted((c for c in choices if c.kind != MIXED or c is shown), key=_sort_key)
+    limits = _find_cost_limit(kept, job), _find_speed_limit(kept, job)
+    return Advice(job, tuple(kept), chosen, why, _make_curve(now, job, shown), *limits)
 
 
-def _bigger(now: Cluster, job: Workload, machines: Catalogue, same: Estimate) -> list[Choice]:
-    """As far as the first that ends the wait for data; none where there is no wait."""
+def _list_useful_bigger(now: Cluster, job: Workload, machines: Catalogue, same: Estimate) -> list[Choice]:
+    """List bigger machines up to the first that ends the wait for data; none if there is no wait."""
     found: list[Choice] = []
-    for machine in bigger(now.training, machines):
+    for machine in list_bigger(now.training, machines):
         if (found[-1].result if found else same).bound != PREPROCESSING:
             break
-        found.append(Choice(BIGGER, estimate(Cluster(machine, now.hosts), job)))
+        found.append(Choice(BIGGER, estimate_step(Cluster(machine, now.hosts), job)))
     return found
 
 
-def bigger(machine: Machine, machines: Catalogue) -> list[Machine]:
-    """Machines of the family with the same accelerators and more vCPUs for each, smallest first."""
+def list_bigger(machine: Machine, machines: Catalogue) -> list[Machine]:
+    """List machines of the family with the same accelerators and more vCPUs for each, smallest first."""
     found = [
         other for other in machines.values()
         if other.family == machine.family and (other.gpus, other.gpu) == (machine.gpus, machine.gpu)
@@ -82,12 +97,13 @@ def bigger(machine: Machine, machines: Catalogue) -> list[Machine]:
     return sorted(found, key=lambda other: other.vcpus)
 
 
-def best_mix(now: Cluster, job: Workload, data: Machine, goal: str) -> Estimate | None:
-    """The number of data hosts of one type that suits the goal; None where data hosts help nothing."""
+def find_best_mix(now: Cluster, job: Workload, data: Machine, goal: str) -> Estimate | None:
+    """Find the number of data hosts of one type that suits the goal; None if data hosts help nothing."""
     found = [
-        estimate(Cluster(now.training, now.hosts, data, count), job) for count in range(1, _enough(now, job, data) + 1)
+        estimate_step(Cluster(now.training, now.hosts, data, count), job)
+        for count in range(1, _count_enough(now, job, data) + 1)
     ]
-    helping = [each for each in found if each.seconds < estimate(now, job).seconds]
+    helping = [each for each in found if each.seconds < estimate_step(now, job).seconds]
     if not helping:
         return None
     fewest = next(each for each in helping if each.seconds <= min(e.seconds for e in helping) * (1 + 1e-9))
@@ -96,76 +112,79 @@ def best_mix(now: Cluster, job: Workload, data: Machine, goal: str) -> Estimate 
     return min(helping, key=lambda each: (each.cost or 0, each.cluster.data_hosts))
 
 
-def _enough(now: Cluster, job: Workload, data: Machine) -> int:
-    """Data hosts after which one more changes nothing."""
+def _count_enough(now: Cluster, job: Workload, data: Machine) -> int:
+    """Count the data hosts after which one more changes nothing."""
     each = min(job.data_workers or data.vcpus, data.vcpus) / job.cpu_elsewhere
     own = now.own_vcpus / job.cpu if job.where == EVERYWHERE else 0.0
     return min(max(ceil((now.gpus / job.step - own) / each - 1e-9), 1), MOST_DATA_HOSTS)
 
 
-def decide(choices: Sequence[Choice], goal: str) -> tuple[Choice, str]:
-    """The choice and the reason, in words. The first choice is the cluster as it is."""
+def choose(choices: Sequence[Choice], goal: str) -> tuple[Choice, str]:
+    """Return the choice and the reason, in words. The first choice is the cluster as it is."""
     same = choices[0]
-    fastest = _fastest(choices)
+    fastest = _pick_fastest(choices)
     if same.result.bound == COMPUTING:
         return same, "not CPU-bound: training never waits for data"
     if same in fastest:
         return same, f"no choice here is more than {CLOSE - 1:.0%} faster"
     if goal == SPEED:
-        return _simplest(fastest), "it is the fastest"
+        return _pick_simplest(fastest), "it is the fastest"
     enough = [c for c in choices if c.kind == BIGGER and c.result.bound == COMPUTING and c.result.cost is None]
     if same.result.cost is None or enough:
-        return _simplest(
+        return _pick_simplest(
             enough or fastest
         ), "it is the simplest that ends the wait for data; for want of prices, costs were not compared"
-    chosen = _simplest(_cheapest(choices))
+    chosen = _pick_simplest(_pick_cheapest(choices))
     return chosen, "no choice costs less for each step" if chosen is same else "it costs least for each step"
 
 
-def _fastest(choices: Sequence[Choice]) -> list[Choice]:
+def _pick_fastest(choices: Sequence[Choice]) -> list[Choice]:
     least = min(choice.result.seconds for choice in choices)
     return [choice for choice in choices if choice.result.seconds <= least * CLOSE]
 
 
-def _cheapest(choices: Sequence[Choice]) -> list[Choice]:
-    """Those with a known price; the fastest where no price is known."""
+def _pick_cheapest(choices: Sequence[Choice]) -> list[Choice]:
+    """Pick from those with a known price; the fastest if no price is known."""
     costs = {index: choice.result.cost for index, choice in enumerate(choices) if choice.result.cost is not None}
     least = min(costs.values(), default=0.0)
-    return [choices[index] for index, cost in costs.items() if cost <= least * CLOSE] or _fastest(choices)
+    return [choices[index] for index, cost in costs.items() if cost <= least * CLOSE] or _pick_fastest(choices)
 
 
-def _simplest(choices: Sequence[Choice]) -> Choice:
-    return min(choices, key=lambda choice: (*_order(choice), choice.result.cost or choice.result.seconds))
+def _pick_simplest(choices: Sequence[Choice]) -> Choice:
+    return min(choices, key=lambda choice: (*_sort_key(choice), choice.result.cost or choice.result.seconds))
 
 
-def _order(choice: Choice) -> tuple[int, int, int]:
+def _sort_key(choice: Choice) -> tuple[int, int, int]:
     return ORDER.index(choice.kind), choice.result.cluster.data_hosts, choice.result.cluster.training.vcpus
 
 
-def _curve(now: Cluster, job: Workload, mixed: Choice | None) -> tuple[Estimate, ...]:
+def _make_curve(now: Cluster, job: Workload, mixed: Choice | None) -> tuple[Estimate, ...]:
     if mixed is None or mixed.result.cluster.data is None:
         return ()
     data = mixed.result.cluster.data
-    counts = range(1, _enough(now, job, data) + 2)
-    return (estimate(now, job), *(estimate(Cluster(now.training, now.hosts, data, count), job) for count in counts))
+    counts = range(1, _count_enough(now, job, data) + 2)
+    return (
+        estimate_step(now, job),
+        *(estimate_step(Cluster(now.training, now.hosts, data, count), job) for count in counts),
+    )
 
 
-def _limit(choices: Sequence[Choice], job: Workload) -> float | None:
-    """The hosts stay, and so their price: the step may become as long as the cheapest of the others is dear."""
+def _find_cost_limit(choices: Sequence[Choice], job: Workload) -> float | None:
+    """Return the seconds that the GPU may add to a step and still cost no more than the cheapest other choice."""
     same = choices[0].result
     costs = [choice.result.cost for choice in choices if choice.kind != ON_GPU and choice.result.cost is not None]
-    if not costs or not same.cluster.price or not _can_help(same):
+    if not costs or not same.cluster.price or not _can_prepare(same):
         return None
     return max(min(costs) / 1000 * 3600 / same.cluster.price - job.step, 0.0)
 
 
-def _faster_limit(choices: Sequence[Choice], job: Workload) -> float | None:
-    """The step may become as long as that of the fastest of the others."""
-    if not _can_help(choices[0].result):
+def _find_speed_limit(choices: Sequence[Choice], job: Workload) -> float | None:
+    """Return the seconds that the GPU may add to a step and still be as fast as the fastest other choice."""
+    if not _can_prepare(choices[0].result):
         return None
     return max(min(choice.result.seconds for choice in choices if choice.kind != ON_GPU) - job.step, 0.0)
 
 
-def _can_help(same: Estimate) -> bool:
-    """Whether there is an accelerator that waits for data: it could prepare its data itself."""
+def _can_prepare(same: Estimate) -> bool:
+    """Tell whether there is an accelerator that waits for data: it could prepare its data itself."""
     return bool(same.cluster.training.gpus) and same.bound != COMPUTING

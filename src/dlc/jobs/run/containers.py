@@ -1,4 +1,4 @@
-"""A job as containers: one value per host, and the words of `docker run` that start it. Pure."""
+"""A job as containers: one value per host, the words of `docker run` that start it, and `--explain`. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.core.labels import JOB
+from dlc.engine.docker_client import as_typed
 from dlc.jobs.run.job import Group, Job
+from dlc.jobs.run.job_folder import make_config
 
 BASE = "/opt/ml"
 AUTHORITIES = "/etc/ssl/dlc-authorities.pem"
 # What pip, Python, requests, curl and git read.
 TRUST = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
-OF_A_CONTAINER = "container:"  # a network that another container holds
+# A network that another container holds.
+OF_A_CONTAINER = "container:"
 
 
 @dataclass(frozen=True)
@@ -37,53 +40,80 @@ class Container:
     command: tuple[str, ...]
 
     def words(self, *, detached: bool = False) -> tuple[str, ...]:
-        """What follows `docker`. The image has to be there: a pull would ask a public registry for dlc's names."""
+        """Return what follows `docker`.
+
+        The image has to be there: a pull would ask a public registry for dlc's names.
+        """
         return (
             *("run", "--pull", "never", *(("--detach",) if detached else ())),
-            *("--name", self.name, *_each("--label", self.labels), *self._network()),
-            *_each("--mount", self.mounts),
-            *_each("--env", [f"{name}={value}" for name, value in self.environment.items()]),
-            *_each("--env", self.secrets),
+            *("--name", self.name, *_repeat_option("--label", self.labels), *self._network()),
+            *_repeat_option("--mount", self.mounts),
+            *_repeat_option("--env", [f"{name}={value}" for name, value in self.environment.items()]),
+            *_repeat_option("--env", self.secrets),
             *self._limits(),
-            *_stated("--user", self.user),
-            *_stated("--entrypoint", self.entrypoint),
+            *_option_if_set("--user", self.user),
+            *_option_if_set("--entrypoint", self.entrypoint),
             *(self.image, *self.command),
         )
 
     def _network(self) -> tuple[str, ...]:
-        """A container in another one's network has the other's names."""
+        """Return the network's options. A container in another one's network has the other's names."""
         names = ("--network-alias", self.host, "--hostname", self.host)
         return ("--network", self.network, *(() if self.network.startswith(OF_A_CONTAINER) else names))
 
     def _limits(self) -> tuple[str, ...]:
         return (
             *("--shm-size", self.shared_memory, "--stop-timeout", str(self.stop_seconds)),
-            *_stated("--cpus", self.group.cpus),
-            *_stated("--memory", self.group.memory),
-            *_stated("--gpus", self.group.gpus),
+            *_option_if_set("--cpus", self.group.cpus),
+            *_option_if_set("--memory", self.group.memory),
+            *_option_if_set("--gpus", self.group.gpus),
         )
 
 
-def labels(job: Job) -> tuple[str, ...]:
-    """What the job's containers and its network are found by."""
+@dataclass(frozen=True)
+class JobCommands:
+    """The commands of a job, made once: for its network, and for a container on each host.
+
+    `secrets` are the values of the containers' secret variables, which no command has.
+    """
+
+    # By it the engine's labels find what is the job's.
+    job_id: str
+    # Words after `docker` that make the network; the last one is its name.
+    network: tuple[str, ...]
+    # Host -> its container, in the order of the job's hosts.
+    containers: Mapping[str, Container]
+    secrets: Mapping[str, str]
+    stop_seconds: int
+
+
+def make_commands(job: Job) -> JobCommands:
+    """Make the commands of a job."""
+    network = ("network", "create", *_repeat_option("--label", make_labels(job)), job.name)
+    containers = {container.host: container for container in make_containers(job)}
+    return JobCommands(job.id, network, containers, job.secrets, job.stop_seconds)
+
+
+def make_labels(job: Job) -> tuple[str, ...]:
+    """Return the labels by which the job's containers and its network are found."""
     return (f"{JOB}={job.id}", *job.labels)
 
 
-def containers(job: Job) -> tuple[Container, ...]:
-    """The job's containers, in the order of its hosts."""
-    return tuple(container(job, host) for host in job.hosts)
+def make_containers(job: Job) -> tuple[Container, ...]:
+    """Return the job's containers, in the order of its hosts."""
+    return tuple(make_container(job, host) for host in job.hosts)
 
 
-def container(job: Job, host: str) -> Container:
-    """The container of one host."""
+def make_container(job: Job, host: str) -> Container:
+    """Return the container of one host."""
     return Container(
         host=host,
         name=f"{job.name}-{host}",
         image=job.image,
         network=job.name,
-        labels=labels(job),
-        mounts=_mounts(job, host),
-        environment=_environment(job),
+        labels=make_labels(job),
+        mounts=_list_mounts(job, host),
+        environment=_make_environment(job),
         secrets=tuple(job.secrets),
         group=job.group_of(host),
         shared_memory=job.shared_memory,
@@ -94,28 +124,58 @@ def container(job: Job, host: str) -> Container:
     )
 
 
-def _mounts(job: Job, host: str) -> tuple[str, ...]:
-    channels = (mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels.items())
-    checkpoints = (mount(job.checkpoints, f"{BASE}/checkpoints"),) if job.checkpoints else ()
-    authorities = (mount(job.authorities, AUTHORITIES, "readonly"),) if job.authorities else ()
-    return (mount(job.opt_ml(host), BASE), *channels, *checkpoints, *authorities)
+def _list_mounts(job: Job, host: str) -> tuple[str, ...]:
+    channels = (format_mount(folder, f"{BASE}/input/data/{name}", "readonly") for name, folder in job.channels.items())
+    checkpoints = (format_mount(job.checkpoints, f"{BASE}/checkpoints"),) if job.checkpoints else ()
+    authorities = (format_mount(job.authorities, AUTHORITIES, "readonly"),) if job.authorities else ()
+    return (format_mount(job.opt_ml(host), BASE), *channels, *checkpoints, *authorities)
 
 
-def mount(source: Path, target: str, *options: str) -> str:
-    """The value of --mount, which the docker client reads as CSV: a path may hold a colon or a comma."""
+def format_mount(source: Path, target: str, *options: str) -> str:
+    """Return the value of --mount, which the docker client reads as CSV: a path may hold a colon or a comma."""
     fields = ("type=bind", f"source={source}", f"target={target}", *options)
     return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)
 
 
-def _environment(job: Job) -> dict[str, str]:
+def _make_environment(job: Job) -> dict[str, str]:
     programs = {"DLC_GROUP_PROGRAMS": json.dumps(job.programs)} if job.programs else {}
     trust = dict.fromkeys(TRUST if job.authorities else (), AUTHORITIES)
     return {**programs, **trust, **job.environment}
 
 
-def _each(option: str, values: tuple[str, ...] | list[str]) -> tuple[str, ...]:
+def _repeat_option(option: str, values: tuple[str, ...] | list[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in (option, value))
 
 
-def _stated(option: str, value: str) -> tuple[str, ...]:
+def _option_if_set(option: str, value: str) -> tuple[str, ...]:
     return (option, value) if value else ()
+
+
+def explain_as_dict(job: Job) -> dict[str, object]:
+    """Return the job for JSON."""
+    return {
+        "job": job.id,
+        "folder": str(job.folder),
+        "network": job.name,
+        "containers": [
+            {
+                "host": container.host,
+                "group": container.group.name,
+                "name": container.name,
+                "command": as_typed(*container.words()),
+                "config": make_config(job, container.host),
+            }
+            for container in make_commands(job).containers.values()
+        ],
+    }
+
+
+def explain_as_text(job: Job) -> str:
+    """Return the job for people."""
+    commands = make_commands(job)
+    lines = [f"job {job.id}: {len(job.hosts)} hosts, results in {job.folder}", as_typed(*commands.network)]
+    for container in commands.containers.values():
+        lines += ["", f"{container.host} ({container.group.name})", f"  {as_typed(*container.words())}"]
+        for name, content in make_config(job, container.host).items():
+            lines.append(f"  input/config/{name}: {json.dumps(content)}")
+    return "\n".join(lines)

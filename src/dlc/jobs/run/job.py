@@ -1,15 +1,41 @@
-"""A training job as a value: groups of hosts, the code that they run, and what each of them gets. Pure."""
+"""A training job as a value: groups of hosts, their code and limits, made from what a user types.
+
+Reads no more than which files and folders are there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ONLY_GROUP = "homogeneousCluster"  # the platform's name for the only group of a job
-LOCAL_INSTANCE = "local"  # what the platform's SDK calls the type of a machine that is no instance
-SHARED_MEMORY = "8g"  # a limit: memory is taken when data loaders write to it
-STOP_SECONDS = 30  # from SIGTERM to SIGKILL
+from dlc.core.environment import find_ca_bundle, user_path
+from dlc.core.errors import UsageError
+from dlc.jobs.run.limits import DEVICES, read_cpus, read_gpus, read_memory, read_size
+
+# The platform's name for the only group of a job.
+ONLY_GROUP = "homogeneousCluster"
+# The platform's SDK calls the type of a machine that is no instance so.
+LOCAL_INSTANCE = "local"
+# A limit: memory is taken when data loaders write to it.
+SHARED_MEMORY = "8g"
+# From SIGTERM to SIGKILL.
+STOP_SECONDS = 30
+TOKEN = "DLC_JOB_TOKEN"  # noqa: S105 - the name of a variable
+GRACE = "DLC_TERMINATION_GRACE"
+MOST_HOSTS = 100
+# What --distributed takes -> the hyperparameter by which a job asks for it.
+STRATEGIES = {
+    "torchrun": "sagemaker_torch_distributed_enabled",
+    "horovod": "sagemaker_horovod_enabled",
+    "mpi": "sagemaker_mpi_enabled",
+    "tensorflow": "sagemaker_multi_worker_mirrored_strategy_enabled",
+}
+
+# What a word becomes in the job. Raises ValueError with what was expected.
+Reader = Callable[[str], str]
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 
 
 @dataclass(frozen=True)
@@ -19,7 +45,8 @@ class Group:
     name: str
     hosts: tuple[str, ...]
     instance_type: str = LOCAL_INSTANCE
-    program: str = ""  # empty: the job's
+    # Empty: the job's.
+    program: str = ""
     cpus: str = ""
     memory: str = ""
     gpus: str = ""
@@ -30,52 +57,283 @@ class Job:
     """Everything about a job. `folder` gets a folder for each host, and the results."""
 
     id: str
-    image: str  # a Docker reference
+    # A Docker reference.
+    image: str
     folder: Path
     groups: tuple[Group, ...]
-    code: tuple[Path, ...]  # files, or one folder, of which every host gets a copy
-    program: str = ""  # the entry point of every group that names none, from the code directory
-    hyperparameters: Mapping[str, str] = field(default_factory=dict)  # as the file has them: values as JSON text
-    channels: Mapping[str, Path] = field(default_factory=dict)  # mounted, and not writable
-    checkpoints: Path | None = None  # /opt/ml/checkpoints of all hosts, which outlives the job; None: each has its own
+    # Files, or one folder, of which every host gets a copy.
+    code: tuple[Path, ...]
+    # The entry point, from the code directory, of every group that names none.
+    program: str = ""
+    # As the file has them: values as JSON text.
+    hyperparameters: Mapping[str, str] = field(default_factory=dict)
+    # Folders that are mounted, and not writable.
+    channels: Mapping[str, Path] = field(default_factory=dict)
+    # /opt/ml/checkpoints of all hosts, which outlives the job; None: each host has its own.
+    checkpoints: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)  # variables whose values no command line shows
-    authorities: Path | None = None  # certificates that the hosts trust; None: those of the image
+    # Variables whose values no command line shows.
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    # Certificates that the hosts trust; None: those of the image.
+    authorities: Path | None = None
     labels: tuple[str, ...] = ()
     command: tuple[str, ...] = ("train",)
-    entrypoint: str = ""  # empty: the image's own
-    user: str = ""  # as for `docker run`; empty: the image's own
+    # Empty: the image's own.
+    entrypoint: str = ""
+    # As for `docker run`; empty: the image's own.
+    user: str = ""
     shared_memory: str = SHARED_MEMORY
     stop_seconds: int = STOP_SECONDS
 
     @property
     def name(self) -> str:
-        """The network's name; the containers' names begin with it."""
+        """Return the network's name; the containers' names begin with it."""
         return f"dlc-{self.id}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every host, in the order of its group and its place in it."""
+        """Return every host, in the order of its group and its place in it."""
         return tuple(host for group in self.groups for host in group.hosts)
 
     @property
     def programs(self) -> dict[str, str]:
-        """The programs of groups that name one."""
+        """Return the programs of groups that name one."""
         return {group.name: group.program for group in self.groups if group.program}
 
     def group_of(self, host: str) -> Group:
-        """The group that a host is in."""
+        """Return the group that a host is in."""
         return next(group for group in self.groups if host in group.hosts)
 
     def opt_ml(self, host: str) -> Path:
-        """The folder that is /opt/ml on this host."""
+        """Return the folder that is /opt/ml on this host."""
         return self.folder / "hosts" / host
 
 
-def named_hosts(sizes: Sequence[int]) -> list[tuple[str, ...]]:
-    """Hosts algo-1, algo-2, ... as the platform names them, dealt out to groups of these sizes in their order."""
+def name_hosts(sizes: Sequence[int]) -> list[tuple[str, ...]]:
+    """Name hosts algo-1, algo-2, ... as the platform does, dealt out to groups of these sizes in their order."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [
         tuple(f"algo-{number}" for number in range(start + 1, start + size + 1))
         for start, size in zip(starts, sizes, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The words after the options of `dlc run`, as they were typed."""
+
+    script: str
+    hosts: int = 1
+    groups: Sequence[str] = ()
+    programs: Sequence[str] = ()
+    source: str = ""
+    # Empty, or one of STRATEGIES.
+    distributed: str = ""
+    hyperparameters: Sequence[str] = ()
+    channels: Sequence[str] = ()
+    checkpoints: str = ""
+    environment: Sequence[str] = ()
+    cpus: Sequence[str] = ()
+    memory: Sequence[str] = ()
+    gpus: Sequence[str] = ()
+    instance_types: Sequence[str] = ()
+    shared_memory: str = SHARED_MEMORY
+    user: str = ""
+    stop_seconds: int = STOP_SECONDS
+
+
+def make_job(options: Options, environ: Mapping[str, str], *, image: str, id: str, folder: Path, token: str) -> Job:  # noqa: A002
+    """Make the job. Raises UsageError, whose remedy is the caller's, for the first word that is wrong.
+
+    The job's hosts trust the certificates of DLC_CA_BUNDLE: they are behind the same proxies as dlc.
+    """
+    groups = _read_groups(options)
+    environment, by_name = _read_environment(options, environ)
+    secrets = {**({} if TOKEN in environment else {TOKEN: token}), **by_name}
+    return Job(
+        id=id,
+        image=image,
+        folder=folder,
+        groups=groups,
+        code=_find_code(options, groups),
+        program=_find_entry_point(options.script, options),
+        hyperparameters={
+            **_read_pairs(options.hyperparameters, "--hp", "KEY=VALUE"),
+            **_read_strategy(options.distributed),
+        },
+        channels=_read_channels(options),
+        checkpoints=user_path(options.checkpoints).absolute() if options.checkpoints else None,
+        environment={GRACE: str(options.stop_seconds), **environment},
+        secrets=secrets,
+        authorities=find_ca_bundle(environ) if environ.get("DLC_CA_BUNDLE") else None,
+        user=options.user,
+        shared_memory=_read_word(options.shared_memory, "--shm-size", read_size),
+        stop_seconds=options.stop_seconds,
+    )
+
+
+def _read_groups(options: Options) -> tuple[Group, ...]:
+    """Read the groups with all that is said of each. A group without a number has --hosts hosts."""
+    sizes = _read_sizes(options)
+    if not 1 <= sum(sizes.values()) <= MOST_HOSTS:
+        raise _usage_error("--hosts, --group", f"1 to {MOST_HOSTS} hosts in all", str(sum(sizes.values())))
+    names = list(sizes)
+    types = _read_by_group(options.instance_types, "--instance-type", names, _read_instance)
+    programs = _read_by_group(options.programs, "--program", names, _read_file)
+    cpus = _read_by_group(options.cpus, "--cpus", names, read_cpus)
+    memory = _read_by_group(options.memory, "--memory", names, read_memory)
+    gpus = _read_by_group(options.gpus, "--gpus", names, read_gpus)
+    return tuple(
+        Group(
+            name, hosts, types.get(name, LOCAL_INSTANCE),
+            _find_entry_point(programs[name], options) if name in programs else "",
+            cpus.get(name, ""), memory.get(name, ""), gpus.get(name, ""),
+        )
+        for name, hosts in zip(names, name_hosts(list(sizes.values())), strict=True)
+    )  # fmt: skip
+
+
+def _read_sizes(options: Options) -> dict[str, int]:
+    """Map groups to numbers of hosts."""
+    if not options.groups:
+        return {ONLY_GROUP: options.hosts}
+    sizes: dict[str, int] = {}
+    for word in options.groups:
+        name, _, number = word.partition("=")
+        if not re.fullmatch(_NAME, name) or not re.fullmatch(r"([1-9][0-9]{0,3})?", number):
+            raise _usage_error("--group", "NAME=HOSTS, such as data_group=2", word)
+        if name in sizes:
+            raise _usage_error("--group", "each group once", f"{name} twice")
+        sizes[name] = int(number or options.hosts)
+    return sizes
+
+
+def _read_by_group(words: Sequence[str], option: str, groups: Sequence[str], read: Reader) -> dict[str, str]:
+    """Map groups to values: GROUP=VALUE for one group, VALUE alone for all that are not named."""
+    for_all: dict[str, str] = {}
+    stated: dict[str, str] = {}
+    for word in words:
+        group, typed = _split_group(word, option, groups)
+        value = _read_word(typed, option, read)
+        named = {group: value} if group else dict.fromkeys(groups, value)
+        target = stated if group else for_all
+        if target.keys() & named.keys():
+            raise _usage_error(option, "one value for a group", f"another one: {word}")
+        target.update(named)
+    return {**for_all, **stated}
+
+
+def _split_group(word: str, option: str, groups: Sequence[str]) -> tuple[str, str]:
+    """Return the group that a word is for, empty for all groups, and the value."""
+    group, separator, value = word.partition("=")
+    if separator and group in groups:
+        return group, value
+    if not separator or (option == "--gpus" and DEVICES.match(word)):
+        return "", word
+    raise _usage_error(option, f"a group out of {', '.join(groups)}", repr(group))
+
+
+def _find_code(options: Options, groups: Sequence[Group]) -> tuple[Path, ...]:
+    """Return the folder of --source, else the named files."""
+    if options.source:
+        folder = user_path(options.source).absolute()
+        if not folder.is_dir():
+            raise _usage_error("--source", "a folder", f"no folder {folder}")
+        for program in [
+            _find_entry_point(options.script, options),
+            *(group.program for group in groups if group.program),
+        ]:
+            _require_program(folder / program)
+        return (folder,)
+    named = [options.script, *(word.partition("=")[2] or word for word in options.programs)]
+    files = list(dict.fromkeys(user_path(word).absolute() for word in named))
+    for file in files:
+        _require_program(file)
+    twice = sorted(file.name for file in files if sum(file.name == other.name for other in files) > 1)
+    if twice:
+        raise _usage_error("--program", "files with names of their own", f"two called {twice[0]}")
+    return tuple(files)
+
+
+def _require_program(file: Path) -> None:
+    if not file.is_file():
+        what = "a folder; name the file in it, and the folder with --source" if file.is_dir() else "nothing there"
+        raise _usage_error(str(file), "the file of an entry point", what)
+
+
+def _find_entry_point(word: str, options: Options) -> str:
+    """Return an entry point's path in the code directory. Raises UsageError if it leads out of --source."""
+    if not options.source:
+        return user_path(word).name
+    path = Path(word)
+    if path.is_absolute() or ".." in path.parts:
+        raise _usage_error("--source", f"entry points as paths in {options.source}, which every host gets", word)
+    return path.as_posix()
+
+
+def _read_strategy(name: str) -> dict[str, str]:
+    if name and name not in STRATEGIES:
+        raise _usage_error("--distributed", f"one of {', '.join(STRATEGIES)}", repr(name))
+    return {STRATEGIES[name]: "true"} if name else {}
+
+
+def _read_channels(options: Options) -> dict[str, Path]:
+    found = {}
+    for name, word in _read_pairs(options.channels, "--channel", "NAME=FOLDER").items():
+        folder = user_path(word).absolute()
+        if not re.fullmatch(_NAME, name):
+            raise _usage_error("--channel", "a name of letters, digits, _ . and -", repr(name))
+        if not word or not folder.is_dir():
+            raise _usage_error(
+                f"--channel {name}", "a folder", f"no folder {folder}" if word else "no word after the ="
+            )
+        found[name] = folder
+    return found
+
+
+def _read_environment(options: Options, environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return variables with their values, and those of which only the name was typed.
+
+    No command line shows the values of these.
+    """
+    stated = _read_pairs([word for word in options.environment if "=" in word], "--env", "NAME or NAME=VALUE")
+    named = [word for word in options.environment if "=" not in word]
+    for name in named:
+        if name not in environ:
+            raise _usage_error("--env", "NAME=VALUE, or the name of a variable that is set", repr(name))
+    return stated, {name: environ[name] for name in named}
+
+
+def _read_pairs(words: Sequence[str], option: str, form: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        key, separator, value = word.partition("=")
+        if not separator or not key:
+            raise _usage_error(option, form, repr(word))
+        if key in found:
+            raise _usage_error(option, f"{key} once", "it twice")
+        found[key] = value
+    return found
+
+
+def _read_word(word: str, option: str, read: Reader) -> str:
+    try:
+        return read(word)
+    except ValueError as expected:
+        raise _usage_error(option, str(expected), repr(word)) from None
+
+
+def _read_file(word: str) -> str:
+    if not word:
+        raise ValueError("GROUP=FILE")
+    return word
+
+
+def _read_instance(word: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", word):
+        raise ValueError("an instance type, such as ml.c5.xlarge")
+    return word
+
+
+def _usage_error(where: str, expected: str, found: str) -> UsageError:
+    return UsageError(f"{where}: expected {expected}, found {found}")

@@ -1,139 +1,203 @@
-"""Runs a job from its first container to its collected results."""
+"""Runs a job from its first container to its collected results, and removes what a killed dlc left.
+
+Each job that a dlc looks after has a locked file. The kernel unlocks a file when its process ends, however it ends: a
+file that can be locked is of a job that nobody looks after any more.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.core.errors import DlcError, ImageError, Interrupted
+from dlc.core.atomic_files import hold_lock, report_disk_errors, try_lock
+from dlc.core.errors import DlcError, ImageError, Interrupted, UsageError
 from dlc.engine.connection import Engine
-from dlc.engine.questions import ask
-from dlc.jobs.run import claims
-from dlc.jobs.run.collect import PARTS, collect
-from dlc.jobs.run.containers import BASE, mount
-from dlc.jobs.run.hosts import Hosts, State, removed
-from dlc.jobs.run.job import Job
-from dlc.jobs.run.layout import lay_out, remove_folders
-from dlc.jobs.run.limits import require_limits
-from dlc.jobs.run.log import Log
-from dlc.jobs.run.session import Session, first_failure
+from dlc.engine.questions import ask_engine
+from dlc.engine.remedies import GPU_REMEDY
+from dlc.jobs.run import lifecycle
+from dlc.jobs.run.containers import BASE, format_mount, make_commands
+from dlc.jobs.run.job import Group, Job
+from dlc.jobs.run.job_folder import PARTS, collect_results, remove_folders, write_folders
+from dlc.jobs.run.lifecycle import (
+    ContainerState,
+    HostLog,
+    JobContainers,
+    JobRun,
+    find_first_failure,
+    removal_error,
+)
+from dlc.jobs.run.limits import count_bytes
 
-FAILURE = "output/failure"  # in a host's /opt/ml: why it failed
-REASON_LENGTH = 1024  # characters
+# In a host's /opt/ml: why it failed.
+FAILURE = "output/failure"
+# Characters.
+REASON_LENGTH = 1024
+# For what the engine refuses to remove: a new job waits for it.
+LEFTOVER_SECONDS = 10.0
 
 
-def run(job: Job, engine: Engine, claims_folder: Path) -> int:
-    """The job's exit code: 0, else that of the host that failed first. Its results are in the job's folder.
+def run_job(job: Job, engine: Engine, claims_folder: Path) -> int:
+    """Run the job; return 0, else the code of the host that failed first. Its results are in the job's folder.
 
     Raises UsageError, ImageError, EngineError, and Interrupted after a Ctrl-C.
     """
     require_limits(job, engine)
-    log = Log(len(job.hosts), sys.stdout)
-    if left := claims.remove_leftovers(claims_folder, engine):
+    log = HostLog(len(job.hosts), sys.stdout)
+    if left := remove_leftovers(claims_folder, engine):
         log.say(f"removed what a killed dlc left: {', '.join(left)}")
     require_image(job, engine)
-    lay_out(job)
-    states: dict[str, State] = {}
+    write_folders(job)
+    commands = make_commands(job)
+    states: dict[str, ContainerState] = {}
     stopped: BaseException | None = None
     with ExitStack() as block:
         try:
-            claim = block.enter_context(claims.claimed(claims_folder, job.id, engine))
-        except BaseException:  # a cache that cannot be written, a Ctrl-C
+            claim = block.enter_context(claim_job(claims_folder, job.id, engine))
+        except BaseException:
+            # The cache cannot be written, or Ctrl-C came.
             remove_folders(job)
             raise
         log.say(f"job {job.id} starts on {', '.join(job.hosts)}")
         try:
-            stopped = _follow(job, engine, log, states)
+            stopped = _follow_job(JobContainers(engine, commands), log, states)
             if not stopped or _any_started(states):
-                _gather(job, engine, log, states, ended_by_itself=stopped is None)
+                _gather_results(job, engine, log, states, ended_by_itself=stopped is None)
         finally:
-            claim.clear()  # what an engine does not remove costs nobody the results
+            # What an engine does not remove costs nobody the results.
+            claim.clear()
     if stopped and not _any_started(states):
         remove_folders(job)
     if isinstance(stopped, KeyboardInterrupt):
         raise Interrupted("stopped")
     if stopped:
         raise stopped
-    failed = first_failure(states)
+    failed = find_first_failure(states)
     return states[failed].exit_code if failed else 0
 
 
-def _any_started(states: dict[str, State]) -> bool:
+def _any_started(states: dict[str, ContainerState]) -> bool:
     return any(state.started for state in states.values())
 
 
-def _gather(job: Job, engine: Engine, log: Log, states: dict[str, State], *, ended_by_itself: bool) -> None:
-    """The results into the job's folder, and how it has ended onto stderr."""
-    take_back(job, engine)
-    for line in collect(job):
+def _gather_results(
+    job: Job, engine: Engine, log: HostLog, states: dict[str, ContainerState], *, ended_by_itself: bool
+) -> None:
+    """Collect the results in the job's folder, and say on stderr how it has ended."""
+    take_files_back(job, engine)
+    for line in collect_results(job):
         log.say(line)
-    log.say(_summary(job, states, ended_by_itself=ended_by_itself))
+    log.say(_summarize(job, states, ended_by_itself=ended_by_itself))
 
 
-def _follow(job: Job, engine: Engine, log: Log, states: dict[str, State]) -> BaseException | None:
-    """From the network to the last host's end; what stopped the job, where something did."""
-    hosts = Hosts(engine, job)
-    session = Session(job, hosts, log)
+def _follow_job(hosts: JobContainers, log: HostLog, states: dict[str, ContainerState]) -> BaseException | None:
+    """Follow the job from the network to the last host's end; return what stopped the job, if anything did."""
+    job_run = JobRun(hosts, log)
     stopped: BaseException | None = None
     try:
         hosts.create_network()
-        session.start()
-        session.wait()
+        job_run.start()
+        job_run.wait()
     except (KeyboardInterrupt, OSError, DlcError) as error:
         stopped = error
-        session.stop()
+        job_run.stop()
     states.update(hosts.states())
-    gone = [host for host in job.hosts if host not in states]
-    return stopped or (removed(gone) if gone else None)
+    gone = [host for host in hosts.containers if host not in states]
+    return stopped or (removal_error(gone) if gone else None)
+
+
+def require_limits(job: Job, engine: Engine) -> None:
+    """Raise UsageError for the first limit that is more than the engine's host has.
+
+    An engine tells of a limit that it cannot give only when the network and the folders of a job are there. An engine
+    that says nothing of a kind is not judged by it.
+    """
+    for group in job.groups:
+        if engine.cpus and float(group.cpus or 0) > engine.cpus:
+            raise _limit_error(job, group, "--cpus", group.cpus, f"{engine.cpus} at most", str(engine.cpus))
+        most = f"{engine.memory >> 20}m"
+        if engine.memory and count_bytes(group.memory or "0") > engine.memory:
+            raise _limit_error(job, group, "--memory", group.memory, f"{most} at most", most)
+        if group.gpus and not engine.offers_gpus:
+            raise UsageError(
+                f"{_limit_as_typed(job, group, '--gpus', group.gpus)}: expected an engine that gives GPUs to "
+                f"containers, found neither NVIDIA's runtime nor a CDI device of a GPU at "
+                f"{engine.address or 'the Docker engine'}",
+                GPU_REMEDY,
+            )
+
+
+def _limit_error(job: Job, group: Group, option: str, value: str, expected: str, most: str) -> UsageError:
+    where = _limit_as_typed(job, group, option, value)
+    prefix = f"{group.name}=" if len(job.groups) > 1 else ""
+    return UsageError(
+        f"{where}: expected {expected}, which is all that the engine's host has",
+        f"{option} {prefix}{most}, or less, or leave it out",
+    )
+
+
+def _limit_as_typed(job: Job, group: Group, option: str, value: str) -> str:
+    """Return an option as it could be typed; of a job with several groups with the group's name."""
+    return f"{option} {group.name}={value}" if len(job.groups) > 1 else f"{option} {value}"
 
 
 def require_image(job: Job, engine: Engine) -> None:
-    """Raise ImageError where the engine lacks the job's image."""
-    if ask(engine, "image", "inspect", "--format", "{{.Id}}", job.image).returncode:
+    """Raise ImageError if the engine lacks the job's image."""
+    if ask_engine(engine, "image", "inspect", "--format", "{{.Id}}", job.image).returncode:
         raise ImageError(f"{job.image}: the engine has no such image", "dlc build ID, or docker pull")
 
 
-def take_back(job: Job, engine: Engine) -> None:
+def take_files_back(job: Job, engine: Engine) -> None:
     """Give files that a container's root made to the user who runs dlc, who could not move or delete them."""
     mine = os.getuid()
     folders = [folder for folder in (job.folder, job.checkpoints) if folder and mine]
     for folder in folders:
         if any(path.lstat().st_uid != mine for path in folder.rglob("*")):
-            words = ("--user", "0", "--network", "none", "--entrypoint", "chown", "--mount", mount(folder, "/given"))
+            words = (
+                "--user",
+                "0",
+                "--network",
+                "none",
+                "--entrypoint",
+                "chown",
+                "--mount",
+                format_mount(folder, "/given"),
+            )
             owner = f"{mine}:{os.getgid()}"
             engine.docker("run", "--rm", "--pull", "never", *words, job.image, "-R", "-h", owner, "/given")
 
 
-def _summary(job: Job, states: dict[str, State], *, ended_by_itself: bool) -> str:
-    """How each host has ended, why the first one failed, and where the results are."""
-    codes = ", ".join(f"{host} {_ending(state)}" for host, state in states.items()) or "no host has started"
-    failed = first_failure(states) if ended_by_itself else ""
-    why = [f"  {line}" for line in _reason(job, failed)] if failed else []
+def _summarize(job: Job, states: dict[str, ContainerState], *, ended_by_itself: bool) -> str:
+    """Tell how each host has ended, why the first one failed, and where the results are."""
+    codes = ", ".join(f"{host} {_describe_ending(state)}" for host, state in states.items()) or "no host has started"
+    failed = find_first_failure(states) if ended_by_itself else ""
+    why = [f"  {line}" for line in _explain_failure(job, failed)] if failed else []
     return "\n".join([f"job {job.id} has ended: {codes}", *why, f"  results: {job.folder}"])
 
 
-def _ending(state: State) -> str:
+def _describe_ending(state: ContainerState) -> str:
     return f"{state.exit_code} (out of memory)" if state.out_of_memory else str(state.exit_code)
 
 
-def _reason(job: Job, host: str) -> list[str]:
-    """What a host's failure file says: which rank failed on which host, the error itself, and where all of it is.
+def _explain_failure(job: Job, host: str) -> list[str]:
+    """Tell which rank failed on which host, the error itself, and where all of it is: from a host's failure file.
 
     Paths are those of this machine.
     """
     path = job.opt_ml(host) / FAILURE
-    lines = [line for line in on_this_machine(_shown(path), job, host).splitlines() if line.strip()]
+    lines = [line for line in translate_paths(_read_failure(path), job, host).splitlines() if line.strip()]
     if not lines:
         return [f"{host} failed first"]
     error = [lines[-1].strip()] if len(lines) > 1 else []
     return [lines[0], *error, f"the whole reason: {path}"]
 
 
-def on_this_machine(text: str, job: Job, host: str) -> str:
-    """A message of a host with its paths as they are here, once the results are collected."""
+def translate_paths(text: str, job: Job, host: str) -> str:
+    """Return a message of a host with its paths as they are here, once the results are collected."""
     places = {f"{BASE}/input/data/{name}": folder for name, folder in job.channels.items()}
     places |= {f"{BASE}/checkpoints": job.checkpoints} if job.checkpoints else {}
     places |= {f"{BASE}/{place}": job.folder / part for part, place in PARTS.items()}
@@ -142,6 +206,100 @@ def on_this_machine(text: str, job: Job, host: str) -> str:
     return text
 
 
-def _shown(path: Path) -> str:
-    """What a platform would show of a failure file: its beginning, whose last line is the failed process's last."""
+def _read_failure(path: Path) -> str:
+    """Return what a platform would show of a failure file: its beginning, which ends with the process's last line."""
     return path.read_text(errors="replace")[:REASON_LENGTH] if path.is_file() else ""
+
+
+@dataclass
+class Claim:
+    """A job that this process looks after."""
+
+    path: Path
+    engine: Engine
+    # The engine still has something of it.
+    left: bool = False
+
+    def clear(self) -> None:
+        """Remove the job's containers and its network. What stays is no error of the job, which has ended."""
+        # Until it is known that nothing is left: a Ctrl-C may come.
+        self.left = True
+        try:
+            lifecycle.remove_containers(self.engine, self.path.name)
+            self.left = False
+        except DlcError as error:
+            _warn_of_leftovers(error, self.path.name)
+
+
+@contextmanager
+def claim_job(folder: Path, job_id: str, engine: Engine) -> Iterator[Claim]:
+    """Look after a job in the block. The file goes when the block ends well and has left nothing on the engine."""
+    path = folder / job_id
+    with report_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with report_disk_errors(folder), hold_lock(folder):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try_lock(descriptor)
+    claim = Claim(path, engine)
+    try:
+        os.write(descriptor, (engine.address or "").encode())
+        yield claim
+        if not claim.left:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: Path, engine: Engine) -> list[str]:
+    """Remove what killed dlcs left on this engine; return the names of what there was.
+
+    What stays is no error of a new job.
+    """
+    removed: list[str] = []
+    for path, descriptor in take_abandoned(folder):
+        try:
+            if path.read_text() == (engine.address or ""):
+                removed += lifecycle.remove_containers(engine, path.name, LEFTOVER_SECONDS)
+                path.unlink()
+        except DlcError as error:
+            _warn_of_leftovers(error, path.name)
+        finally:
+            os.close(descriptor)
+    return removed
+
+
+def _warn_of_leftovers(error: DlcError, job_id: str) -> None:
+    print(
+        f"dlc: warning: left behind: {error.message}; the next job removes it, or: dlc run --remove {job_id}",
+        file=sys.stderr,
+    )
+
+
+def remove_job(folder: Path, job_id: str, engine: Engine) -> list[str]:
+    """Remove one job by its id, whoever started it. Raises DlcError if a dlc still looks after it."""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(folder / job_id, os.O_RDWR)
+        try:
+            if not try_lock(descriptor):
+                raise DlcError(f"{job_id}: a dlc still runs this job", "end that dlc: Ctrl-C")
+            removed = lifecycle.remove_containers(engine, job_id)
+            (folder / job_id).unlink()
+            return removed
+        finally:
+            os.close(descriptor)
+    return lifecycle.remove_containers(engine, job_id)
+
+
+def take_abandoned(folder: Path) -> list[tuple[Path, int]]:
+    """Return the files that nobody holds, with descriptors that hold them now."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return []
+    found = []
+    with hold_lock(folder):
+        for path in sorted(folder.iterdir()):
+            descriptor = os.open(path, os.O_RDWR)
+            if try_lock(descriptor):
+                found.append((path, descriptor))
+            else:
+                os.close(descriptor)
+    return found

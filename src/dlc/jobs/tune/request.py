@@ -9,9 +9,11 @@ from pathlib import Path
 from dlc.core.errors import UsageError
 from dlc.jobs.run.job import Job
 
-STOP_SECONDS = 5  # a trial has nothing to save
+# A trial has nothing to save.
+STOP_SECONDS = 5
 EAGER, PLAIN = "eager", "job"
-REPORTS = "output/data/profile"  # in a host's /opt/ml: what the trial measured
+# In a host's /opt/ml: what the trial measured.
+REPORTS = "output/data/profile"
 OURS = ("DLC_PROFILE", "DLC_PROFILE_ENDS_JOB", "DLC_PROFILE_STEPS", "DLC_PROFILE_SKIP", "DLC_PROFILE_REPORT")
 COMPILER = "DLC_COMPILER"
 
@@ -31,25 +33,29 @@ class Request:
 
     job: Job
     batch_name: str
-    batch: int  # that the job has now
-    rate: float | None  # its learning rate, where one was named
+    # The batch that the job has now.
+    batch: int
+    # Its learning rate, if one was named.
+    rate: float | None
     rate_name: str
     modes: tuple[Mode, ...]
-    margin: float  # share of the memory that stays free
+    # Share of the memory that stays free.
+    margin: float
     most: int
     steps: int
-    seconds: float  # bound of one trial
+    # The bound of one trial.
+    seconds: float
 
 
-def modes(compiler: str) -> tuple[Mode, ...]:
-    """Eager and compiled side by side; without a compiler the job as it is."""
+def list_modes(compiler: str) -> tuple[Mode, ...]:
+    """Return eager and compiled side by side; without a compiler the job as it is."""
     if not compiler:
         return (Mode(PLAIN, {}, 3),)
     compiled = {COMPILER: compiler, "DLC_COMPILER_EAGER_STEPS": "2", "DLC_COMPILER_MODE": "default"}
     return Mode(EAGER, {COMPILER: "off"}, 3), Mode(compiler, compiled, 5)
 
 
-def check(job: Job, compiler: str) -> None:
+def check_job(job: Job, compiler: str) -> None:
     """Raise UsageError for a job that cannot be tried out."""
     if job.checkpoints:
         raise UsageError(
@@ -65,11 +71,14 @@ def check(job: Job, compiler: str) -> None:
         raise UsageError(f"--env {taken[0]}: dlc tune-batch sets this variable itself", "leave it out")
 
 
-def number_of(job: Job, name: str, option: str) -> float:
-    """The value of a hyperparameter. Raises UsageError where the job has none of that name, or no number above 0."""
+def read_number(job: Job, name: str, option: str) -> float:
+    """Return the value of a hyperparameter.
+
+    Raises UsageError if the job has none of that name, or no number above 0.
+    """
     if name not in job.hyperparameters:
         raise UsageError(
-            f"{option} {name}: expected a hyperparameter of the job, found {_known(list(job.hyperparameters))}",
+            f"{option} {name}: expected a hyperparameter of the job, found {_name_known(list(job.hyperparameters))}",
             f"--hp {name}=VALUE, with the value that the job has now",
         )
     text = job.hyperparameters[name].strip().strip('"')
@@ -82,20 +91,20 @@ def number_of(job: Job, name: str, option: str) -> float:
     return value
 
 
-def batch_of(job: Job, name: str) -> int:
-    """The batch size of now. Raises UsageError where it is no whole number."""
-    value = number_of(job, name, "--hp-name")
+def read_batch(job: Job, name: str) -> int:
+    """Return the batch size of now. Raises UsageError if it is no whole number."""
+    value = read_number(job, name, "--hp-name")
     if value != int(value):
         raise UsageError(f"--hp {name}={value:g}: expected a whole number", "the batch size that the job has now")
     return int(value)
 
 
-def _known(names: Sequence[str]) -> str:
+def _name_known(names: Sequence[str]) -> str:
     return f"only {', '.join(names)}" if names else "none at all"
 
 
-def trial_job(request: Request, mode: Mode, batch: int) -> Job:
-    """The job with another batch size; it measures itself and ends after a few steps."""
+def make_trial_job(request: Request, mode: Mode, batch: int) -> Job:
+    """Return the job with another batch size; it measures itself and ends after a few steps."""
     job = request.job
     ours = {
         "DLC_PROFILE": "1",

@@ -1,23 +1,30 @@
-"""Looks for the largest batch of a job, in each mode, by trials."""
+"""Looks for the largest batch of a job, in each mode, by trials with a bound in time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Timer
 
-from dlc.core.errors import TuneError
+from dlc.core.errors import DlcError, TuneError
 from dlc.engine.connection import Engine
-from dlc.jobs.run import claims
-from dlc.jobs.run.limits import require_limits
-from dlc.jobs.run.run import require_image
-from dlc.jobs.tune.request import Mode, Request, trial_job
-from dlc.jobs.tune.trial import LOG, run_trial
-from dlc.jobs.tune.verdict import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Trial, judge
+from dlc.jobs.run.containers import make_commands
+from dlc.jobs.run.job import Job
+from dlc.jobs.run.job_folder import write_folders
+from dlc.jobs.run.lifecycle import ContainerState, HostLog, JobContainers, JobRun
+from dlc.jobs.run.run import FAILURE, claim_job, remove_leftovers, require_image, require_limits, take_files_back
+from dlc.jobs.tune.request import REPORTS, Mode, Request, make_trial_job
+from dlc.jobs.tune.trial_result import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Report, Trial, judge_trial
 from dlc_runtime.scaling.largest import largest_that_fits
 
 Start = Callable[[Mode, int], Ended]
 Say = Callable[[str], None]
+# In a trial's folder: what its hosts printed.
+LOG = "log"
+# So many characters of it may say why it ended.
+LAST = 4000
 
 
 @dataclass(frozen=True)
@@ -26,18 +33,19 @@ class Found:
 
     mode: str
     batch: int
-    limit: str  # an outcome, or "" where the largest batch that was allowed fits
+    # An outcome, or "" if the largest batch that was allowed fits.
+    limit: str
     trials: tuple[Trial, ...]
 
 
-def tune(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
-    """The largest batch of each mode. Raises TuneError where not one sample fits, or nothing can be measured."""
+def tune_batch(request: Request, engine: Engine, claims_folder: Path, say: Say) -> tuple[Found, ...]:
+    """Find the largest batch of each mode. Raises TuneError if not one sample fits, or nothing can be measured."""
     require_limits(request.job, engine)
-    claims.remove_leftovers(claims_folder, engine)
+    remove_leftovers(claims_folder, engine)
     require_image(request.job, engine)
 
     def start(mode: Mode, batch: int) -> Ended:
-        return run_trial(trial_job(request, mode, batch), engine, claims_folder, request.seconds)
+        return run_trial(make_trial_job(request, mode, batch), engine, claims_folder, request.seconds)
 
     return tuple(Search(request, mode, start, say).run() for mode in request.modes)
 
@@ -51,7 +59,7 @@ class Search:
         self._sample_bytes = 0.0
 
     def run(self) -> Found:
-        """Raises TuneError where the job's own batch fails for a reason that no smaller batch cures."""
+        """Search. Raises TuneError if the job's own batch fails for a reason that no smaller batch cures."""
         batch = largest_that_fits(self._request.batch, self._request.most, self._fits)
         if not batch:
             self._raise(f"{self._mode.name}: not even a batch of 1 fits", self._trials[-1])
@@ -61,18 +69,18 @@ class Search:
 
     def _fits(self, batch: int) -> bool:
         ended = self._start(self._mode, batch)
-        trial = judge(self._mode.name, batch, ended, self._request.margin, self._sample_bytes)
+        trial = judge_trial(self._mode.name, batch, ended, self._request.margin, self._sample_bytes)
         self._trials.append(trial)
-        self._say(line(trial))
+        self._say(format_trial(trial))
         if trial.outcome == FAILED or (trial.outcome in (DATA, TIME) and batch <= self._request.batch):
-            self._raise(f"{self._mode.name}, batch {batch}: {_about(trial)}", trial)
+            self._raise(f"{self._mode.name}, batch {batch}: {_describe_trial(trial)}", trial)
         if trial.fits and not self._sample_bytes:
             reports = [report for reports in ended.reports.values() for report in reports]
             self._sample_bytes = max(report["batch_bytes"] for report in reports) / batch
         return trial.fits
 
     def _raise(self, what: str, trial: Trial) -> None:
-        log = trial_job(self._request, self._mode, trial.batch).folder / LOG
+        log = make_trial_job(self._request, self._mode, trial.batch).folder / LOG
         remedy = {
             DATA: f"the job needs {self._request.steps + self._mode.skip} steps or more, over a DataLoader or a"
             " tf.data.Dataset: more epochs, or fewer --steps",
@@ -83,20 +91,67 @@ class Search:
         raise TuneError(f"{what}; its log: {log}", remedy)
 
 
-def _about(trial: Trial) -> str:
+def _describe_trial(trial: Trial) -> str:
     return trial.reason or trial.outcome
 
 
-def line(trial: Trial) -> str:
-    """A trial in one line."""
+def format_trial(trial: Trial) -> str:
+    """Return a trial in one line."""
     if trial.peak is None or trial.step_seconds is None:
         return f"{trial.mode}, batch {trial.batch}: does not fit ({trial.outcome}): {trial.reason}"
-    of = f" of {gigabytes(trial.limit)}" if trial.limit else ""
+    of = f" of {format_gigabytes(trial.limit)}" if trial.limit else ""
     fits = "fits" if trial.fits else "too large"
-    size = f"{gigabytes(trial.peak)}{of}"
+    size = f"{format_gigabytes(trial.peak)}{of}"
     return f"{trial.mode}, batch {trial.batch}: {fits}, {size}, {1000 * trial.step_seconds:.0f} ms a step"
 
 
-def gigabytes(size: int) -> str:
-    """With two decimals: 1.25 GB."""
+def format_gigabytes(size: int) -> str:
+    """Return a size with two decimals: 1.25 GB."""
     return f"{size / 1e9:.2f} GB"
+
+
+def run_trial(job: Job, engine: Engine, claims_folder: Path, seconds: float) -> Ended:
+    """Run it to its end, or kill it after `seconds`. Raises what keeps any job from starting."""
+    write_folders(job)
+    log = job.folder / LOG
+    with log.open("w") as out, claim_job(claims_folder, job.id, engine) as claim:
+        try:
+            hosts, host_log = JobContainers(engine, make_commands(job)), HostLog(len(job.hosts), out, out)
+            states, expired = _follow_trial(hosts, host_log, seconds)
+        finally:
+            claim.clear()
+    take_files_back(job, engine)
+    failures = "".join(_read_text(job.opt_ml(host) / FAILURE) for host in job.hosts)
+    reports = {host: _read_reports(job.opt_ml(host) / REPORTS) for host in job.hosts}
+    return Ended(states, reports, f"{failures}\n{_read_text(log)[-LAST:]}", expired)
+
+
+def _follow_trial(hosts: JobContainers, log: HostLog, seconds: float) -> tuple[Mapping[str, ContainerState], bool]:
+    """Return the hosts' states, and whether they were killed because the time was over."""
+    job_run, expired = JobRun(hosts, log), Event()
+
+    def expire() -> None:
+        expired.set()
+        hosts.signal("KILL", hosts.containers)
+
+    timer = Timer(seconds, expire)
+    timer.daemon = True
+    try:
+        hosts.create_network()
+        job_run.start()
+        timer.start()
+        job_run.wait()
+    except (KeyboardInterrupt, OSError, DlcError):
+        job_run.stop()
+        raise
+    finally:
+        timer.cancel()
+    return hosts.states(), expired.is_set()
+
+
+def _read_reports(folder: Path) -> list[Report]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("rank-*.json"))]
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""

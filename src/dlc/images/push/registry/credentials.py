@@ -1,22 +1,74 @@
-"""Credentials for a registry, read where `docker login` keeps them: helpers, then the configuration file itself."""
+"""Addresses of registries, by Docker's rules for references, and the credentials that `docker login` keeps."""
 
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlc.core import environment
-from dlc.core.errors import RegistryError
-from dlc.core.process import run
-from dlc.images.push.registry.address import HUB
+from dlc.core.errors import RegistryError, UsageError
+from dlc.core.process import run_program
 
+# Docker Hub is the one registry whose name, API and entry in the docker configuration differ.
+HUB = "docker.io"
+HUB_API = "registry-1.docker.io"
+# A part of a host's name.
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+REGISTRY = re.compile(rf"(?:{NAME}(?:\.{NAME})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
+PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 HUB_ENTRY = "https://index.docker.io/v1/"
 TOKEN_USER = "<token>"  # noqa: S105 (a helper's user name for an identity token)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A registry and the path below which the repositories lie, one for each framework."""
+
+    # Its name with its port, as in `registry.example:5000`.
+    registry: str
+    path: str
+
+    @property
+    def url(self) -> str:
+        """Return the root of the registry's API. Plain HTTP is used on this host only, as Docker does."""
+        scheme = "http" if is_loopback(self.registry) else "https"
+        return f"{scheme}://{HUB_API if self.registry == HUB else self.registry}"
+
+
+def parse_address(text: str) -> Address:
+    """Parse `REGISTRY/REPO`. Raises UsageError: a text without a registry's name would mean Docker Hub's."""
+    registry, _, path = text.partition("/")
+    named = REGISTRY.fullmatch(registry) and (set(".:") & set(registry) or registry == "localhost")
+    if not named or not PATH.fullmatch(path) or not _has_port(registry):
+        # Without a user and a password.
+        public = re.sub(r"^.*@(?!sha256:)", "", text)
+        raise UsageError(
+            f"--to {public}: expected REGISTRY/REPO, such as registry.example:5000/team or docker.io/team, or ecr",
+            "the registry's name has a dot, a port or is localhost; REPO is lower-case, without a tag",
+        )
+    return Address(registry, path)
+
+
+def _has_port(registry: str) -> bool:
+    """Tell whether the port is valid, or absent."""
+    port = re.search(r":(\d+)$", registry)
+    return port is None or 0 < int(port[1]) < 1 << 16
+
+
+def is_loopback(name: str) -> bool:
+    """Tell whether a name or address, with a port or without, is of this host: localhost, 127.0.0.0/8 or [::1]."""
+    name = re.sub(r":\d+$", "", name).strip("[]")
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 @dataclass(frozen=True)
@@ -29,25 +81,25 @@ class Credentials:
 
     @property
     def basic(self) -> str:
-        """Value of the Authorization header."""
+        """Return the value of the Authorization header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
 
 
-def of_registry(registry: str, config: Path | None = None) -> Credentials | None:
-    """What the user logged in with at `registry`, None where nobody did. Raises RegistryError.
+def read_credentials(registry: str, config: Path | None = None) -> Credentials | None:
+    """Return what the user logged in with at `registry`; None if nobody did. Raises RegistryError.
 
     `config` is the docker client's file, by default in DOCKER_CONFIG or ~/.docker.
     """
-    path = config or Path(os.environ.get("DOCKER_CONFIG") or environment.home() / ".docker") / "config.json"
-    content = _read(path)
+    path = config or Path(os.environ.get("DOCKER_CONFIG") or environment.home_folder() / ".docker") / "config.json"
+    content = _read_config(path)
     entry = HUB_ENTRY if registry == HUB else registry
-    helper = _mapping(content, "credHelpers", path).get(entry) or content.get("credsStore")
-    if helper and (found := _ask(helper, entry)):
+    helper = _read_mapping(content, "credHelpers", path).get(entry) or content.get("credsStore")
+    if helper and (found := _ask_helper(helper, entry)):
         return found
-    return _in_file(_mapping(content, "auths", path), entry, path)
+    return _find_in_file(_read_mapping(content, "auths", path), entry, path)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except FileNotFoundError:
@@ -62,52 +114,56 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
-    """The entry of this name, empty where there is none."""
+def _read_mapping(content: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    """Return the entry of this name, empty if there is none."""
     found = content.get(name) or {}
     if not isinstance(found, dict):
         raise RegistryError(f"{path}: {name}: expected a mapping, found other JSON", "mend it, or docker login again")
     return found
 
 
-def _ask(helper: str, entry: str) -> Credentials | None:
-    """What a credential helper has: it reads the entry's name and prints JSON, or a message."""
-    done = run([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
+def _ask_helper(helper: str, entry: str) -> Credentials | None:
+    """Ask a credential helper: it reads the entry's name and prints JSON, or a message."""
+    done = run_program([f"docker-credential-{helper}", "get"], stdin=entry, check=False, timeout=60)
     if done.returncode:
         if "not found" in done.stdout:
             return None
         # Not its output: nobody knows what a helper prints.
-        raise RegistryError(f"docker-credential-{helper} get: exit code {done.returncode} for {entry}", "see to it")
+        raise RegistryError(
+            f"docker-credential-{helper} get: exit code {done.returncode} for {entry}",
+            f"run it by hand, or docker login {entry} again",
+        )
     try:
         found = json.loads(done.stdout)
         return Credentials(found["Username"], found["Secret"], identity=found["Username"] == TOKEN_USER)
     except (ValueError, TypeError, LookupError, RecursionError):
         raise RegistryError(
             f"docker-credential-{helper} get: expected JSON with Username and Secret for {entry}, found something else",
-            f"see to it, or docker login {entry} without it",
+            f"run it by hand, or docker login {entry} without it",
         ) from None
 
 
-def _in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
+def _find_in_file(auths: Mapping[str, Any], entry: str, path: Path) -> Credentials | None:
     for name, value in auths.items():
-        if not isinstance(value, dict) or entry not in (name, _registry_of(name)):
+        if not isinstance(value, dict) or entry not in (name, _strip_scheme(name)):
             continue
         if value.get("identitytoken"):
             return Credentials(TOKEN_USER, value["identitytoken"], identity=True)
         if value.get("auth"):
-            return _decoded(value["auth"], path, name)
+            return _decode_login(value["auth"], path, name)
     return None
 
 
-def _registry_of(name: str) -> str:
-    """Older clients wrote `https://registry.example/v1/`."""
+def _strip_scheme(name: str) -> str:
+    """Return the registry of an entry: older clients wrote `https://registry.example/v1/`."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
-def _decoded(auth: Any, path: Path, name: str) -> Credentials:
+def _decode_login(auth: Any, path: Path, name: str) -> Credentials:
     try:
         user, _, secret = base64.b64decode(auth, validate=True).decode().partition(":")
-    except (ValueError, TypeError):  # binascii.Error and UnicodeDecodeError are ValueErrors
+    except (ValueError, TypeError):
+        # binascii.Error and UnicodeDecodeError are ValueErrors.
         raise RegistryError(
             f"{path}: auths: {name}: expected base64 of USER:SECRET, found other text", f"docker login {name}"
         ) from None

@@ -1,4 +1,4 @@
-"""What `--to` names: a registry where the user is logged in, or the AWS account's own, with missing repositories."""
+"""The destination that `--to` names: a registry, or the AWS account's own, in which missing repositories are made."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.images.push.registry import credentials
-from dlc.images.push.registry.address import Address, parse
-from dlc.images.push.registry.credentials import Credentials
+from dlc.images.push.registry.credentials import Address, Credentials, parse_address
+from dlc.images.push.registry.http import Session
 from dlc.images.push.registry.repository import Repository
-from dlc.images.push.registry.session import Session
 
 ECR = "ecr"
 ECR_PATH = "dlc"
@@ -31,19 +30,19 @@ class Destination:
 
     @property
     def registry(self) -> str:
-        """The registry's name, as references have it."""
+        """Return the registry's name, as references have it."""
         return self.address.registry
 
     def name(self, framework: str) -> str:
-        """The repository of a framework's images: `team/pytorch`."""
+        """Return the repository of a framework's images: `team/pytorch`."""
         return f"{self.address.path}/{framework}"
 
     def reference(self, framework: str) -> str:
-        """The same with the registry: `registry.example/team/pytorch`."""
+        """Return the same with the registry: `registry.example/team/pytorch`."""
         return f"{self.registry}/{self.name(framework)}"
 
     def repository(self, framework: str, say: Callable[[str], None]) -> Repository:
-        """A client for that repository, which is created if ECR lacks it."""
+        """Return a client for that repository, which is created if ECR lacks it."""
         name = self.name(framework)
         self.prepare(name)
         beside = [(other, self._session(name, other)) for other in map(self.name, self.frameworks) if other != name]
@@ -54,11 +53,12 @@ class Destination:
 
 
 def open_destination(to: str, ca: Path | None, frameworks: tuple[str, ...] = ()) -> Destination:
-    """Raises UsageError for a text that is no address, RegistryError if credentials cannot be read."""
+    """Return what `--to` names. Raises UsageError for a wrong address, RegistryError if credentials cannot be read."""
     if to == ECR:
-        from dlc.images.push.registry import ecr  # boto3 takes a second to import, and need not be installed
+        # boto3 takes a second to import, and need not be installed.
+        from dlc.images.push.registry import ecr
 
-        registry, known = ecr.login()
+        registry, known = ecr.log_in_to_ecr()
         return Destination(Address(registry, ECR_PATH), known, ca, ecr.ensure_repository, frameworks)
-    address = parse(to)
-    return Destination(address, credentials.of_registry(address.registry), ca, lambda _: None, frameworks)
+    address = parse_address(to)
+    return Destination(address, credentials.read_credentials(address.registry), ca, lambda _: None, frameworks)

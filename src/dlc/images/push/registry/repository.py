@@ -1,4 +1,4 @@
-"""Manifests, tags and blobs of one repository; a request that may work the second time is sent again."""
+"""Manifests, tags and blobs of one repository; a request that failed for a passing reason is sent again."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlc.core.errors import RegistryError
-from dlc.images.push.registry.http_request import NO_REGISTRY, TransientError
-from dlc.images.push.registry.session import Session
+from dlc.images.push.registry.http import NO_REGISTRY, Session, TransientError
 
 KINDS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 INDEX = "application/vnd.oci.image.index.v1+json"
-OTHER_KINDS = (  # what a tag can mean besides one image: several platforms, or an image of 2014's format
+# What a tag can mean besides one image: several platforms, or an image of 2014's format.
+OTHER_KINDS = (
     INDEX,
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v1+prettyjws",
 )
-DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds; a registry that restarts is back within a minute
-LONGEST_DELAY = 300.0  # that a registry may ask for; more is for the user to decide
+# Seconds; a registry that restarts is back within a minute.
+DELAYS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# The most seconds that a registry may ask for; more is for the user to decide.
+LONGEST_DELAY = 300.0
 
 T = TypeVar("T")
 
@@ -36,16 +38,17 @@ class Manifest:
     """A manifest as bytes. Its digest is computed from them, never taken from the registry."""
 
     data: bytes
-    kind: str  # media type
+    # The media type.
+    kind: str
 
     @property
     def digest(self) -> str:
-        """`sha256:...` of the bytes."""
-        return digest_of(self.data)
+        """Return `sha256:...` of the bytes."""
+        return make_digest(self.data)
 
     @property
     def content(self) -> Mapping[str, Any]:
-        """The bytes, read."""
+        """Parse the bytes."""
         found: dict[str, Any] = json.loads(self.data)
         return found
 
@@ -70,7 +73,7 @@ class Repository:
         self._sleep = sleep
 
     def manifest(self, reference: str) -> Manifest | None:
-        """The manifest of an image under a tag or a digest, None where there is none."""
+        """Return the manifest of an image under a tag or a digest, None if there is none."""
         headers = {"Accept": ", ".join(KINDS)}
         answer = self._retry(
             lambda: self._session.send("GET", self._path("manifests", reference), headers=headers, accept=(200, 404))
@@ -85,7 +88,7 @@ class Repository:
         return Manifest(answer.body, kind)
 
     def put_manifest(self, reference: str, manifest: Manifest) -> bool:
-        """Store a manifest under its digest or under a tag; whether the registry lists it with its subject itself."""
+        """Store a manifest under its digest or a tag. Return whether the registry lists it with its subject itself."""
         headers = {"Content-Type": manifest.kind}
         path = self._path("manifests", reference)
         send = self._session.send
@@ -93,14 +96,17 @@ class Repository:
         return bool(answer.headers.get("OCI-Subject"))
 
     def referrers(self, digest: str) -> list[Mapping[str, Any]]:
-        """Descriptors of what refers to a manifest: as the registry lists it, else as the index under the tag does."""
+        """Return descriptors of what refers to a manifest.
+
+        The registry lists them, else the index under the tag does.
+        """
         listed = self._index(self._path("referrers", digest))
         if listed is not None:
             return listed
-        return self._index(self._path("manifests", fallback_tag(digest))) or []
+        return self._index(self._path("manifests", make_fallback_tag(digest))) or []
 
     def _index(self, path: str) -> list[Mapping[str, Any]] | None:
-        """The descriptors in an index; None where there is none."""
+        """Return the descriptors in an index; None if there is no index."""
         accept = (200, 400, 404, 405)
         answer = self._retry(lambda: self._session.send("GET", path, headers={"Accept": INDEX}, accept=accept))
         if answer.status != 200 or answer.headers.get_content_type() != INDEX:
@@ -109,12 +115,12 @@ class Repository:
         return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
     def blob(self, digest: str) -> bytes | None:
-        """A small blob, such as a configuration, as the registry serves it: not checked against its digest."""
+        """Return a small blob, such as a configuration, as the registry serves it: not checked against its digest."""
         answer = self._retry(lambda: self._session.send("GET", self._path("blobs", digest), accept=(200, 404)))
         return answer.body if answer.status == 200 else None
 
     def size(self, digest: str) -> int | None:
-        """Bytes of a blob that the repository has, else None."""
+        """Return the bytes of a blob that the repository has, else None."""
         answer = self._retry(lambda: self._session.send("HEAD", self._path("blobs", digest), accept=(200, 404)))
         length = answer.headers.get("Content-Length", "")
         return (int(length) if length.isdecimal() else -1) if answer.status == 200 else None
@@ -122,7 +128,8 @@ class Repository:
     def require_writable(self) -> None:
         """Open an upload and cancel it, so that a missing permission is found before the image is exported."""
         location = self._retry(self._open_upload)
-        with suppress(RegistryError):  # a registry forgets it in time
+        # A registry forgets it in time.
+        with suppress(RegistryError):
             self._session.send("DELETE", location, accept=(200, 202, 204))
 
     def upload(self, path: Path, digest: str) -> None:
@@ -130,7 +137,7 @@ class Repository:
         self._retry(lambda: self._upload(path, digest))
 
     def mount(self, digest: str) -> bool:
-        """Whether the registry took a blob from a repository beside this one, so that nothing has to be sent.
+        """Tell whether the registry took a blob from a repository beside this one, so that nothing has to be sent.
 
         It need not: it may not let us read there, there may be no such repository, or it may not know the request.
         """
@@ -149,7 +156,7 @@ class Repository:
         self._session.send("PUT", url, body=path, accept=(201, 202, 204))
 
     def _open_upload(self) -> str:
-        """Where the registry wants the blob."""
+        """Return the address where the registry wants the blob."""
         opened = self._session.send("POST", self._path("blobs", "uploads/"), body=b"", accept=(202,))
         location = opened.headers.get("Location")
         if not location:
@@ -178,18 +185,21 @@ class Repository:
         return operation()
 
 
-def digest_of(data: bytes) -> str:
-    """`sha256:...`, as registries name content."""
+def make_digest(data: bytes) -> str:
+    """Return `sha256:...`, as registries name content."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def fallback_tag(digest: str) -> str:
-    """Where the index of an image's referrers lies in a registry that does not list them."""
+def make_fallback_tag(digest: str) -> str:
+    """Return the tag with the index of an image's referrers, for a registry that does not list them."""
     return digest.replace(":", "-")
 
 
 def _is_image(content: Mapping[str, Any]) -> bool:
-    """Whether a manifest says all that is read of one: a configuration's digest; media type, digest, size of layers."""
+    """Tell whether a manifest says all that is read of it.
+
+    That is a configuration's digest; media type, digest, size of layers.
+    """
     config, layers = content.get("config"), content.get("layers")
     if not (isinstance(config, dict) and isinstance(config.get("digest"), str) and isinstance(layers, list)):
         return False

@@ -1,0 +1,107 @@
+"""Makes the docker-bake file of a plan and of the host's inputs: one bake target for each target. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dlc.core import labels
+from dlc.plan.contexts import Context, Image, TargetRef
+from dlc.plan.plan import Plan
+from dlc.plan.targets import Target
+
+
+@dataclass(frozen=True)
+class HostInputs:
+    """`contexts`: the folder of each context of the plan that is a folder.
+
+    `dockerfiles`: a Dockerfile's path in the repository -> the file to build from.
+    `proxies`: build arguments such as HTTPS_PROXY.
+    `secrets`: id -> where BuildKit reads it, as bake writes it: `src=/path/of/file` or `env=NAME`.
+    All paths are absolute.
+    """
+
+    contexts: Mapping[Context, Path] = field(default_factory=dict)
+    dockerfiles: Mapping[str, Path] = field(default_factory=dict)
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+def render(plan: Plan, inputs: HostInputs, *, output: str, epoch: int, revision: str) -> dict[str, object]:
+    """Return the bake file as a value for JSON.
+
+    `output` is a BuildKit exporter such as `type=docker` and goes to the selected images only: parents are built
+    through `target:` links and leave no image (`run.BUILDX`). `epoch` is SOURCE_DATE_EPOCH in seconds,
+    `revision` the commit.
+    """
+    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamps = {labels.CREATED: created, labels.REVISION: revision}
+    targets: dict[str, object] = {}
+    linked = {target.id: _linked_contexts(target, plan) for target in plan.targets}
+    used = {
+        context.id for contexts in linked.values() for context in contexts.values() if isinstance(context, TargetRef)
+    }
+    for target in plan.targets:
+        if target.id not in used.union(plan.selected):
+            continue
+        entry = _target_entry(target, linked[target.id], inputs, epoch)
+        if target.id in plan.selected:
+            entry["labels"] = {**target.labels, **stamps}
+            entry["tags"] = list(target.tags)
+            entry["output"] = [output]
+        targets[bake_name(target.id)] = entry
+    return {"group": {"default": {"targets": [bake_name(name) for name in plan.selected]}}, "target": targets}
+
+
+def bake_name(identifier: str) -> str:
+    """Return a target's name for bake, which may hold neither dots nor slashes."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", identifier)
+
+
+def _linked_contexts(target: Target, plan: Plan) -> dict[str, Context]:
+    """Return its contexts without the stages of its own Dockerfile. Those are built with it (one more build: 0.1 s)."""
+    return {
+        name: context for name, context in target.contexts.items() if not _is_own_stage(name, context, target, plan)
+    }
+
+
+def _is_own_stage(name: str, context: Context, target: Target, plan: Plan) -> bool:
+    if not isinstance(context, TargetRef):
+        return False
+    other = plan.target(context.id)
+    same = (other.dockerfile, other.context, other.args) == (target.dockerfile, target.context, target.args)
+    return same and other.stage == name and other.contexts.items() <= target.contexts.items()
+
+
+def _target_entry(target: Target, linked: Mapping[str, Context], inputs: HostInputs, epoch: int) -> dict[str, object]:
+    entry: dict[str, Any] = {
+        "context": _context_address(target.context, inputs),
+        "contexts": {name: _context_address(value, inputs) for name, value in linked.items()},
+        "args": {**target.args, "SOURCE_DATE_EPOCH": str(epoch), **inputs.proxies},
+        "labels": dict(target.labels),
+        "platforms": [target.platform],
+    }
+    if target.inline:
+        entry["dockerfile-inline"] = target.dockerfile
+    else:
+        entry["dockerfile"] = str(inputs.dockerfiles[target.dockerfile])
+        entry["secret"] = [f"id={name},{source}" for name, source in sorted(inputs.secrets.items())]
+    if target.stage:
+        entry["target"] = target.stage
+    if target.tags:
+        # It is the content key, so it cannot also be hashed into it. A job's hosts compare it inside the image.
+        entry["args"] = {**entry["args"], "DLC_CONTENT_KEY": target.key}
+    return entry
+
+
+def _context_address(context: Context, inputs: HostInputs) -> str:
+    if isinstance(context, TargetRef):
+        return f"target:{bake_name(context.id)}"
+    if isinstance(context, Image):
+        pinned = context.digest and not context.local
+        return f"docker-image://{context.reference}" + (f"@{context.digest}" if pinned else "")
+    return str(inputs.contexts[context])

@@ -1,0 +1,190 @@
+"""Reads BuildKit's plain progress: the steps that run, have ended or failed, and the error that a failed build is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlc.core.errors import BaseImageError, BuildError, DiskError, DlcError, LockError, PackageIndexError
+
+STEP = re.compile(r"^#(\d+) \[(.+?)\] (.*)")
+DONE = re.compile(r"^#(\d+) DONE ([\d.]+)s")
+CACHED = re.compile(r"^#(\d+) CACHED")
+CANCELED = re.compile(r"^#(\d+) CANCELED")
+FAILED = re.compile(r"^#(\d+) ERROR: (.*)")
+OUTPUT = re.compile(r"^#(\d+) ([\d.]+) (.*)")
+# The error of the whole build begins so.
+REASON = "ERROR: "
+KEEP_LINES = 30
+# The remedy for a full disk.
+ENGINE_FULL = "free space where the engine keeps its data: docker system df, docker builder prune"
+BASE_LOOKUP = "load metadata for "
+# What BuildKit and its client say when the host is too busy for their bounds of seconds. A command that failed is
+# shown with its own words, which may be any.
+BUSY = (
+    r"(?:failed to solve: (?!process )|failed to receive status|listing workers|no active session).*"
+    r"(?:[Dd]eadline ?[Ee]xceeded|error reading from server|transport is closing|client connection is (?:closing|lost))"
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step. `name` is BuildKit's, as in `pytorch framework 1/1`; seconds are 0 if it was cached."""
+
+    name: str
+    command: str
+    seconds: float
+    cached: bool
+
+
+@dataclass(frozen=True)
+class Running:
+    """One step that has not ended. `started` is its time on the monotonic clock, in seconds."""
+
+    name: str
+    command: str
+    started: float
+
+
+@dataclass
+class Progress:
+    """What has been read so far."""
+
+    steps: list[Step] = field(default_factory=list)
+    running: dict[str, Running] = field(default_factory=dict)
+    failed: str = ""
+    _names: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _output: dict[str, deque[str]] = field(default_factory=dict)
+    _errors: dict[str, str] = field(default_factory=dict)
+    _last: deque[str] = field(default_factory=lambda: deque(maxlen=KEEP_LINES))
+
+    def feed(self, line: str, now: float | None = None) -> Step | None:
+        """Take one line, read at `now` on the monotonic clock; returns the step that it ends, if any."""
+        now = time.monotonic() if now is None else now
+        self._last.append(line)
+        if match := STEP.match(line):
+            # BuildKit prints the heading again each time that it returns to a step.
+            self._names[match[1]] = (match[2], match[3])
+            self.running.setdefault(match[1], Running(match[2], match[3], now))
+        elif match := FAILED.match(line):
+            self.running.pop(match[1], None)
+            self.failed = self.failed or match[1]
+            self._errors.setdefault(match[1], match[2])
+        elif match := OUTPUT.match(line):
+            self._printed(match[1], float(match[2]), match[3], now)
+        elif match := DONE.match(line):
+            return self._end(match[1], float(match[2]), cached=False)
+        elif match := CACHED.match(line):
+            return self._end(match[1], 0.0, cached=True)
+        elif match := CANCELED.match(line):
+            self.running.pop(match[1], None)
+        return None
+
+    def failure(self) -> tuple[str, str, str]:
+        """Return the failed step's name, its command, and its last lines.
+
+        BuildKit's error stands for the lines of a step that printed none.
+        """
+        name, command = self._names.get(self.failed, ("the build", ""))
+        printed = "\n".join(self._output.get(self.failed, ()))
+        return name, command, printed or self._errors.get(self.failed) or "\n".join(self._last)
+
+    @property
+    def last(self) -> str:
+        """Return the last line: of a failed build, its last error, which hints may follow."""
+        errors = (line for line in reversed(self._last) if line.startswith(REASON))
+        return next(errors, self._last[-1] if self._last else "")
+
+    def _printed(self, number: str, seconds: float, text: str, now: float) -> None:
+        """Keep what a step printed `seconds` after its start, which may be long before its heading was written."""
+        self._output.setdefault(number, deque(maxlen=KEEP_LINES)).append(text)
+        step = self.running.get(number)
+        if step and now - seconds < step.started:
+            self.running[number] = Running(step.name, step.command, now - seconds)
+
+    def _end(self, number: str, seconds: float, *, cached: bool) -> Step | None:
+        self.running.pop(number, None)
+        if number not in self._names:
+            return None
+        name, command = self._names[number]
+        step = Step(name, command, seconds, cached)
+        self.steps.append(step)
+        return step
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A pattern in the step's last lines (from the kernel, docker/scripts, uv, pip or apt) and its meaning."""
+
+    pattern: str
+    error: type[DlcError]
+    meaning: str
+    remedy: str
+
+
+# The first that matches counts.
+CAUSES = (
+    Cause(
+        r"[Nn]o space left on device|ENOSPC",
+        DiskError,
+        "the disk is full",
+        ENGINE_FULL,
+    ),
+    Cause(
+        r"apt-get: not found|/bin/sh.*no such file or directory",
+        BaseImageError,
+        "base.image: expected Debian or Ubuntu, found an image without apt-get",
+        "set base.image to one of them, or leave it out",
+    ),
+    Cause(
+        r"the base image's Python is",
+        BaseImageError,
+        "base.image: expected one with the image's Python",
+        "choose another base.image or another python",
+    ),
+    Cause(
+        r"Hash mismatch for|DO NOT MATCH THE HASHES",
+        LockError,
+        "expected the file with the lock's hash, found another",
+        "find out who changed it: the index, or the lock; dlc lock GLOB takes what the index has now",
+    ),
+    Cause(
+        r"[Ee]rror sending request|Request failed after|Could not connect to|Could not resolve|Temporary failure"
+        r"|Connection (?:refused|timed out)|tcp connect error|dns error|HTTP status server error|429 +Too Many Requests"
+        r"|Failed to fetch \S+ +5\d\d ",
+        PackageIndexError,
+        "a package index or mirror does not answer",
+        "check that it is reachable, then run the same command again: finished steps and downloads are kept",
+    ),
+    Cause(
+        r"No solution found|not found in the package registry|No matching distribution found|404 Not Found",
+        LockError,
+        "expected a file of the lock, found it in no index",
+        "dlc lock GLOB, or name an index or a folder that has it: UV_DEFAULT_INDEX, UV_FIND_LINKS",
+    ),
+    Cause(
+        BUSY,
+        BuildError,
+        "the host is too busy, and the engine missed a time limit of its own",
+        "end other work on this host, then run the same command again: finished steps are cached",
+    ),
+)
+
+
+def error_of(progress: Progress, log: Path) -> DlcError:
+    """Return the error for a failed build."""
+    step, command, lines = progress.failure()
+    cause = next((cause for cause in CAUSES if re.search(cause.pattern, f"{lines}\n{progress.last}")), None)
+    if command.startswith(BASE_LOOKUP) and not (cause and cause.error is DiskError):
+        base = command.removeprefix(BASE_LOOKUP)
+        return BaseImageError(
+            f"base image {base}: {lines}\n  log: {log}", "check base.image: docker pull shows whether it exists"
+        )
+    if cause:
+        return cause.error(f"{step} failed: {cause.meaning}\n{lines}\n  log: {log}", cause.remedy)
+    return BuildError(
+        f"{step} failed:\n{lines}\n  log: {log}", "correct the step and run again: finished steps are cached"
+    )

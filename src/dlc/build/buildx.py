@@ -1,0 +1,224 @@
+"""Builds a plan: one `docker buildx bake`, shown step by step, with a log file, typed failures and results."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from dlc.build import bake_file
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildkit_log import BUSY, Progress, Running, Step, error_of
+from dlc.core.atomic_files import draft_folder, report_disk_errors
+from dlc.core.errors import BuildError, UsageError
+from dlc.core.process import run_program
+from dlc.engine import images
+from dlc.engine.connection import Engine
+from dlc.plan.plan import Plan
+
+# Local images are stored uncompressed: compression would take most of the build time. The classic store only names what
+# the steps left, the other one writes it twice more.
+CONTAINERD_OUTPUT = "type=image,compression=uncompressed,unpack=true"
+CLASSIC_OUTPUT = "type=docker"
+BUILDX = {
+    # Without this, the engine's own driver makes an image without a name of each parent: it is compressed, stored and
+    # unpacked for nothing.
+    "BUILDX_NO_DEFAULT_LOAD": "1",
+    # Else it asks git about every target, for an attestation that these builds do not make.
+    "BUILDX_GIT_INFO": "0",
+}
+# What the engine says when two of its clients meet, and not the build is at fault: an image was removed while another
+# one was unpacked, and containerd deleted a snapshot that both share; or several builds gave an image its first name at
+# the same moment, which only one of them may; or BuildKit lost track of a step that another build had begun
+# (moby/buildkit issue 2303); or the host is so busy that BuildKit missed a bound of its own, or lost its client.
+# Finished steps are cached, so the build is run again.
+COLLISION = re.compile(
+    r"parent snapshot \S+ does not exist|image \"\S+\": already exists|failed to get edge: inconsistent graph state"
+    rf"|{BUSY}"
+)
+# What an engine with the classic store says of a cached step whose layer it has deleted: after a restart it forgets
+# that several steps share one layer, and removing one of them (`docker builder prune`, or by itself when its cache is
+# full) can take it from the others. Every step is then run again; later builds find the new results.
+LOST_LAYER = re.compile(r"layer does not exist|failed to prepare \S+ as \S+: .*no such file or directory")
+ATTEMPTS = 3
+OnRunning = Callable[[Sequence[Running]], None]
+# A Debian package that is not there in its recorded version.
+NOTE = re.compile(r"^#\d+ [\d.]+ (debian: .*)")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One image after a build. `seconds` is the time of the whole bake it was part of, 0 if it was skipped."""
+
+    id: str
+    ref: str
+    digest: str
+    # Bytes of its layers, unpacked.
+    size: int
+    seconds: float
+    built: bool
+
+
+def build_plan(
+    plan: Plan,
+    engine: Engine,
+    inputs: HostInputs,
+    log: Path,
+    *,
+    epoch: int,
+    revision: str,
+    on_step: Callable[[Step], None] = lambda _: None,
+    on_running: OnRunning = lambda _: None,
+) -> float:
+    """Build every target of the plan; return the seconds it took. The log keeps all that BuildKit printed.
+
+    Raises BuildError with the last lines of the failing step, or the error that `failure` finds in them. Finished steps
+    stay cached.
+    """
+    text = json.dumps(
+        bake_file.render(plan, inputs, output=choose_exporter(engine), epoch=epoch, revision=revision), indent=1
+    )
+    start = time.monotonic()
+    with images.remove_replaced(engine, plan.refs):
+        run_bake(text, engine, log, on_step, on_running)
+    return time.monotonic() - start
+
+
+def choose_exporter(engine: Engine) -> str:
+    """Return BuildKit's exporter for an image that stays in the engine."""
+    return CONTAINERD_OUTPUT if engine.containerd_store else CLASSIC_OUTPUT
+
+
+def run_bake(
+    text: str, engine: Engine, log: Path, on_step: Callable[[Step], None], on_running: OnRunning = lambda _: None
+) -> None:
+    """Run a bake file; again after a COLLISION, and without the cache if the engine has lost a part of it. Raises
+    as `build` does.
+    """
+    options: tuple[str, ...] = ()
+    for attempt in range(ATTEMPTS):
+        progress = Progress()
+
+        def line(text: str, progress: Progress = progress) -> None:
+            if step := progress.feed(text):
+                on_step(step)
+            on_running(tuple(progress.running.values()))
+
+        code = _run_once(text, engine, log, line, options)
+        said = f"{progress.failure()[2]}\n{progress.last}" if code else ""
+        if attempt + 1 == ATTEMPTS:
+            break
+        if LOST_LAYER.search(said) and not options:
+            print("dlc: the engine has lost a cached layer: every step runs again", file=sys.stderr, flush=True)
+            options = ("--no-cache",)
+        elif not COLLISION.search(said):
+            break
+    if code:
+        raise error_of(progress, log)
+
+
+def _run_once(text: str, engine: Engine, log: Path, on_line: Callable[[str], None], options: tuple[str, ...]) -> int:
+    """Run bake once; return its exit code."""
+    noted: set[str] = set()
+    # buildx leaves a folder in TMPDIR for each inline Dockerfile, so TMPDIR is a folder that is removed afterwards.
+    with open_log(log) as handle, draft_folder(log.parent) as folder:
+
+        def line(text: str) -> None:
+            with report_disk_errors(log.parent):
+                handle.write(text + "\n")
+            # Each stage with Debian packages prints it again.
+            if (note := NOTE.match(text)) and note[1] not in noted:
+                noted.add(note[1])
+                print(note[1], file=sys.stderr, flush=True)
+            on_line(text)
+
+        # On stdin, because proxy addresses may hold credentials, which belong in no file and no argument.
+        words = ("buildx", "bake", "--file", "-", "--progress", "plain", "--provenance=false", *options)
+        return engine.docker_lines(*words, on_line=line, env={**BUILDX, "TMPDIR": str(folder)}, stdin=text)
+
+
+def read_results(plan: Plan, engine: Engine, seconds: float, built: set[str]) -> list[Result]:
+    """Return what the engine has now of each selected image. Raises BuildError for an image that it does not have."""
+    targets = [plan.target(identifier) for identifier in plan.selected]
+    refs = [target.tags[0] for target in targets]
+    found = images.find_images(engine, refs, built=refs)
+    for target in targets:
+        if target.tags[0] not in found:
+            raise BuildError(f"{target.tags[0]}: the engine does not have it after the build")
+    return [
+        Result(
+            t.id, t.tags[0], found[t.tags[0]].digest, found[t.tags[0]].size, seconds * (t.id in built), t.id in built
+        )
+        for t in targets
+    ]
+
+
+def read_revision(root: Path) -> tuple[str, int]:
+    """Return the commit that is built from (with `-dirty` if files differ) and its time in seconds.
+
+    SOURCE_DATE_EPOCH, if set, is the time. A folder that is no git checkout is `unknown` at time 0, and so is any
+    folder if there is no git. Raises UsageError for a SOURCE_DATE_EPOCH that is no number.
+    """
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not re.fullmatch(r"([0-9]{1,10})?", given):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH={given[:80]}: expected seconds since 1970, such as 1790000000, found other text",
+            "correct it, or unset it: then the commit's time is taken",
+        )
+    commit, seconds = _last_commit(root)
+    if not commit:
+        return "unknown", int(given or 0)
+    dirty = run_program(["git", "-C", str(root), "status", "--porcelain"], check=False).stdout.strip()
+    return commit + ("-dirty" if dirty else ""), int(given or seconds)
+
+
+def _last_commit(root: Path) -> tuple[str, str]:
+    """Return the commit and its time in seconds; two empty texts if git cannot tell. In a checkout that is a warning.
+
+    As of one that another user owns, where git reads nothing: its configuration may name programs, which git would run.
+    """
+    found, said = "", "there is no git on PATH"
+    if shutil.which("git"):
+        done = run_program(["git", "-C", str(root), "log", "-1", "--format=%H %ct"], check=False)
+        found, said = done.stdout.strip(), " ".join(done.stderr.split())
+    if not found and any((folder / ".git").exists() for folder in (root, *root.parents)):
+        print(f"dlc: warning: {root}: the revision in the image is `unknown`: {said}", file=sys.stderr)
+    commit, _, seconds = found.partition(" ")
+    return commit, seconds
+
+
+def new_log(cache: Path, kind: str) -> Path:
+    """Make an empty log file in the cache with a name that no other run has. Raises as `report_disk_errors` does."""
+    folder = cache / "logs"
+    with report_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(os.getpid()):
+            path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}-{kind}.log"
+            # A process in another container may have our pid.
+            with suppress(FileExistsError):
+                path.touch(exist_ok=False)
+                return path
+    # The numbers do not end.
+    raise AssertionError
+
+
+@contextmanager
+def open_log(log: Path) -> Iterator[TextIO]:
+    """Open the log to append; each line is written at once. Raises as `report_disk_errors` does."""
+    with report_disk_errors(log.parent):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        handle = log.open("a", buffering=1, errors="replace")
+    try:
+        yield handle
+    finally:
+        with report_disk_errors(log.parent):
+            handle.close()

@@ -1,0 +1,160 @@
+"""Builds images that are missing or stale for `dlc build`, shows each step, and prints the next command."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from dlc.build import base_images, buildx, disk_space, host_inputs
+from dlc.build.bake_file import HostInputs
+from dlc.build.buildx import new_log
+from dlc.build.progress_display import Display, open_display
+from dlc.buildspec.matrix import load_variants
+from dlc.buildspec.variant import Variant
+from dlc.cli.arguments import print_json, warn_of_end
+from dlc.core.atomic_files import hold_lock, report_disk_errors
+from dlc.core.checkout import Tree, find_root, read_tree
+from dlc.core.environment import cache_folder
+from dlc.core.process import run_beside
+from dlc.engine import images
+from dlc.engine.connection import Engine, connect, must_install
+from dlc.plan.plan import Plan, plan_variants
+
+# Longer than a build of all images takes on two cores.
+TURN_SECONDS = 4 * 3600.0
+
+
+def build_with_engine(args: argparse.Namespace, found: Future[Engine | None]) -> int:
+    """Plan, skip what is up to date, build the rest on the engine that was found, report."""
+    root = find_root()
+    tree = read_tree(root)
+    variants = load_variants(tree, args.globs, args.sets)
+    whole = plan_variants(
+        variants, tree, args.globs, args.sets
+    )  # before an engine is started: a stale lock ends the run here
+    warn_of_end(variants)
+    with open_display(plain=args.json, stream=sys.stderr, environment=os.environ) as display, ExitStack() as begun:
+        with display.during("Docker engine", "find it, or start one"):
+            ahead = begun.enter_context(_collect_ahead(whole, tree)) if must_install(found) else None
+            engine = connect(found=found)
+        engine.require_platform()
+        plan = base_images.plan_with_digests(variants, tree, engine)
+        results = _build_missing(
+            plan, variants, engine, root, tree, display, disk_check=not args.no_disk_check, ahead=ahead
+        )
+    if args.json:
+        print_json([asdict(result) for result in results])
+    else:
+        _print_report(results, engine)
+    return 0
+
+
+def _build_missing(
+    plan: Plan,
+    variants: Sequence[Variant],
+    engine: Engine,
+    root: Path,
+    tree: Tree,
+    display: Display,
+    *,
+    disk_check: bool,
+    ahead: Future[HostInputs] | None,
+) -> list[buildx.Result]:  # fmt: skip
+    """Build the selected images that the engine lacks; return what it then has of all of them."""
+    remaining, seconds = _drop_current(plan, images.find_keys(engine, plan.refs)), 0.0
+    if remaining.selected:
+        with _wait_for_turn(remaining, engine):
+            # Ask again: another dlc may have built them meanwhile.
+            existing = images.find_keys(engine, plan.refs)
+            remaining = _drop_current(remaining, existing)
+            if remaining.selected:
+                if disk_check:
+                    _require_room(remaining, variants, existing, engine)
+                seconds = _run_bake(remaining, engine, root, tree, display, ahead)
+    return buildx.read_results(plan, engine, seconds, set(remaining.selected))
+
+
+@contextmanager
+def _collect_ahead(plan: Plan, tree: Tree) -> Iterator[Future[HostInputs]]:
+    """Collect what images take from this host while an engine is installed.
+
+    Without an engine every image is missing.
+    """
+    cache = cache_folder()
+    with report_disk_errors(cache):
+        host_inputs.install_programs(plan, cache)
+    with run_beside(lambda: _collect_inputs(plan, tree, cache)) as inputs:
+        yield inputs
+
+
+def _collect_inputs(plan: Plan, tree: Tree, cache: Path) -> HostInputs:
+    with report_disk_errors(cache):
+        return host_inputs.collect(plan, tree, cache)
+
+
+def _drop_current(plan: Plan, existing: Mapping[str, str]) -> Plan:
+    """Return what is left of a plan without the images that are up to date."""
+    return plan.without([decision.id for decision in plan.decisions(existing) if not decision.build])
+
+
+@contextmanager
+def _wait_for_turn(plan: Plan, engine: Engine) -> Iterator[None]:
+    """Let no other dlc of this user build these images here during the block. Raises ProcessError after TURN_SECONDS.
+
+    Two builds of one image at once mostly share each step. Where a step did run in both, the classic store can write
+    the layer above it in two ways: the same files, but another digest.
+    """
+    folder = cache_folder() / "turns"
+    with ExitStack() as held:
+        with report_disk_errors(cache_folder()):
+            folder.mkdir(parents=True, exist_ok=True)
+            # The same order everywhere, so that no two wait for each other.
+            for ref in sorted(plan.refs):
+                name = hashlib.sha256(f"{engine.address} {ref}".encode()).hexdigest()[:12]
+                path = folder / f"{ref.rpartition('/')[2].replace(':', '-')}-{name}"
+                held.enter_context(hold_lock(path, TURN_SECONDS))
+        yield
+
+
+def _require_room(plan: Plan, variants: Sequence[Variant], existing: Mapping[str, str], engine: Engine) -> None:
+    """Raise DiskError if the engine's disk is too small for what the plan builds."""
+    if folder := disk_space.data_folder(engine):
+        missing = [variant for variant in variants if variant.id in plan.selected]
+        disk_space.require_room(
+            disk_space.estimate_need(missing, existing, containerd_store=engine.containerd_store), folder
+        )
+
+
+def _run_bake(
+    plan: Plan, engine: Engine, root: Path, tree: Tree, display: Display, ahead: Future[HostInputs] | None
+) -> float:
+    """Build the plan; return the seconds that the bake took."""
+    revision, epoch = buildx.read_revision(root)
+    cache = cache_folder()
+    with display.during("this host", "base file system, locked wheels, downloads"):
+        inputs = ahead.result() if ahead else _collect_inputs(plan, tree, cache)
+    return buildx.build_plan(
+        plan, engine, inputs, new_log(cache, "build"), epoch=epoch, revision=revision,
+        on_step=display.finished, on_running=display.running,
+    )  # fmt: skip
+
+
+def _print_report(results: Sequence[buildx.Result], engine: Engine) -> None:
+    for result in results:
+        state = f"built in {result.seconds:.0f} s" if result.built else "up to date"
+        print(f"{result.ref}  {state}")
+        print(f"  digest  {result.digest}")
+        print(f"  size    {result.size / 1e9:.2f} GB")
+    last = results[-1]
+    where = f"DOCKER_HOST={engine.address} " if engine.address else ""
+    framework = last.id.partition("-")[0]
+    package = {"pytorch": "torch"}.get(framework, framework)
+    print(f"next: {where}docker run --rm {last.ref} {shlex.join(['python', '-c', f'import {package}'])}")

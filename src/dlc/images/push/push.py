@@ -1,0 +1,251 @@
+"""Pushes a built image: blobs, then the manifest by its digest; verifies what is served; moves the tags last.
+
+Of an image's tags `2.13.0-training-cpu-py311-bookworm` moves with every push. With `-20261120` at its end it names the
+day of the commit, with `-0123456789ab` the first digits of the content key, which differ for other sources. An image of
+`--set` keeps the `-set-0123abcd` of its reference in each of them: it never takes the plain image's tags.
+
+The bill of materials is an OCI 1.1 referrer. A registry without the referrers API (docker-registry 2.8, older ones of
+vendors) gets the index under the tag `sha256-DIGEST` that the distribution specification has for such: clients look
+there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dlc.core.atomic_files import scratch_folder
+from dlc.core.errors import DiskError, ImageError
+from dlc.core.labels import CREATED, FRAMEWORK, FRAMEWORK_VERSION, ID, KEY, OS
+from dlc.engine.connection import Engine
+from dlc.images.push.layers import Descriptor, Saved, Uploads, open_saved
+from dlc.images.push.layers import make_manifest as manifest_of
+from dlc.images.push.registry.repository import INDEX, KINDS, Manifest, Repository, make_digest, make_fallback_tag
+from dlc.images.push.verify import Inspected, MismatchError, require_same, verify_served
+from dlc.plan.plan import Plan
+
+Say = Callable[[str], None]
+KEY_DIGITS = 12
+# Characters of a tag, by the distribution specification.
+LONGEST = 128
+# Variant.suffix puts this behind a reference.
+OF_SET = re.compile(r"-set-[0-9a-f]+$")
+WORKSPACE_PREFIX = "dlc-push-"
+SPDX = "application/spdx+json"
+EMPTY = b"{}"
+EMPTY_KIND = "application/vnd.oci.empty.v1+json"
+
+
+@dataclass(frozen=True)
+class Order:
+    """One image to push: what `docker image inspect` says of it, and where it goes below the destination's path."""
+
+    id: str
+    ref: str
+    framework: str
+    tags: tuple[str, ...]
+    inspected: Inspected
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """An image in a registry. `uploaded` bytes went over the wire; 0 if all of it was there."""
+
+    id: str
+    repository: str
+    # Digest of the manifest in the registry.
+    digest: str
+    # Digest of the manifest of its SPDX document.
+    bill_of_materials: str
+    tags: tuple[str, ...]
+    uploaded: int
+    seconds: float
+
+
+def make_orders(
+    plan: Plan, inspected: Mapping[str, Inspected], keys: Mapping[str, str], sets: Sequence[str] = ()
+) -> tuple[Order, ...]:
+    """Return what to push, given what the engine has under each reference. That is its `inspect` and its content key.
+
+    Pure.
+
+    `sets` are the user's texts of --set.
+
+    Raises ImageError for every image that is not there or was built from other sources.
+    """
+    stale = [d for d in plan.decisions(keys) if d.build and d.id in plan.selected]
+    if stale:
+        raise ImageError(
+            "\n".join(f"{d.id}: expected an image built from these sources, found: {d.why}" for d in stale),
+            f"dlc build {shlex.join([*(d.id for d in stale), *(word for text in sets for word in ('--set', text))])}",
+        )
+    found = []
+    for target in (plan.target(identifier) for identifier in plan.selected):
+        ref = target.tags[0]
+        labels = inspected[ref]["Config"]["Labels"]
+        found.append(Order(target.id, ref, labels[FRAMEWORK], make_tags(ref, labels), inspected[ref]))
+    return tuple(found)
+
+
+def push_image(
+    order: Order, repository: Repository, engine: Engine, compression: str, say: Say, bill: Callable[[], bytes]
+) -> Pushed:
+    """Push one image; tags are moved after the registry was seen to serve it. Raises RegistryError and others.
+
+    `bill` makes the bill of materials, which is attached before any tag moves.
+    """
+    start = time.monotonic()
+    uploaded = 0
+    manifest = _find_complete(order, repository, compression)
+    if manifest is None:
+        repository.require_writable()
+        with open_workspace(order.inspected["Size"]) as folder, open_saved(engine, order.ref, folder) as image:
+            require_same(order.inspected, f"{order.ref} as saved", len(image.members.layers), image.config)
+            manifest, uploaded = _upload_image(image, repository, compression, say)
+        verify_served(order.inspected, repository, manifest.digest)
+    attached = attach_bill(repository, manifest, bill)
+    for tag in order.tags:
+        _move_tag(repository, tag, manifest)
+    seconds = time.monotonic() - start
+    return Pushed(order.id, repository.name, manifest.digest, attached, order.tags, uploaded, seconds)
+
+
+def _find_complete(order: Order, repository: Repository, compression: str) -> Manifest | None:
+    """Return the image's manifest if the repository has all of it under one of its tags, so compressed."""
+    for tag in order.tags:
+        found = repository.manifest(tag)
+        if found and all(layer["mediaType"].endswith(compression) for layer in found.content["layers"]):
+            with suppress(MismatchError):
+                return verify_served(order.inspected, repository, found.digest)
+    return None
+
+
+def _upload_image(image: Saved, repository: Repository, compression: str, say: Say) -> tuple[Manifest, int]:
+    """Send the blobs that the repository lacks, then the manifest by its digest. Returns it and the bytes sent."""
+    uploads = Uploads(repository, say)
+    # By diff id: two steps can leave equal layers, such as empty ones.
+    layers: dict[str, Descriptor] = {}
+    diff_ids = json.loads(image.config)["rootfs"]["diff_ids"]
+    for diff_id, member in zip(diff_ids, image.members.layers, strict=True):
+        if diff_id not in layers:
+            layers[diff_id] = image.write_layer(member, diff_id, compression)
+            uploads.add(layers[diff_id]["digest"], image.blob(layers[diff_id]["digest"]))
+    config = image.write_config()
+    uploads.add(config["digest"], image.blob(config["digest"]))
+    uploads.finish()
+    made = manifest_of(config, [layers[diff_id] for diff_id in diff_ids])
+    repository.put_manifest(made.digest, made)
+    return made, uploads.sent
+
+
+def _move_tag(repository: Repository, tag: str, manifest: Manifest) -> None:
+    """Move a tag to the manifest, and check that it was moved."""
+    if _read_tag_digest(repository, tag) != manifest.digest:
+        repository.put_manifest(tag, manifest)
+        if (found := _read_tag_digest(repository, tag)) != manifest.digest:
+            raise MismatchError(f"{repository.name}:{tag}", manifest.digest, found)
+
+
+def _read_tag_digest(repository: Repository, tag: str) -> str:
+    found = repository.manifest(tag)
+    return found.digest if found else "no manifest"
+
+
+def make_tags(ref: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the tag with the content key, then the day, then the one that moves: they are set in this order.
+
+    `ref` and `labels` are the image's. Raises ImageError when one is missing that dlc sets.
+    """
+    _framework, _series, job, device, python, *flavor = _require_label(ref, labels, ID).split("-")
+    # The device says `+cpu` already.
+    version = _require_label(ref, labels, FRAMEWORK_VERSION).partition("+")[0]
+    system = _name_system(_require_label(ref, labels, OS))
+    day = datetime.fromisoformat(_require_label(ref, labels, CREATED)).strftime("%Y%m%d")
+    key = _require_label(ref, labels, KEY)[:KEY_DIGITS]
+    stem = "-".join([version, job, device, python, *flavor, system])
+    suffix = found[0] if (found := OF_SET.search(ref)) else ""
+    stem = stem[: LONGEST - 1 - KEY_DIGITS - len(suffix)].rstrip("-.") + suffix
+    return f"{stem}-{key}", f"{stem}-{day}", stem
+
+
+def _require_label(ref: str, labels: Mapping[str, str], name: str) -> str:
+    if not labels.get(name):
+        raise ImageError(f"{ref}: expected the label {name}, found none", "dlc build GLOB: dlc's own images have it")
+    return labels[name]
+
+
+def _name_system(text: str) -> str:
+    """Return `bookworm` for our own base, `ubuntu-24.04` for the user's `registry.example/ubuntu:24.04`."""
+    name = text.partition("@")[0].rpartition("/")[2].lower()
+    return re.sub(r"[^a-z0-9._]+", "-", name.removeprefix("debian-")).strip("-.")
+
+
+@contextmanager
+def open_workspace(size: int) -> Iterator[Path]:
+    """Make an empty folder for an image of `size` bytes. Raises DiskError if the disk has too little room."""
+    with scratch_folder(WORKSPACE_PREFIX) as folder:
+        # The saved image and its compressed layers lie there.
+        needed, free = size + size // 2, shutil.disk_usage(folder).free
+        if free < needed:
+            raise DiskError(
+                f"{folder.parent}: expected {needed / 1e9:.1f} GB of free space for the layers, "
+                f"found {free / 1e9:.1f} GB",
+                "free space there, or name another folder in TMPDIR",
+            )
+        yield folder
+
+
+def attach_bill(repository: Repository, subject: Manifest, document: Callable[[], bytes]) -> str:
+    """Attach the document unless one of its kind is there; return its manifest's digest. Raises RegistryError.
+
+    `document` is called only if it is needed.
+    """
+    there = [found for found in repository.referrers(subject.digest) if found.get("artifactType") == SPDX]
+    if there:
+        return str(there[0]["digest"])
+    data = document()
+    with scratch_folder("dlc-sbom-") as folder:
+        for content in (EMPTY, data):
+            path = folder / "blob"
+            path.write_bytes(content)
+            if repository.size(make_digest(content)) != len(content):
+                repository.upload(path, make_digest(content))
+    manifest = make_referrer(subject, data)
+    if not repository.put_manifest(manifest.digest, manifest):
+        _add_to_index(repository, subject, manifest)
+    return manifest.digest
+
+
+def make_referrer(subject: Manifest, document: bytes) -> Manifest:
+    """Make the manifest of an SPDX document about an image. Pure."""
+    content = {
+        "schemaVersion": 2,
+        "mediaType": KINDS[0],
+        "artifactType": SPDX,
+        "config": _describe_blob(EMPTY_KIND, EMPTY),
+        "layers": [_describe_blob(SPDX, document)],
+        "subject": _describe_blob(subject.kind, subject.data),
+    }
+    return Manifest(json.dumps(content, separators=(",", ":")).encode(), KINDS[0])
+
+
+def _add_to_index(repository: Repository, subject: Manifest, manifest: Manifest) -> None:
+    """Add a referrer to the index under the fallback tag, beside what others have put there."""
+    others = [found for found in repository.referrers(subject.digest) if found.get("digest") != manifest.digest]
+    own = {**_describe_blob(manifest.kind, manifest.data), "artifactType": SPDX}
+    content = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, own]}
+    data = json.dumps(content, separators=(",", ":")).encode()
+    repository.put_manifest(make_fallback_tag(subject.digest), Manifest(data, INDEX))
+
+
+def _describe_blob(kind: str, data: bytes) -> Mapping[str, Any]:
+    return {"mediaType": kind, "digest": make_digest(data), "size": len(data)}

@@ -1,0 +1,183 @@
+"""Each host's /opt/ml: its config files and code are written before a job, the results gathered after it."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from dlc.core.errors import DiskError, DlcError
+from dlc.jobs.run.job import Job
+
+# The folder of results in the current folder, without --output.
+RESULTS = "dlc-jobs"
+# Names at the top of a folder of code: large, and no part of it.
+LEFT_OUT = {".git", ".venv"}
+# Left out anywhere.
+COMPILED = "__pycache__"
+FULL = re.compile(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]")
+# Docker calls a container's first network interface so.
+INTERFACE = "eth0"
+CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+# Folder in the results -> folder in a host's /opt/ml.
+PARTS = {"model": "model", "output": "output/data"}
+
+
+def write_folders(job: Job) -> None:
+    """Make every host's folder, or none. Raises DlcError if the job's folder holds something already."""
+    try:
+        (job.folder / "hosts").mkdir(parents=True)
+    except FileExistsError:
+        raise DlcError(
+            f"{job.folder}: expected a folder without the results of another job, found some", "name another folder"
+        ) from None
+    try:
+        if job.checkpoints:
+            job.checkpoints.mkdir(parents=True, exist_ok=True)
+        for host in job.hosts:
+            write_host_folder(job, host)
+    except BaseException:
+        # Ctrl-C is one of these.
+        remove_folders(job)
+        raise
+
+
+def remove_folders(job: Job) -> None:
+    """Remove the folders of a job of which no host has started, and those above them that are empty now."""
+    shutil.rmtree(job.folder / "hosts", ignore_errors=True)
+    # Something else may be in it.
+    with suppress(OSError):
+        job.folder.rmdir()
+        if job.folder.parent.name == RESULTS:
+            job.folder.parent.rmdir()
+
+
+def write_host_folder(job: Job, host: str) -> Path:
+    """Make one host's folder and return it."""
+    root = job.opt_ml(host)
+    config = root / "input" / "config"
+    config.mkdir(parents=True)
+    for name, content in make_config(job, host).items():
+        (config / name).write_text(json.dumps(content, indent=2) + "\n")
+    # The mount's place: the engine would make it as root.
+    for name in job.channels:
+        (root / "input" / "data" / name).mkdir(parents=True)
+    if job.checkpoints:
+        (root / "checkpoints").mkdir()
+    _copy_code(job, root / "code")
+    # The user may be somebody else than the owner of the folders.
+    if job.user:
+        for path in (root, root / "code"):
+            path.chmod(0o777)
+    return root
+
+
+def _copy_code(job: Job, target: Path) -> None:
+    """Copy the code. Raises DlcError for the first file that cannot be copied, DiskError if the disk is full."""
+    try:
+        _copy_files(job, target)
+    except shutil.Error as error:
+        # For a folder, args hold a list of what failed, with each error as text.
+        source, _, why = error.args[0][0]
+        if FULL.match(why):
+            raise DiskError(f"{target}: {why}", "free space there, or --output on another disk") from None
+        raise DlcError(
+            f"{source}: not copied to {target}: {why}", "make it readable, or keep it out of the folder of code"
+        ) from None
+
+
+def _copy_files(job: Job, target: Path) -> None:
+    for source in job.code:
+        if source.is_dir():
+            shutil.copytree(source, target, symlinks=True, ignore=_make_ignore(source, job.folder), dirs_exist_ok=True)
+        else:
+            target.mkdir(exist_ok=True)
+            shutil.copy2(source, target / source.name)
+
+
+def _make_ignore(source: Path, results: Path) -> Callable[[str, list[str]], set[str]]:
+    """Return a test for what is not copied.
+
+    That is the checkout's own folders, and results of jobs that are kept among the code.
+
+    A repository below the top is code: pip installs from it. Pipes and sockets, as editors and agents leave them, are
+    none.
+    """
+    kept = {results, results.parent} if results.parent.name == RESULTS else {results}
+    kept |= {source.absolute() / name for name in LEFT_OUT}
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        paths = {name: Path(folder, name) for name in names}
+        left = {name for name, path in paths.items() if name == COMPILED or path.absolute() in kept}
+        return left | {name for name, path in paths.items() if path.is_fifo() or path.is_socket()}
+
+    return ignored
+
+
+def make_config(job: Job, host: str) -> dict[str, dict[str, object]]:
+    """Map file names to JSON objects."""
+    program = {"sagemaker_program": json.dumps(job.program)} if job.program else {}
+    return {
+        "resourceconfig.json": make_resource_config(job, host),
+        "hyperparameters.json": {**program, **job.hyperparameters},
+        "inputdataconfig.json": {name: dict(CHANNEL) for name in job.channels},
+    }
+
+
+def make_resource_config(job: Job, host: str) -> dict[str, object]:
+    """Return who this host is, and who the others are."""
+    group = job.group_of(host)
+    return {
+        "current_host": host,
+        "current_instance_type": group.instance_type,
+        "current_group_name": group.name,
+        "hosts": list(job.hosts),
+        "instance_groups": [
+            {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": list(each.hosts)}
+            for each in job.groups
+        ],
+        "network_interface_name": INTERFACE,
+    }
+
+
+def collect_results(job: Job) -> list[str]:
+    """Move every host's files. Of several with one name the first host's counts; the others stay, a line for each."""
+    kept = []
+    for part, place in PARTS.items():
+        target = job.folder / part
+        target.mkdir(exist_ok=True)
+        for host in job.hosts:
+            kept += _move_all(job.opt_ml(host) / place, target)
+    return [f"{path.relative_to(job.folder)} stays there: another host wrote a file of that name" for path in kept]
+
+
+def _move_all(source: Path, target: Path) -> list[Path]:
+    """Move the files of a folder. Return those that have to stay, because there is another one at their place."""
+    kept = []
+    for folder, names, files in os.walk(source):
+        place = target / Path(folder).relative_to(source)
+        links = [name for name in names if Path(folder, name).is_symlink()]
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            kept.append(Path(folder))
+            names.clear()
+            continue
+        place.mkdir(exist_ok=True)
+        kept += [
+            Path(folder, name) for name in sorted([*files, *links]) if not _move_file(Path(folder, name), place / name)
+        ]
+    return kept
+
+
+def _move_file(path: Path, target: Path) -> bool:
+    """Move a file if its place is free; tell whether the target has these bytes now."""
+    if not os.path.lexists(target):
+        path.rename(target)
+        return True
+    plain = path.is_file() and target.is_file() and not path.is_symlink() and not target.is_symlink()
+    return plain and filecmp.cmp(path, target, shallow=False)

@@ -1,0 +1,38 @@
+"""core.atomic_files: no half-written file is taken for whole, and one process at a time holds a lock."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dlc.core.atomic_files import draft_folder, replace_folder, report_disk_errors
+from dlc.core.errors import DiskError, UsageError
+
+
+def test_a_draft_is_gone_after_its_block_whatever_ended_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), draft_folder(tmp_path) as draft:
+        (draft / "file").rename(draft / "no folder" / "file")
+    assert not any((tmp_path / "drafts").iterdir())
+
+
+def test_a_full_disk_and_a_file_in_the_way_are_errors_that_name_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(DiskError, match=f"{tmp_path}: the disk is full"), report_disk_errors(tmp_path):
+        os.write(os.open("/dev/full", os.O_WRONLY), b"x")
+    (tmp_path / "logs").write_text("a file")
+    with pytest.raises(UsageError, match="expected a folder that dlc can write"), report_disk_errors(tmp_path / "logs"):
+        (tmp_path / "logs" / "build.log").touch()
+
+
+@pytest.mark.parametrize("there", [None, [], ["kept", "gone"]], ids=["no folder", "an empty one", "a full one"])
+def test_a_folder_takes_the_place_of_another_whole(tmp_path: Path, there: list[str] | None) -> None:
+    new, old = tmp_path / "new", tmp_path / "old"
+    new.mkdir()
+    (new / "kept").write_text("new")
+    if there is not None:
+        old.mkdir()
+        for name in there:
+            (old / name).write_text("old")
+    replace_folder(new, old)
+    assert {path.name: path.read_text() for path in old.iterdir()} == {"kept": "new"}

@@ -1,0 +1,190 @@
+"""dlc run's options become a job, or one error that names the option; nothing is started or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlc.core.errors import UsageError
+from dlc.jobs.run.job import STRATEGIES, Group, Job, Options, make_job
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_with_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "train_data.py", "other/train.py", "data/digits.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def job(environ: Mapping[str, str] | None = None, script: str = "train.py", **options: Any) -> Job:
+    return make_job(
+        Options(script, **options), environ or {}, image="dlc/x:1", id="j", folder=Path("/results"), token="secret"
+    )
+
+
+def test_hosts_without_groups_are_the_platforms_only_group() -> None:
+    assert job(hosts=2).groups == (Group("homogeneousCluster", ("algo-1", "algo-2")),)
+
+
+def test_hosts_are_dealt_out_to_the_groups_in_their_order() -> None:
+    groups = job(groups=["data_group=2", "dnn_group=1"]).groups
+    assert [(group.name, group.hosts) for group in groups] == [
+        ("data_group", ("algo-1", "algo-2")), ("dnn_group", ("algo-3",)),
+    ]  # fmt: skip
+
+
+def test_a_group_without_a_number_has_as_many_hosts_as_hosts_says() -> None:
+    assert [len(group.hosts) for group in job(hosts=3, groups=["a", "b=1"]).groups] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("word", "gpus"),
+    [
+        ("0", ""), ("10", "10"), ("all", "all"), ("device=0", '"device=0"'), ("device=0,1", '"device=0,1"'),
+        ('"device=0,1"', '"device=0,1"'), ("device=GPU-3a23c669", '"device=GPU-3a23c669"'),
+    ],
+)  # fmt: skip
+def test_gpus_are_named_as_docker_names_them_and_0_asks_for_no_gpu_driver(word: str, gpus: str) -> None:
+    (group,) = job(gpus=[word]).groups
+    assert group.gpus == gpus
+
+
+def test_devices_may_be_of_one_group_also_of_one_that_is_called_device() -> None:
+    found = job(groups=["a=1", "device=1"], gpus=["a=device=0,1", "device=2"]).groups
+    assert [group.gpus for group in found] == ['"device=0,1"', "2"]
+
+
+def test_0_is_no_limit_as_for_docker() -> None:
+    (group,) = job(cpus=["0"], memory=["0"]).groups
+    assert (group.cpus, group.memory) == ("", "")
+
+
+@pytest.mark.parametrize("word", ["6m", "512M", "1.5g", "2GB", "512MiB", "7000000", "7000000b", "1t"])
+def test_a_size_is_written_as_for_docker(word: str) -> None:
+    (group,) = job(memory=[word]).groups
+    assert group.memory == word
+
+
+def test_a_limit_is_for_all_groups_or_for_the_one_that_is_named() -> None:
+    two = ["data=1", "dnn=1"]
+    found = job(groups=two, cpus=["2", "dnn=0.5"], memory=["data=512m"], gpus=["dnn=all"], instance_types=["ml.c5"])
+    assert [(g.cpus, g.memory, g.gpus, g.instance_type) for g in found.groups] == [
+        ("2", "512m", "", "ml.c5"), ("0.5", "", "all", "ml.c5"),
+    ]  # fmt: skip
+
+
+def test_scripts_are_copied_by_their_names() -> None:
+    found = job(groups=["data=1", "dnn=1"], programs=["data=./train_data.py"], script="other/train.py")
+    assert found.code == (Path.cwd() / "other/train.py", Path.cwd() / "train_data.py")
+    assert (found.program, found.programs) == ("train.py", {"data": "train_data.py"})
+
+
+def test_in_a_folder_of_code_scripts_are_paths_below_it(tmp_path: Path) -> None:
+    found = job(source=".", script="other/train.py", groups=["a=1"], programs=["a=train_data.py"])
+    assert (found.code, found.program, found.programs) == ((tmp_path,), "other/train.py", {"a": "train_data.py"})
+
+
+def test_hyperparameters_are_as_they_were_typed() -> None:
+    assert job(hyperparameters=["lr=0.1", "text=a=b", "empty="]).hyperparameters == {
+        "lr": "0.1", "text": "a=b", "empty": "",
+    }  # fmt: skip
+
+
+def test_a_distribution_is_the_hyperparameter_that_asks_for_it() -> None:
+    found = {name: job(distributed=name, hyperparameters=["lr=1"]).hyperparameters for name in STRATEGIES}
+    assert found["torchrun"] == {"lr": "1", "sagemaker_torch_distributed_enabled": "true"}
+    assert len({str(hyperparameters) for hyperparameters in found.values()}) == len(STRATEGIES)
+    assert job().hyperparameters == {}
+    with pytest.raises(UsageError, match="--distributed: expected one of torchrun, horovod, mpi, tensorflow"):
+        job(distributed="ddp")
+
+
+def test_a_channel_is_a_folder() -> None:
+    assert job(channels=["training=./data"]).channels == {"training": Path.cwd() / "data"}
+
+
+def test_a_variable_without_a_value_is_this_shells_and_its_value_is_kept_off_command_lines() -> None:
+    found = job({"KEY": "hush"}, environment=["KEY", "A=b"])
+    assert found.environment["A"] == "b"
+    assert "KEY" not in found.environment
+    assert found.secrets == {"DLC_JOB_TOKEN": "secret", "KEY": "hush"}
+
+
+def test_the_launcher_is_told_how_long_a_stop_may_take_unless_the_user_says_it() -> None:
+    assert job(stop_seconds=7).environment == {"DLC_TERMINATION_GRACE": "7"}
+    assert job(environment=["DLC_TERMINATION_GRACE=3"]).environment == {"DLC_TERMINATION_GRACE": "3"}
+
+
+def test_the_authorities_that_dlc_is_told_to_trust_are_the_jobs_too(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    assert job({"DLC_CA_BUNDLE": "ca.pem"}).authorities == tmp_path / "ca.pem"
+    assert job({"SSL_CERT_FILE": "ca.pem"}).authorities is None, "another program's variable"
+
+
+def test_a_users_own_token_is_the_jobs() -> None:
+    found = job(environment=["DLC_JOB_TOKEN=mine"])
+    assert found.environment["DLC_JOB_TOKEN"] == "mine"
+    assert found.secrets == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"script": "none.py"}, "none.py: expected the file of an entry point, found nothing there"),
+        ({"script": "other"}, "--source"),
+        ({"source": "nowhere"}, "--source: expected a folder"),
+        ({"source": "other", "script": "train_data.py"}, "other/train_data.py: expected the file of an entry point"),
+        ({"groups": ["a=0"]}, "--group: expected NAME=HOSTS"),
+        ({"groups": ["a=x"]}, "--group: expected NAME=HOSTS"),
+        ({"groups": ["=2"]}, "--group: expected NAME=HOSTS"),
+        ({"groups": ["a b=2"]}, "--group: expected NAME=HOSTS"),
+        ({"groups": ["a=1", "a=2"]}, "--group: expected each group once, found a twice"),
+        ({"groups": ["a=99", "b=2"]}, "--hosts, --group: expected 1 to 100 hosts in all, found 101"),
+        ({"groups": ["a=1"], "cpus": ["b=1"]}, "--cpus: expected a group out of a, found 'b'"),
+        ({"cpus": ["many"]}, "--cpus: expected a number of CPUs, such as 0.5, and no less than 0.01, found 'many'"),
+        ({"cpus": ["-1"]}, "--cpus: expected a number of CPUs"),
+        ({"cpus": ["0.001"]}, "--cpus: expected a number of CPUs"),
+        ({"cpus": ["0.3333333333"]}, "--cpus: expected a number of CPUs"),
+        ({"cpus": [""]}, "--cpus: expected a number of CPUs"),
+        ({"cpus": ["1", "2"]}, "--cpus: expected one value for a group"),
+        ({"memory": ["4 GB"]}, "--memory: expected a size"),
+        (
+            {"memory": ["5m"]},
+            "--memory: expected 6m or more, which is the least that a container starts with",
+        ),
+        ({"memory": ["6"]}, "--memory: expected 6m or more"),
+        ({"memory": ["2x"]}, "--memory: expected a size"),
+        ({"memory": ["-2g"]}, "--memory: expected a size"),
+        (
+            {"gpus": ["some"]},
+            "--gpus: expected `all` or a number of GPUs, or some of them, such as device=0,1",
+        ),
+        ({"gpus": ["-1"]}, "--gpus: expected `all` or a number"),
+        ({"gpus": ["device="]}, "--gpus: expected `all` or a number"),
+        ({"gpus": ["device=0,,1"]}, "--gpus: expected `all` or a number"),
+        ({"gpus": ['"device=0']}, "--gpus: expected `all` or a number"),
+        ({"groups": ["a=1"], "gpus": ["b=device=0"]}, "--gpus: expected a group out of a, found 'b'"),
+        ({"groups": ["a=1"], "cpus": ["device=0"]}, "--cpus: expected a group out of a, found 'device'"),
+        ({"shared_memory": "big"}, "--shm-size: expected a size"),
+        ({"groups": ["a=1"], "programs": ["a=none.py"]}, "none.py: expected the file of an entry point"),
+        ({"groups": ["a=1"], "programs": ["b=train.py"]}, "--program: expected a group out of a"),
+        ({"groups": ["a=1"], "programs": ["a=other/train.py"]}, "found two called train.py"),
+        ({"hyperparameters": ["lr"]}, "--hp: expected KEY=VALUE, found 'lr'"),
+        ({"hyperparameters": ["lr=1", "lr=2"]}, "--hp: expected lr once"),
+        ({"channels": ["training=nowhere"]}, "--channel training: expected a folder"),
+        ({"channels": ["training="]}, "--channel training: expected a folder, found no word after the ="),
+        ({"source": "other", "script": "../train.py"}, "--source: expected entry points as paths in other"),
+        ({"source": "other", "script": f"{Path(__file__)}"}, "--source: expected entry points as paths in other"),
+        ({"channels": ["a/b=data"]}, "--channel: expected a name of letters"),
+        ({"environment": ["NOT_SET"]}, "--env: expected NAME=VALUE, or the name of a variable that is set"),
+    ],
+)
+def test_a_word_that_is_wrong_is_one_error_that_names_its_option(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        job(**options)
+    assert words in caught.value.message

@@ -1,8 +1,8 @@
 """Batches made on data hosts for training hosts of a job; may import `cluster_facts`, and torch and gRPC lazily.
 
 `serve(...)` on data hosts, `RemoteLoader(...)` on training hosts in the DataLoader's place. What is promised, and how
-it is kept: docs/heterogeneous.md. Rooms: `plan` (pure) <- `wire` <- `server` and `client`, which do not import each
-other; `training` <- `client`.
+it is kept: docs/heterogeneous.md. Rooms: `schedule` (pure) and `wire` <- `server` and `client`, which do not import
+each other; `wire` <- `tensorflow`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlc_runtime.dataservice.client.loader import RemoteLoader
-    from dlc_runtime.dataservice.plan.progress import merge as merge_states
+    from dlc_runtime.dataservice.schedule.progress import merge as merge_states
     from dlc_runtime.dataservice.server.serve import serve
 
 __all__ = ["RemoteLoader", "merge_states", "serve"]
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
 
         return RemoteLoader
     if name == "merge_states":
-        from dlc_runtime.dataservice.plan.progress import merge
+        from dlc_runtime.dataservice.schedule.progress import merge
 
         return merge
     if name == "serve":

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from service_runs import Rank, Service, wait_for
 
-from dlc_runtime.dataservice.plan.progress import merge
+from dlc_runtime.dataservice.schedule.progress import merge
 from harness.ports import free_port
 
 

@@ -16,8 +16,8 @@ import time
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import ProtocolError, SettingError
-from dlc_runtime.dataservice.plan import progress
-from dlc_runtime.dataservice.plan.progress import Leases
+from dlc_runtime.dataservice.schedule import progress
+from dlc_runtime.dataservice.schedule.assignment import Leases
 from dlc_runtime.dataservice.wire.lines import Lines
 
 if TYPE_CHECKING:

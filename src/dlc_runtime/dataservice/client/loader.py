@@ -16,9 +16,9 @@ from dlc_runtime.dataservice.client.place import Settings, check_above_zero
 from dlc_runtime.dataservice.client.pool import Pool
 from dlc_runtime.dataservice.client.pump import Pump
 from dlc_runtime.dataservice.client.training import Mover
-from dlc_runtime.dataservice.plan import progress
-from dlc_runtime.dataservice.plan.epoch import TAILS, Sampling
-from dlc_runtime.dataservice.plan.progress import WHEN_LOST, Progress
+from dlc_runtime.dataservice.schedule import progress
+from dlc_runtime.dataservice.schedule.assignment import TAILS, WHEN_LOST, Sampling
+from dlc_runtime.dataservice.schedule.progress import Progress
 from dlc_runtime.dataservice.wire import address, control, frames, tls
 from dlc_runtime.dataservice.wire import token as tokens
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.plan.epoch import Share
+from dlc_runtime.dataservice.schedule.assignment import Share
 from dlc_runtime.dataservice.wire import address
 from dlc_runtime.dataservice.wire.frames import MOST_BATCH
 

@@ -18,7 +18,7 @@ from dlc_runtime.dataservice.client import scout
 from dlc_runtime.dataservice.client.link import Link
 from dlc_runtime.dataservice.client.scout import Found, Scout
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError, ServersLostError
-from dlc_runtime.dataservice.plan.asks import Asks
+from dlc_runtime.dataservice.schedule.requests import Asks
 from dlc_runtime.dataservice.wire.frames import Question
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling
+from dlc_runtime.dataservice.schedule.assignment import Epoch, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.dataservice.plan.progress import Grant, Leases
+from dlc_runtime.dataservice.schedule.assignment import Grant, Leases
 from harness.examples import examples
 
 STEPS = st.lists(

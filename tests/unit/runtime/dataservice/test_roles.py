@@ -16,7 +16,7 @@ from dlc_runtime.dataservice import serve as served
 from dlc_runtime.dataservice.client import place
 from dlc_runtime.dataservice.client.place import Settings
 from dlc_runtime.dataservice.errors import MissingPackageError, SettingError
-from dlc_runtime.dataservice.plan.epoch import Share
+from dlc_runtime.dataservice.schedule.assignment import Share
 from dlc_runtime.dataservice.server import serve, source
 from dlc_runtime.dataservice.server.board import Board
 from dlc_runtime.dataservice.wire import address

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dlc_runtime.dataservice.plan.asks import STRIKES, Ask, Asks
+from dlc_runtime.dataservice.schedule.requests import STRIKES, Ask, Asks
 from harness.examples import examples
 
 IDS = 40

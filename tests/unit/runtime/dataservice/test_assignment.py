@@ -12,9 +12,9 @@ from hypothesis import given as any_time
 from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.plan import progress
-from dlc_runtime.dataservice.plan.epoch import Epoch, Permutation, Sampling, Share
-from dlc_runtime.dataservice.plan.progress import Progress
+from dlc_runtime.dataservice.schedule import progress
+from dlc_runtime.dataservice.schedule.assignment import Epoch, Permutation, Sampling, Share
+from dlc_runtime.dataservice.schedule.progress import Progress
 from harness.examples import examples
 
 SAMPLINGS = st.builds(

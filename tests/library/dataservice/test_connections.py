@@ -17,8 +17,8 @@ from dlc_runtime.dataservice.client.link import Arrived, Failure, Link
 from dlc_runtime.dataservice.client.pool import Pool
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
 from dlc_runtime.dataservice.server.connection import MOST_QUESTIONS, Connection
-from dlc_runtime.dataservice.wire import address, frames, structure, token
-from dlc_runtime.dataservice.wire.lines import Lines
+from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization
+from dlc_runtime.dataservice.wire.channel import Lines
 from harness.examples import examples
 
 TOKEN = b"a token"
@@ -58,13 +58,13 @@ def opened() -> tuple[socket.socket, Connection, bytes]:
     """A consumer that proved itself: its socket, the worker's connection and what begins the stream."""
     consumer, own = pair()
     connection = Connection(own, TOKEN)
-    hello = consumer.recv(frames.HELLO, socket.MSG_WAITALL)
-    consumer.sendall(frames.answer(hello, TOKEN, token.nonce()))
+    hello = consumer.recv(channel.HELLO, socket.MSG_WAITALL)
+    consumer.sendall(channel.answer(hello, TOKEN, channel.nonce()))
     own.setblocking(True)
     connection.receive()
     own.setblocking(False)
     assert connection.is_known
-    return consumer, connection, consumer.recv(token.PROOF, socket.MSG_WAITALL)
+    return consumer, connection, consumer.recv(channel.PROOF, socket.MSG_WAITALL)
 
 
 def until_it_ends(step: Callable[[], Any]) -> None:
@@ -104,7 +104,7 @@ def test_more_questions_than_a_consumer_may_have_open_are_refused() -> None:
 def test_a_consumer_that_reads_slowly_holds_one_batch_at_the_worker_and_gets_it_whole() -> None:
     consumer, connection, _ = opened()
     data = bytes(range(256)) * 100_000
-    packed = structure.pack([data])
+    packed = serialization.pack([data])
     connection.send_batch(frames.Question(0, 5), packed)
     assert connection.is_full
     got = bytearray()
@@ -131,12 +131,12 @@ class Far:
             raise
 
     def greet(self, own_token: bytes) -> None:
-        own = token.nonce()
-        self.sock.sendall(frames.hello(own))
+        own = channel.nonce()
+        self.sock.sendall(channel.hello(own))
         self.link.flush()
         self.arrived()
-        answer = self.sock.recv(frames.ANSWER, socket.MSG_WAITALL)
-        self.sock.sendall(token.proof(own_token, b"server", own, answer[len(frames.MAGIC) :][: token.NONCE]))
+        answer = self.sock.recv(channel.ANSWER, socket.MSG_WAITALL)
+        self.sock.sendall(channel.proof(own_token, b"server", own, answer[len(channel.MAGIC) :][: channel.NONCE]))
         self.arrived()
 
     def arrived(self) -> list[Arrived]:
@@ -150,7 +150,7 @@ class Far:
 
 
 def frame_of(batch: Any, id_: int = 0) -> bytes:
-    packed = structure.pack(batch)
+    packed = serialization.pack(batch)
     schema = frames.Frame(frames.SCHEMA, 0, id_, len(packed.schema)).packed() + packed.schema
     header = frames.Frame(frames.BATCH, 0, id_, packed.size, 0, len(packed.extras)).packed()
     return schema + header + packed.extras + b"".join(packed.parts)
@@ -217,7 +217,7 @@ def test_lines_cross_whole_and_only_between_those_that_hold_the_token() -> None:
 
 
 def test_an_address_that_is_not_this_hosts_is_not_listened_at() -> None:
-    assert address.own("localhost", "eth0") == "127.0.0.1"
-    assert address.own("a name that means nothing", "lo") == "127.0.0.1"
+    assert addresses.own("localhost", "eth0") == "127.0.0.1"
+    assert addresses.own("a name that means nothing", "lo") == "127.0.0.1"
     with pytest.raises(SettingError, match="address="):
-        address.own("a name that means nothing", "no-such-interface")
+        addresses.own("a name that means nothing", "no-such-interface")

@@ -15,8 +15,8 @@ import pytest
 
 from dlc_runtime.dataservice.client import keeper as module
 from dlc_runtime.dataservice.client.keeper import Keeper
-from dlc_runtime.dataservice.wire import address
-from dlc_runtime.dataservice.wire.lines import Lines
+from dlc_runtime.dataservice.wire import addresses
+from dlc_runtime.dataservice.wire.channel import Lines
 
 HANGS = 60.0  # seconds; only a bound
 STEP = 0.5  # seconds of the keeper's clock from one look to the next: less than it takes for a time of its own halt
@@ -85,7 +85,7 @@ class Keepers:
         self.voices: list[Voice] = []
 
     def keeper(self, when_lost: str = "fail", lost_after: float = HANGS, patience: float = HANGS) -> int:
-        listener = address.listener("127.0.0.1")
+        listener = addresses.listener("127.0.0.1")
         self.keepers.append(Keeper(listener, TOKEN, 2, when_lost, lost_after, patience))
         return int(listener.getsockname()[1])
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dlc_runtime.dataservice.errors import ProtocolError, SettingError
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import Leases
-from dlc_runtime.dataservice.wire.lines import Lines
+from dlc_runtime.dataservice.wire.channel import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

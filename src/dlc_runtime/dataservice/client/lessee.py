@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import ConsumerLostError, DataServiceError, ProtocolError
-from dlc_runtime.dataservice.wire.lines import Lines
+from dlc_runtime.dataservice.wire.channel import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,9 +8,8 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import ProtocolError
-from dlc_runtime.dataservice.wire import frames, structure, tls
-from dlc_runtime.dataservice.wire import token as tokens
-from dlc_runtime.dataservice.wire.address import keep_alive
+from dlc_runtime.dataservice.wire import channel, frames, serialization, tls
+from dlc_runtime.dataservice.wire.addresses import keep_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +38,7 @@ class Arrived(NamedTuple):
 class Layout(NamedTuple):
     """Where a schema's arrays lie in a buffer."""
 
-    schema: structure.Schema
+    schema: serialization.Schema
     places: tuple[tuple[int, int], ...]  # start, size
     size: int
     views: tuple[Callable[[Any], Any], ...]  # each makes an array over the buffer, which it keeps alive
@@ -59,7 +58,7 @@ class Link:
         self.is_open = False
         self._is_connected = False
         self._said = b""
-        self._own = tokens.nonce()
+        self._own = channel.nonce()
         self._inbox = bytearray()
         self._out = bytearray()
         self._layouts: dict[int, Layout] = {}
@@ -121,7 +120,7 @@ class Link:
                 return
 
     def _greet(self) -> None:
-        missing = (tokens.PROOF if self._said else frames.HELLO) - len(self._inbox)
+        missing = (channel.PROOF if self._said else channel.HELLO) - len(self._inbox)
         try:
             data = self.sock.recv(missing)
         except (BlockingIOError, InterruptedError):
@@ -135,9 +134,9 @@ class Link:
         self._inbox.clear()
         if not self._said:
             self._said = given
-            self.ask(frames.answer(given, self.token, self._own))
+            self.ask(channel.answer(given, self.token, self._own))
             return
-        frames.check_welcome(given, self.token, self._said, self._own)
+        channel.check_welcome(given, self.token, self._said, self._own)
         self.is_open = True
 
     def _next(self) -> frames.Frame | None:
@@ -202,19 +201,19 @@ class Link:
 
     def _finish(self, frame: frames.Frame) -> Arrived | None:
         if frame.kind == frames.SCHEMA:
-            self._layouts[frame.schema] = layout_of(structure.read_schema(bytes(self._text), self.most_batch))
+            self._layouts[frame.schema] = layout_of(serialization.read_schema(bytes(self._text), self.most_batch))
             return None
         if frame.kind == frames.ERROR:
             return Arrived(frame.epoch, frame.id, Failure(_told(self._text)), frame.size)
         layout, buffer, self._buffer = self._layouts[frame.schema], self._buffer, None
         arrays = [view(buffer) for view in layout.views]
-        return Arrived(frame.epoch, frame.id, structure.build(layout.schema, arrays, self._text), frame.size)
+        return Arrived(frame.epoch, frame.id, serialization.build(layout.schema, arrays, self._text), frame.size)
 
     def close(self) -> None:
         self.sock.close()
 
 
-def layout_of(schema: structure.Schema) -> Layout:
+def layout_of(schema: serialization.Schema) -> Layout:
     places, views, at = [], [], 0
     for leaf in schema.arrays:
         places.append((at, leaf.size))
@@ -223,7 +222,7 @@ def layout_of(schema: structure.Schema) -> Layout:
     return Layout(schema, tuple(places), at, tuple(views))
 
 
-def _view_of(leaf: structure.Leaf, start: int) -> Callable[[Any], Any]:
+def _view_of(leaf: serialization.Leaf, start: int) -> Callable[[Any], Any]:
     """What makes the array of a leaf that begins there in a buffer. What all batches share is found out once, here."""
     kind, dtype, shape, size = leaf
     if kind == "B":
@@ -263,7 +262,7 @@ def _tensor_of(dtype: str, shape: tuple[int, ...], start: int, size: int) -> Cal
                 return torch.frombuffer(flat.numpy(), dtype=own).view(shape)
         if is_known:  # half of what torch takes for it
             return torch.from_numpy(numpy.ndarray(shape, dtype, buffer.owner, start))
-        count = size // structure.TORCH_DTYPES[dtype]
+        count = size // serialization.TORCH_DTYPES[dtype]
         return torch.frombuffer(buffer.owner, dtype=own, count=count, offset=start).view(shape)
 
     return tensor

@@ -19,8 +19,7 @@ from dlc_runtime.dataservice.client.training import Mover
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import TAILS, WHEN_LOST, Sampling
 from dlc_runtime.dataservice.schedule.progress import Progress
-from dlc_runtime.dataservice.wire import address, control, frames, tls
-from dlc_runtime.dataservice.wire import token as tokens
+from dlc_runtime.dataservice.wire import addresses, channel, control_rpc, frames, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +68,7 @@ class RemoteLoader:
         deadline: float = 600.0,
         patience: float = 300.0,
     ) -> None:
-        control.require()
+        control_rpc.require()
         tls.check(os.environ, token)
         if tail not in TAILS:
             raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
@@ -88,7 +87,7 @@ class RemoteLoader:
         self._asked_share = (rank, world)
         self.tail, self.share = tail, place.share(rank, world)
         self.servers = place.servers(servers, group, port)
-        self._token = tokens.derive(os.environ, token)
+        self._token = channel.derive(os.environ, token)
         self._mover = Mover(device)
         self._pool = Pool(prefetch_bytes, pinned=self._mover.is_cuda or (pin_memory and _has_cuda()))
         self._pump: Pump | None = None
@@ -230,10 +229,10 @@ class RemoteLoader:
             listen, host, port = self._lease_place
             if self.share.rank == 0:
                 try:
-                    listener = address.listener(listen, port)
+                    listener = addresses.listener(listen, port)
                 except OSError as error:
                     raise errors.SettingError(
-                        f"RemoteLoader: rank 0 cannot keep the leases at {address.joined(listen, port)}:"
+                        f"RemoteLoader: rank 0 cannot keep the leases at {addresses.joined(listen, port)}:"
                         f" {error.strerror}; name another place with leases=, or DLC_DATA_LEASE_PORT on every host"
                     ) from error
                 settings = (self.share.world, self.when_lost, self.lost_after, self.settings.patience)
@@ -248,8 +247,8 @@ class RemoteLoader:
         """End `serve` on every data host that answers, for jobs in which no launcher does."""
         for target in self.servers.values():
             try:
-                control.call(target, self._token, control.STOP)
-            except control.CallError:
+                control_rpc.call(target, self._token, control_rpc.STOP)
+            except control_rpc.CallError:
                 continue
 
     def close(self) -> None:

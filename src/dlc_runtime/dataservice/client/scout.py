@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import DataServiceError, HangingUserFunctionError, RefusedError, ServersDifferError
-from dlc_runtime.dataservice.wire import control
+from dlc_runtime.dataservice.wire import control_rpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,7 +76,9 @@ class Scout:
     def status(self, server: str, stacks_after: float) -> Any:
         """What a server's workers do; None where it does not answer."""
         try:
-            answer = control.call(self.servers[server], self.token, control.STATUS, {"stacks_after": stacks_after})
+            answer = control_rpc.call(
+                self.servers[server], self.token, control_rpc.STATUS, {"stacks_after": stacks_after}
+            )
         except DataServiceError as error:
             self.why[server] = str(error)
             return None
@@ -116,7 +118,7 @@ class Scout:
         target = self.servers[server]
         host, _, port = target.rpartition(":")
         try:
-            told = control.call(target, self.token, control.DESCRIBE)
+            told = control_rpc.call(target, self.token, control_rpc.DESCRIBE)
             address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
             found = Found(server, str(address), str(told["host"]), tuple(map(int, told["workers"])), dict(told["data"]))
         except (DataServiceError, OSError, ValueError, KeyError, TypeError) as error:

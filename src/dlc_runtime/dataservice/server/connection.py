@@ -9,13 +9,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import ProtocolError
-from dlc_runtime.dataservice.wire import frames, tls
-from dlc_runtime.dataservice.wire import token as tokens
+from dlc_runtime.dataservice.wire import channel, frames, tls
 
 if TYPE_CHECKING:
     import socket
 
-    from dlc_runtime.dataservice.wire.structure import Packed
+    from dlc_runtime.dataservice.wire.serialization import Packed
 
 HANDSHAKE = 10.0  # seconds a stranger may take to prove who it is
 MOST_QUESTIONS = 4096  # that a consumer may have open here
@@ -29,7 +28,7 @@ class Connection:
 
     def __init__(self, sock: socket.socket, token: bytes) -> None:
         self.sock, self.token = tls.secured(sock, token, is_server=True), token
-        self.nonce = tokens.nonce()
+        self.nonce = channel.nonce()
         self.is_known = False
         self.deadline = time.monotonic() + HANDSHAKE
         self.events = selectors.EVENT_READ  # that the worker looks for
@@ -38,7 +37,7 @@ class Connection:
         self._out: deque[memoryview] = deque()
         self._kept: list[object] = []
         self._schemas: dict[bytes, int] = {}
-        self.send([memoryview(frames.hello(self.nonce))], [])
+        self.send([memoryview(channel.hello(self.nonce))], [])
 
     @property
     def is_full(self) -> bool:
@@ -68,12 +67,12 @@ class Connection:
 
     def _greet(self) -> bool:
         """Whether the consumer has proved itself."""
-        if not frames.MAGIC.startswith(self._inbox[: len(frames.MAGIC)]):
+        if not channel.MAGIC.startswith(self._inbox[: len(channel.MAGIC)]):
             raise ProtocolError(f"expected a consumer, found {bytes(self._inbox[:32])!r}")
-        if len(self._inbox) < frames.ANSWER:
+        if len(self._inbox) < channel.ANSWER:
             return False
-        welcome = frames.check_answer(bytes(self._inbox[: frames.ANSWER]), self.token, self.nonce)
-        del self._inbox[: frames.ANSWER]
+        welcome = channel.check_answer(bytes(self._inbox[: channel.ANSWER]), self.token, self.nonce)
+        del self._inbox[: channel.ANSWER]
         self.is_known = True
         self.send([memoryview(welcome)], [])
         return True

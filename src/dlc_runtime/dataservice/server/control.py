@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
 from dlc_runtime.dataservice.server import worker
 from dlc_runtime.dataservice.server.board import Halts
-from dlc_runtime.dataservice.wire import control, tls
-from dlc_runtime.dataservice.wire import token as tokens
+from dlc_runtime.dataservice.wire import channel, control_rpc, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +35,7 @@ class Nonces:
         self._given: OrderedDict[bytes, float] = OrderedDict()
 
     def give(self) -> bytes:
-        nonce = tokens.nonce()
+        nonce = channel.nonce()
         self._given[nonce] = time.monotonic() + NONCE_LIFE
         while len(self._given) > MOST_NONCES:
             self._given.popitem(last=False)
@@ -64,16 +63,16 @@ class Control:
         """A method: it checks the caller, then answers."""
 
         def handle(request: bytes, context: Any) -> bytes:
-            grpc = control.load_grpc()
-            nonce = control.split(request)[0]
+            grpc = control_rpc.load_grpc()
+            nonce = control_rpc.split(request)[0]
             try:
                 if not self.nonces.use(nonce):
                     raise RefusedError("a call without a nonce of this server")
-                body = control.open_call(self.token, request, method)
+                body = control_rpc.open_call(self.token, request, method)
             except DataServiceError as error:
                 self.refused += 1
                 context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
-            return control.seal_reply(self.token, nonce, method, answer(body))
+            return control_rpc.seal_reply(self.token, nonce, method, answer(body))
 
         return handle
 
@@ -131,7 +130,7 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        grpc, (health, health_pb2, health_pb2_grpc) = control.load_grpc(), control.health()
+        grpc, (health, health_pb2, health_pb2_grpc) = control_rpc.load_grpc(), control_rpc.health()
     except DataServiceError as error:
         bound.send(Unable("start its control process", str(error)))
         return
@@ -140,18 +139,22 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
         maximum_concurrent_rpcs=THREADS * 8,
         options=[
             ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a lottery
-            ("grpc.max_receive_message_length", control.MOST_MESSAGE),
+            ("grpc.max_receive_message_length", control_rpc.MOST_MESSAGE),
             ("grpc.max_metadata_size", 8192),
             ("grpc.max_connection_idle_ms", 60_000),
         ],
     )
-    answers = {control.DESCRIBE: control_.describe, control.STATUS: control_.status, control.STOP: control_.end}
+    answers = {
+        control_rpc.DESCRIBE: control_.describe,
+        control_rpc.STATUS: control_.status,
+        control_rpc.STOP: control_.end,
+    }
     handlers = {name: control_.call(name, answer) for name, answer in answers.items()}
-    handlers[control.CHALLENGE] = control_.challenge
+    handlers[control_rpc.CHALLENGE] = control_.challenge
     server.add_generic_rpc_handlers(
         (
             grpc.method_handlers_generic_handler(
-                control.SERVICE,
+                control_rpc.SERVICE,
                 dict(zip(handlers, map(grpc.unary_unary_rpc_method_handler, handlers.values()))),
             ),
         )
@@ -166,7 +169,7 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
         bound.send(Unable(f"listen at {address}", str(error) or "gRPC does not say why", remedy))
         return
     server.start()
-    for service in ("", control.SERVICE):
+    for service in ("", control_rpc.SERVICE):
         checks.set(service, health_pb2.HealthCheckResponse.SERVING)
     bound.send(None)
     threading.Thread(target=control_.halts.watch, name="dlc-data-halts", daemon=True).start()

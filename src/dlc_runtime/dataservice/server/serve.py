@@ -15,10 +15,8 @@ from dlc_runtime import cluster_facts, usable_cpus
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import control, source, worker
 from dlc_runtime.dataservice.server.board import Board
-from dlc_runtime.dataservice.wire import address as addresses
-from dlc_runtime.dataservice.wire import frames, tls
-from dlc_runtime.dataservice.wire import token as tokens
-from dlc_runtime.dataservice.wire.control import require
+from dlc_runtime.dataservice.wire import addresses, channel, frames, tls
+from dlc_runtime.dataservice.wire.control_rpc import require
 from dlc_runtime.usable_cpus import until_signalled
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def serve(
     job = cluster_facts.read()
     listen = address or addresses.own(job.me.address, job.interface)
     bound = addresses.port(port)
-    with Server(made, workers, job.host, listen, bound, tokens.derive(os.environ, token), most_batch_bytes) as server:
+    with Server(made, workers, job.host, listen, bound, channel.derive(os.environ, token), most_batch_bytes) as server:
         server.run()
 
 

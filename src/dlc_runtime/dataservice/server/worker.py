@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError
 from dlc_runtime.dataservice.server.connection import Connection
 from dlc_runtime.dataservice.server.source import Maker
-from dlc_runtime.dataservice.wire import frames, structure
-from dlc_runtime.dataservice.wire.address import keep_alive
+from dlc_runtime.dataservice.wire import frames, serialization
+from dlc_runtime.dataservice.wire.addresses import keep_alive
 
 if TYPE_CHECKING:
     from typing import Any
@@ -185,7 +185,7 @@ class Worker:
         self.board.begin(self.place.slot, *question)
         try:
             indices = self.maker.indices(*question)
-            packed = structure.pack(self.maker.batch(*question, indices))
+            packed = serialization.pack(self.maker.batch(*question, indices))
             if packed.size > self.most_batch:
                 raise_too_large(packed.size, self.most_batch)
         except (Exception, SystemExit) as error:

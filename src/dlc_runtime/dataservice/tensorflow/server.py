@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime.dataservice.wire import address
+from dlc_runtime.dataservice.wire import addresses
 
 if TYPE_CHECKING:
     from typing import Any
@@ -59,7 +59,7 @@ def main(text: str) -> None:
 
 
 def _start(order: Order) -> Any:
-    address.listener("0.0.0.0", order.port).close()  # noqa: S104 - gRPC would share the port with another server
+    addresses.listener("0.0.0.0", order.port).close()  # noqa: S104 - gRPC would share the port with another server
     import tensorflow as tf
 
     service = tf.data.experimental.service

@@ -1,8 +1,6 @@
 """The frames of a data connection: fixed headers and their bounds. Pure.
 
-First both sides prove that they hold the token:
-    server: MAGIC nonce          consumer: MAGIC nonce proof          server: proof
-Then the consumer sends questions, the server frames: a header, then `size` bytes.
+After the handshake (`channel.py`) the consumer sends questions, the server frames: a header, then `size` bytes.
 """
 
 from __future__ import annotations
@@ -10,12 +8,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from dlc_runtime.dataservice.errors import ProtocolError, RefusedError
-from dlc_runtime.dataservice.wire import token as tokens
-
-MAGIC = b"dlc-data-1\r\n"  # the line end tells text protocols from ours at once
-HELLO = len(MAGIC) + tokens.NONCE  # bytes that the server sends first
-ANSWER = len(MAGIC) + tokens.NONCE + tokens.PROOF
+from dlc_runtime.dataservice.errors import ProtocolError
 
 BATCH, SCHEMA, ERROR, END = range(1, 5)  # kinds of frames
 MOST_TEXT = 1 << 20  # bytes of a schema, an error, or what a batch holds beside its tensors
@@ -69,29 +62,3 @@ def read_question(data: bytes | bytearray | memoryview, at: int = 0) -> Question
     if mark != _QUESTION_MARK or zero:
         raise ProtocolError(f"expected a question, found {bytes(data[at : at + QUESTION])!r}")
     return Question(epoch, id_)
-
-
-def hello(nonce: bytes) -> bytes:
-    """What the server says first."""
-    return MAGIC + nonce
-
-
-def answer(said: bytes, token: bytes, own: bytes) -> bytes:
-    """What the consumer says to the server's hello. Raises ProtocolError if it was none."""
-    if said[: len(MAGIC)] != MAGIC:
-        raise ProtocolError(f"no data service listens there: it said {said[: len(MAGIC)]!r}")
-    return MAGIC + own + tokens.proof(token, b"consumer", said[len(MAGIC) :], own)
-
-
-def check_answer(given: bytes, token: bytes, own: bytes) -> bytes:
-    """The server's last word to a consumer that holds the token. Raises RefusedError for one that does not."""
-    theirs, proof = given[len(MAGIC) : len(MAGIC) + tokens.NONCE], given[len(MAGIC) + tokens.NONCE :]
-    if given[: len(MAGIC)] != MAGIC or not tokens.is_proof(proof, token, b"consumer", own, theirs):
-        raise RefusedError("a connection that does not hold this job's token")
-    return tokens.proof(token, b"server", own, theirs)
-
-
-def check_welcome(given: bytes, token: bytes, said: bytes, own: bytes) -> None:
-    """Raises RefusedError where the server does not hold the token either."""
-    if not tokens.is_proof(given, token, b"server", said[len(MAGIC) :], own):
-        raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")

@@ -14,8 +14,8 @@ from forked_host import data_host
 from dlc_runtime.dataservice import RemoteLoader
 from dlc_runtime.dataservice.client.training import moved
 from dlc_runtime.dataservice.errors import UnsupportedBatchError
-from dlc_runtime.dataservice.wire import structure
-from dlc_runtime.dataservice.wire.structure import TORCH_DTYPES
+from dlc_runtime.dataservice.wire import serialization
+from dlc_runtime.dataservice.wire.serialization import TORCH_DTYPES
 
 Pair = collections.namedtuple("Pair", ["image", "label"])
 NAMES = [name for name in TORCH_DTYPES if hasattr(torch, name)]
@@ -112,7 +112,7 @@ def kept_batches_do_not_change(address: str) -> list[str]:
 
 def refusal_of(batch: Any) -> str:
     try:
-        structure.pack(batch)
+        serialization.pack(batch)
     except UnsupportedBatchError as error:
         return str(error)
     return ""

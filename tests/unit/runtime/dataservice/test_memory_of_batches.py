@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.client.pool import Pool, rounded
-from dlc_runtime.dataservice.wire import structure
+from dlc_runtime.dataservice.wire import serialization
 from harness.examples import examples
 
 
@@ -23,7 +23,7 @@ def test_a_batch_that_was_sent_is_freed_at_once_and_waits_for_no_garbage_collect
     watched = weakref.ref(array)
     gc.disable()
     try:
-        packed = structure.pack({"images": [array], "label": 7})
+        packed = serialization.pack({"images": [array], "label": 7})
         assert packed.size > len(array)
         del array
         assert watched() is not None

@@ -19,7 +19,7 @@ from dlc_runtime.dataservice.errors import MissingPackageError, SettingError
 from dlc_runtime.dataservice.schedule.assignment import Share
 from dlc_runtime.dataservice.server import serve, source
 from dlc_runtime.dataservice.server.board import Board
-from dlc_runtime.dataservice.wire import address
+from dlc_runtime.dataservice.wire import addresses
 
 
 def job(host: str, groups: dict[str, list[str]], training: list[str]) -> dict[str, str]:
@@ -200,7 +200,7 @@ def test_a_dataset_that_gives_several_samples_at_once_is_asked_so() -> None:
 @pytest.mark.parametrize("port", ["x", 0, 70000])
 def test_a_port_that_is_none_is_refused(port: Any) -> None:
     with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
-        address.port(port)
+        addresses.port(port)
 
 
 def test_the_board_tells_what_each_worker_does() -> None:

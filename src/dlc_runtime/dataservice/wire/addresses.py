@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.wire.control import DEFAULT_PORT
+from dlc_runtime.dataservice.wire.control_rpc import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

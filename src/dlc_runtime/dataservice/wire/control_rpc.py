@@ -11,8 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import DataServiceError, MissingPackageError, ProtocolError, RefusedError
-from dlc_runtime.dataservice.wire import tls
-from dlc_runtime.dataservice.wire import token as tokens
+from dlc_runtime.dataservice.wire import channel, tls
 
 if TYPE_CHECKING:
     from typing import Any
@@ -26,31 +25,32 @@ DEFAULT_PORT = 7800
 def seal(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
     """A call's bytes."""
     text = json.dumps(body).encode()
-    return nonce + tokens.proof(token, b"call", method.encode(), nonce, text) + text
+    return nonce + channel.proof(token, b"call", method.encode(), nonce, text) + text
 
 
 def split(call: bytes) -> tuple[bytes, bytes, bytes]:
     """Nonce, proof and text of a call."""
-    return call[: tokens.NONCE], call[tokens.NONCE : tokens.NONCE + tokens.PROOF], call[tokens.NONCE + tokens.PROOF :]
+    head = channel.NONCE + channel.PROOF
+    return call[: channel.NONCE], call[channel.NONCE : head], call[head:]
 
 
 def open_call(token: bytes, call: bytes, method: str) -> Any:
     """Raises RefusedError for a call that does not hold the token, ProtocolError for one that is malformed."""
     nonce, proof, text = split(call)
-    if not tokens.is_proof(proof, token, b"call", method.encode(), nonce, text):
+    if not channel.is_proof(proof, token, b"call", method.encode(), nonce, text):
         raise RefusedError("a call that does not hold this job's token")
     return _parsed(text)
 
 
 def seal_reply(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
     text = json.dumps(body).encode()
-    return tokens.proof(token, b"reply", method.encode(), nonce, text) + text
+    return channel.proof(token, b"reply", method.encode(), nonce, text) + text
 
 
 def open_reply(token: bytes, nonce: bytes, method: str, reply: bytes) -> Any:
     """Raises RefusedError where the server does not hold the token."""
-    proof, text = reply[: tokens.PROOF], reply[tokens.PROOF :]
-    if not tokens.is_proof(proof, token, b"reply", method.encode(), nonce, text):
+    proof, text = reply[: channel.PROOF], reply[channel.PROOF :]
+    if not channel.is_proof(proof, token, b"reply", method.encode(), nonce, text):
         raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")
     return _parsed(text)
 
@@ -118,11 +118,11 @@ def call(target: str, token: bytes, method: str, body: Any = None, within: float
     else:
         known = grpc.ssl_channel_credentials(own.authority, own.key, own.certificate)
         opened = grpc.secure_channel(target, known, [*options, ("grpc.ssl_target_name_override", tls.NAME)])
-    with opened as channel:
+    with opened as opened_channel:
         try:
-            nonce = channel.unary_unary(f"/{SERVICE}/{CHALLENGE}")(b"", timeout=within)
+            nonce = opened_channel.unary_unary(f"/{SERVICE}/{CHALLENGE}")(b"", timeout=within)
             sealed = seal(token, nonce, method, body)
-            reply = channel.unary_unary(f"/{SERVICE}/{method}")(sealed, timeout=within)
+            reply = opened_channel.unary_unary(f"/{SERVICE}/{method}")(sealed, timeout=within)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise RefusedError(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dlc_runtime.dataservice.client.link import Arrived, Failure, Link
 from dlc_runtime.dataservice.client.pool import Pool
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
-from dlc_runtime.dataservice.server.connection import MOST_QUESTIONS, Connection
+from dlc_runtime.dataservice.server.consumer_connection import MOST_QUESTIONS, Connection
 from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization
 from dlc_runtime.dataservice.wire.channel import Lines
 from harness.examples import examples

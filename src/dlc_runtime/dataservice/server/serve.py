@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime import cluster_facts, usable_cpus
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
-from dlc_runtime.dataservice.server import control, source, worker
-from dlc_runtime.dataservice.server.board import Board
+from dlc_runtime.dataservice.server import batch_source, control_server, worker
+from dlc_runtime.dataservice.server.worker_status import Board
 from dlc_runtime.dataservice.wire import addresses, channel, frames, tls
 from dlc_runtime.dataservice.wire.control_rpc import require
 from dlc_runtime.usable_cpus import until_signalled
@@ -53,7 +53,7 @@ def serve(
     """
     require()
     tls.check(os.environ, token)
-    made = source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
+    made = batch_source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
     workers = workers_of(workers, data)
     job = cluster_facts.read()
     listen = address or addresses.own(job.me.address, job.interface)
@@ -75,7 +75,7 @@ class Server:
     """The processes of one data host."""
 
     def __init__(
-        self, made: source.Source, workers: int, host: str, listen: str, port: int, token: bytes, most_batch: int
+        self, made: batch_source.Source, workers: int, host: str, listen: str, port: int, token: bytes, most_batch: int
     ) -> None:
         self.source, self.host, self.listen, self.port = made, host, listen, port
         self.token, self.most_batch = token, most_batch
@@ -173,9 +173,9 @@ class Server:
             "most_batch": self.most_batch,
         }
         ours, theirs = self.context.Pipe()
-        calls = control.Control(self.token, facts, self.board, self.stacks, self.stop)
+        calls = control_server.Control(self.token, facts, self.board, self.stacks, self.stop)
         where = addresses.joined(self.listen, self.port)
-        process = self.context.Process(target=control.run, args=(theirs, where, calls, os.getpid()), daemon=True)
+        process = self.context.Process(target=control_server.run, args=(theirs, where, calls, os.getpid()), daemon=True)
         process.start()
         theirs.close()
         unable = self._unable(process, ours)
@@ -186,16 +186,16 @@ class Server:
             raise DataServiceError(f"{said}; {unable.remedy}" if unable.remedy else said)
         return process
 
-    def _unable(self, process: Any, said: Any) -> control.Unable | None:
+    def _unable(self, process: Any, said: Any) -> control_server.Unable | None:
         """Why a control process does not serve; None: it listens."""
         starting = "start its control process"
         if not said.poll(LISTENS_WITHIN):
             why = f"it does not listen after {LISTENS_WITHIN:.0f} s"
-            return control.Unable(starting, why, "see what else takes this host's processors")
+            return control_server.Unable(starting, why, "see what else takes this host's processors")
         try:
-            answer: control.Unable | None = said.recv()
+            answer: control_server.Unable | None = said.recv()
         except EOFError:
             process.join()
             why = f"it ended with {process.exitcode} before it listened"
-            return control.Unable(starting, why, "its traceback, if it had one, is above")
+            return control_server.Unable(starting, why, "its traceback, if it had one, is above")
         return answer

@@ -18,16 +18,16 @@ import traceback
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError
-from dlc_runtime.dataservice.server.connection import Connection
-from dlc_runtime.dataservice.server.source import Maker
+from dlc_runtime.dataservice.server.batch_source import Maker
+from dlc_runtime.dataservice.server.consumer_connection import Connection
 from dlc_runtime.dataservice.wire import frames, serialization
 from dlc_runtime.dataservice.wire.addresses import keep_alive
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.dataservice.server.board import Board
-    from dlc_runtime.dataservice.server.source import Source
+    from dlc_runtime.dataservice.server.batch_source import Source
+    from dlc_runtime.dataservice.server.worker_status import Board
 
 MOST_CONNECTIONS = 4096
 MOST_STRANGERS = 64  # connections that have not proved themselves yet

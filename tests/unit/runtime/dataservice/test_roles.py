@@ -17,8 +17,8 @@ from dlc_runtime.dataservice.client import place
 from dlc_runtime.dataservice.client.place import Settings
 from dlc_runtime.dataservice.errors import MissingPackageError, SettingError
 from dlc_runtime.dataservice.schedule.assignment import Share
-from dlc_runtime.dataservice.server import serve, source
-from dlc_runtime.dataservice.server.board import Board
+from dlc_runtime.dataservice.server import batch_source, serve
+from dlc_runtime.dataservice.server.worker_status import Board
 from dlc_runtime.dataservice.wire import addresses
 
 
@@ -150,9 +150,9 @@ class Iterable:
 
 def test_a_dataset_without_an_index_is_refused_with_the_reason() -> None:
     with pytest.raises(SettingError, match=r"Iterable is not indexable; .*another data host could make again"):
-        source.of(Iterable(), list, 1, False, False, 0, None)
+        batch_source.of(Iterable(), list, 1, False, False, 0, None)
     with pytest.raises(SettingError, match="batch_size"):
-        source.of([1], list, 0, False, False, 0, None)
+        batch_source.of([1], list, 0, False, False, 0, None)
 
 
 class Number:
@@ -166,10 +166,10 @@ class Number:
 
 
 def test_numbers_of_other_libraries_are_told_to_the_training_hosts_as_numbers() -> None:
-    made: Any = source.of([1, 2], list, Number(2), 1, 0, Number(7), None)  # type: ignore[arg-type]
+    made: Any = batch_source.of([1, 2], list, Number(2), 1, 0, Number(7), None)  # type: ignore[arg-type]
     assert json.loads(json.dumps(made.facts)) == {**made.facts, "batch_size": 2, "shuffle": True, "seed": 7}
     with pytest.raises(SettingError, match=r"serve: seed: expected a whole number, found 0\.5"):
-        source.of([1], list, 1, False, False, 0.5, None)  # type: ignore[arg-type]
+        batch_source.of([1], list, 1, False, False, 0.5, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("quota", "most"), [("50000 100000", 1), ("150000 100000", 2), ("max 100000", 1 << 20)])
@@ -193,7 +193,7 @@ class Grouped:
 
 
 def test_a_dataset_that_gives_several_samples_at_once_is_asked_so() -> None:
-    maker = source.Maker(source.of(Grouped(), list, 4, False, False, 0, None))
+    maker = batch_source.Maker(batch_source.of(Grouped(), list, 4, False, False, 0, None))
     assert maker.batch(0, 1, maker.indices(0, 1)) == [-4, -5, -6, -7]
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
 from dlc_runtime.dataservice.server import worker
-from dlc_runtime.dataservice.server.board import Halts
+from dlc_runtime.dataservice.server.worker_status import Halts
 from dlc_runtime.dataservice.wire import channel, control_rpc, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from dlc_runtime.dataservice.server.board import Board
+    from dlc_runtime.dataservice.server.worker_status import Board
 
 THREADS = 8
 MOST_NONCES = 1024  # given out and not yet used

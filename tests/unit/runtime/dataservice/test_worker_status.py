@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dlc_runtime.dataservice.server.board import EVERY, HALT, Halts
+from dlc_runtime.dataservice.server.worker_status import EVERY, HALT, Halts
 
 
 @pytest.fixture

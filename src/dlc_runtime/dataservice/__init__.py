@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.dataservice.client.loader import RemoteLoader
+    from dlc_runtime.dataservice.client.remote_loader import RemoteLoader
     from dlc_runtime.dataservice.schedule.progress import merge as merge_states
     from dlc_runtime.dataservice.server.serve import serve
 
@@ -21,7 +21,7 @@ __all__ = ["RemoteLoader", "merge_states", "serve"]
 def __getattr__(name: str) -> Any:
     """A training host imports nothing of the server, a data host nothing of the client."""
     if name == "RemoteLoader":
-        from dlc_runtime.dataservice.client.loader import RemoteLoader
+        from dlc_runtime.dataservice.client.remote_loader import RemoteLoader
 
         return RemoteLoader
     if name == "merge_states":

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.dataservice.client.link import Arrived, Failure, Link
-from dlc_runtime.dataservice.client.pool import Pool
+from dlc_runtime.dataservice.client.buffers import Pool
+from dlc_runtime.dataservice.client.worker_connection import Arrived, Failure, Link
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
 from dlc_runtime.dataservice.server.consumer_connection import MOST_QUESTIONS, Connection
 from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization

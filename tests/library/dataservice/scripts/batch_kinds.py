@@ -12,7 +12,7 @@ import torch
 from forked_host import data_host
 
 from dlc_runtime.dataservice import RemoteLoader
-from dlc_runtime.dataservice.client.training import moved
+from dlc_runtime.dataservice.client.device_transfer import moved
 from dlc_runtime.dataservice.errors import UnsupportedBatchError
 from dlc_runtime.dataservice.wire import serialization
 from dlc_runtime.dataservice.wire.serialization import TORCH_DTYPES

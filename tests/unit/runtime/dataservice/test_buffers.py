@@ -8,7 +8,7 @@ import weakref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.dataservice.client.pool import Pool, rounded
+from dlc_runtime.dataservice.client.buffers import Pool, rounded
 from dlc_runtime.dataservice.wire import serialization
 from harness.examples import examples
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from dlc_runtime.dataservice.client.pump import Pump
+    from dlc_runtime.dataservice.client.prefetcher import Pump
 
 BEAT = 1.0  # seconds
 TICK = 0.25

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.dataservice.client import keeper as module
-from dlc_runtime.dataservice.client.keeper import Keeper
+from dlc_runtime.dataservice.client import lease_server as module
+from dlc_runtime.dataservice.client.lease_server import Keeper
 from dlc_runtime.dataservice.wire import addresses
 from dlc_runtime.dataservice.wire.channel import Lines
 

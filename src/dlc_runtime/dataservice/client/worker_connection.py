@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from dlc_runtime.dataservice.client.pool import Buffer, Pool
+    from dlc_runtime.dataservice.client.buffers import Buffer, Pool
 
 ALIGN = 64  # bytes; every dtype may begin there
 MOST_PARTS = 1000  # of one recvmsg_into; Linux takes 1024

@@ -8,14 +8,14 @@ import os
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice import errors
-from dlc_runtime.dataservice.client import place, training
-from dlc_runtime.dataservice.client.keeper import Keeper
-from dlc_runtime.dataservice.client.lessee import Lessee
-from dlc_runtime.dataservice.client.link import Failure
-from dlc_runtime.dataservice.client.place import Settings, check_above_zero
-from dlc_runtime.dataservice.client.pool import Pool
-from dlc_runtime.dataservice.client.pump import Pump
-from dlc_runtime.dataservice.client.training import Mover
+from dlc_runtime.dataservice.client import config, framework_compat
+from dlc_runtime.dataservice.client.buffers import Pool
+from dlc_runtime.dataservice.client.config import Settings, check_above_zero
+from dlc_runtime.dataservice.client.device_transfer import Mover
+from dlc_runtime.dataservice.client.lease_client import Lessee
+from dlc_runtime.dataservice.client.lease_server import Keeper
+from dlc_runtime.dataservice.client.prefetcher import Pump
+from dlc_runtime.dataservice.client.worker_connection import Failure
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import TAILS, WHEN_LOST, Sampling
 from dlc_runtime.dataservice.schedule.progress import Progress
@@ -37,12 +37,12 @@ class RemoteLoader:
     none. `servers`: addresses, where the job's data group (`group`) is not to be used. `rank`, `world`: this process
     among the training ranks, where torch.distributed or the launcher's variables do not say. `device`: where the
     tensors go; without it they stay in the CPU's memory, with `pin_memory` page-locked. Other arguments: see
-    `client/settings.py`. Raises SettingError, and while it iterates the errors of `errors.py`.
+    `client/config.py`. Raises SettingError, and while it iterates the errors of `errors.py`.
 
     It is no DataLoader, so no framework shards it a second time. But it has what they ask one for.
     """
 
-    collate_fn = staticmethod(training.as_it_is)
+    collate_fn = staticmethod(framework_compat.as_it_is)
     prefetch_factor = None  # of a DataLoader that a framework builds over this one: it has no workers
 
     def __init__(
@@ -85,8 +85,8 @@ class RemoteLoader:
         check_above_zero("lost_after", lost_after)
         self.when_lost, self.lost_after = when_lost, lost_after
         self._asked_share = (rank, world)
-        self.tail, self.share = tail, place.share(rank, world)
-        self.servers = place.servers(servers, group, port)
+        self.tail, self.share = tail, config.share(rank, world)
+        self.servers = config.servers(servers, group, port)
         self._token = channel.derive(os.environ, token)
         self._mover = Mover(device)
         self._pool = Pool(prefetch_bytes, pinned=self._mover.is_cuda or (pin_memory and _has_cuda()))
@@ -102,15 +102,15 @@ class RemoteLoader:
         self._lease_place = self._find_lease_place()
         self._round = 0  # which iteration is the current one
         self._process = os.getpid()
-        self.sampler = self.batch_sampler = training.BatchNumbers(self)
+        self.sampler = self.batch_sampler = framework_compat.BatchNumbers(self)
 
     def __len__(self) -> int:
         """Batches of this rank in a whole epoch. Waits for the first data server."""
         return len(self.share.ids(self._known().batches, tail=self.tail))
 
     @property
-    def dataset(self) -> training.RemoteDataset:
-        return training.RemoteDataset(self._known().samples, self)
+    def dataset(self) -> framework_compat.RemoteDataset:
+        return framework_compat.RemoteDataset(self._known().samples, self)
 
     @property
     def batch_size(self) -> int:
@@ -188,7 +188,7 @@ class RemoteLoader:
 
         last = len(self.share.ids(self._known().batches, at.start, self.tail)) if self.settings.ordered else -1
         try:
-            with training.iteration() as told:
+            with framework_compat.iteration() as told:
                 for id_, batch in self._mover.batches(current(pump.take), current(pump.take_ready)):
                     if isinstance(batch, Failure):
                         raise error_of(batch.told)
@@ -293,7 +293,7 @@ class RemoteLoader:
 
     def _settle_share(self) -> None:
         """The process group may have begun after this loader was made: then it says which rank this is."""
-        found = place.share(*self._asked_share)
+        found = config.share(*self._asked_share)
         if found != self.share:
             self.share = found
             self._progress = self._progress._replace(world=found.world)
@@ -302,7 +302,7 @@ class RemoteLoader:
     def _find_lease_place(self) -> tuple[str, str, int]:
         if self.settings.ordered or self.share.world == 1:
             return "", "", 0
-        return place.leases(self._leases)
+        return config.leases(self._leases)
 
     def _known(self) -> Sampling:
         """What the first data server describes. Raises ServersLostError where none does in time."""

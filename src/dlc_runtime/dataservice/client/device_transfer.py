@@ -1,9 +1,7 @@
-"""What a training needs of a loader: batches moved to its device ahead, and what frameworks look for. torch lazily."""
+"""Batches moved to the training's device, ahead of the loop. torch lazily."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -14,20 +12,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     Item = tuple[int, Any]
-    from collections.abc import Sequence
-    from typing import Any, Protocol
-
-    class Loader(Protocol):
-        """Of RemoteLoader."""
-
-        def __len__(self) -> int: ...
-
-        def __iter__(self) -> Iterator[Any]: ...
-
-        def set_epoch(self, epoch: int) -> None: ...
-
-        def skip(self, batches: int) -> None: ...
-
 
 AHEAD = 2  # batches on the device that the loop has not had, the next one among them
 
@@ -131,76 +115,3 @@ def tensors(node: Any) -> Iterator[Any]:
     elif isinstance(node, (tuple, list, dict)):
         for item in node.values() if isinstance(node, dict) else node:
             yield from tensors(item)
-
-
-class RemoteDataset:
-    """What is known here of the dataset on the data hosts: its length, and by `__getitems__` this rank's batches."""
-
-    def __init__(self, samples: int, loader: Loader) -> None:
-        self._samples, self._loader = samples, loader
-        self._batches: Iterator[Any] = iter(())
-        self._next = -1  # the number of the batch that `_batches` gives next
-
-    def __len__(self) -> int:
-        return self._samples
-
-    def __getitems__(self, numbers: Sequence[int]) -> Any:
-        """The batch with this rank's number in the epoch; only in order, from any one on."""
-        (number,) = numbers
-        if number != self._next:
-            self._loader.skip(number)
-            self._batches = iter(self._loader)
-        self._next = number + 1
-        return next(self._batches)
-
-
-class BatchNumbers:
-    """Stands where sampler and batch sampler stood: the numbers of this rank's batches in an epoch, each in a list."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return ([number] for number in range(len(self._loader)))
-
-    def set_epoch(self, epoch: int) -> None:
-        self._loader.set_epoch(epoch)
-
-    @property
-    def sampler(self) -> BatchNumbers:
-        return self
-
-
-def as_it_is(batch: Any) -> Any:
-    """The collate function of batches that are made."""
-    return batch
-
-
-@contextlib.contextmanager
-def iteration() -> Iterator[Any]:
-    """An object whose `end_of_dataloader` is to be True while the loop has the last batch; None without Accelerate."""
-    mixin = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderStateMixin", None)
-    if mixin is None:
-        yield None
-        return
-    state = _state(mixin)
-    state.begin()
-    try:
-        yield state
-    finally:
-        state.end()
-
-
-def _state(mixin: Any) -> Any:
-    state = sys.modules["accelerate.state"]  # the mixin's module imports it
-
-    class State(mixin):  # type: ignore[misc]
-        """Accelerate's own part of a loader."""
-
-        def __init__(self) -> None:
-            self.gradient_state = state.GradientState()
-
-    return State()

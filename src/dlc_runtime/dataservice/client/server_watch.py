@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from dlc_runtime.dataservice.client.pump import Pump
+    from dlc_runtime.dataservice.client.prefetcher import Pump
 
 LOG = logging.getLogger("dlc.dataservice")
 AGAIN = 1.0  # seconds between two looks at a server that is not there

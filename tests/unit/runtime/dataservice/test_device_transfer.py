@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.dataservice.client.training import AHEAD, staged
+from dlc_runtime.dataservice.client.device_transfer import AHEAD, staged
 
 
 class Source:

@@ -14,9 +14,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.client import scout
-from dlc_runtime.dataservice.client.link import Link
-from dlc_runtime.dataservice.client.scout import Found, Scout
+from dlc_runtime.dataservice.client import server_watch
+from dlc_runtime.dataservice.client.server_watch import Found, Scout
+from dlc_runtime.dataservice.client.worker_connection import Link
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError, ServersLostError
 from dlc_runtime.dataservice.schedule.requests import Asks
 from dlc_runtime.dataservice.wire.frames import Question
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from dlc_runtime.dataservice.client.place import Settings
-    from dlc_runtime.dataservice.client.pool import Pool
+    from dlc_runtime.dataservice.client.buffers import Pool
+    from dlc_runtime.dataservice.client.config import Settings
 
 LOG = logging.getLogger("dlc.dataservice")
 TICK = 0.25  # seconds between two looks at the clock
@@ -71,7 +71,7 @@ class Pump:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._ended = False
         self.scout = Scout(servers, token, self._server_found)
-        self._watch = scout.Watch(self)
+        self._watch = server_watch.Watch(self)
         self._thread = threading.Thread(target=self._run, name="dlc-data-pump", daemon=True)
         self._thread.start()
 

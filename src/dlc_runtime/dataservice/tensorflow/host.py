@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
-from dlc_runtime.dataservice.tensorflow import place
+from dlc_runtime.dataservice.tensorflow import endpoints
 from dlc_runtime.dataservice.tensorflow.server import DISPATCHER, WORKER, Order
 from dlc_runtime.dataservice.wire import addresses
 from dlc_runtime.usable_cpus import until_signalled
@@ -36,19 +36,19 @@ CONFIG, UNAVAILABLE = 78, 69  # exit codes, as in sysexits.h
 _MODULE = "dlc_runtime.dataservice.tensorflow.server"
 
 
-def serve(*, group: str | None = None, address: str | None = None, patience: float = place.PATIENCE) -> None:
+def serve(*, group: str | None = None, address: str | None = None, patience: float = endpoints.PATIENCE) -> None:
     """Run this host's worker, and on the data group's first host the dispatcher, until this process is told to end.
 
     `group` is the data group's name. `address` is where to listen, by default this host's on the job's network. Raises
     SettingError, MissingPackageError, ServersLostError where the dispatcher does not answer within `patience` seconds,
     and DataServiceError where a server cannot listen or is lost again and again.
     """
-    place.require_tensorflow()
+    endpoints.require_tensorflow()
     job = cluster_facts.read()
-    group = group or (job.group if len(job.hosts) == 1 else place.data_group(job))
-    service = place.of_job(job, group)
+    group = group or (job.group if len(job.hosts) == 1 else endpoints.data_group(job))
+    service = endpoints.of_job(job, group)
     listen = address or addresses.own(job.me.address, job.interface)
-    dispatcher_port, worker_port = place.ports()
+    dispatcher_port, worker_port = endpoints.ports()
     with _journal() as folder:
         own = addresses.joined(job.me.address, worker_port)
         orders = [Order(WORKER, job.host, listen, worker_port, service.dispatcher, own)]
@@ -101,11 +101,11 @@ class Server:
 class Host:
     """The servers of this host."""
 
-    def __init__(self, orders: list[Order], service: place.Service, patience: float) -> None:
+    def __init__(self, orders: list[Order], service: endpoints.Service, patience: float) -> None:
         self.servers = [Server(order) for order in orders]
         self.service, self.patience = service, patience
         self.environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}  # the GPUs are the training's
-        place.past_proxies([service.dispatcher, *service.workers], self.environ)
+        endpoints.past_proxies([service.dispatcher, *service.workers], self.environ)
         self.wake, self._wake_write = os.pipe()
         self.is_ended = False
 
@@ -136,7 +136,7 @@ class Host:
         """Start it and wait until it listens; return early at the end."""
         order = server.order
         if order.kind == WORKER:
-            place.wait_for_one([order.dispatcher], "the dispatcher", self.patience, lambda: self.is_ended)
+            endpoints.wait_for_one([order.dispatcher], "the dispatcher", self.patience, lambda: self.is_ended)
         if self.is_ended:
             return
         server.start(self.environ)
@@ -150,7 +150,7 @@ class Host:
             LOG.info("tf.data.service: the %s on %s listens at %s:%d", *order[:4])
 
     def _not_started(self, order: Order, why: str) -> str:
-        switch = place.DISPATCHER_SWITCH if order.kind == DISPATCHER else place.WORKER_SWITCH
+        switch = endpoints.DISPATCHER_SWITCH if order.kind == DISPATCHER else endpoints.WORKER_SWITCH
         return (
             f"the {order.kind} of tf.data.service on {order.host} cannot serve at {order.listen}:{order.port}: {why};"
             f" {switch} on every host names another port"

@@ -43,10 +43,8 @@ def test_the_data_groups_hosts_are_the_servers() -> None:
 
 def test_a_server_keeps_its_hosts_name_where_it_is_reached_at_an_address() -> None:
     environ = {**job("algo-2", TWO, ["dnn_group"]), "DLC_HOST_ADDRESSES": '{"algo-1": "10.0.0.1", "algo-3": "fd00::3"}'}
-    assert config.servers(None, None, None, environ) == {
-        "algo-3:7800": "[fd00::3]:7800",
-        "algo-1:7800": "10.0.0.1:7800",
-    }
+    expected = {"algo-3:7800": "[fd00::3]:7800", "algo-1:7800": "10.0.0.1:7800"}
+    assert config.servers(None, None, None, environ) == expected
 
 
 def test_under_another_name_the_only_group_that_does_not_train_serves() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.tensorflow import distribute, place, server
+from dlc_runtime.dataservice.tensorflow import distribute, endpoints, server
 
 GROUPS = {"cpus": ["algo-3", "algo-1"], "gpus": ["algo-2"]}
 
@@ -25,12 +25,12 @@ def environ(groups: dict[str, list[str]], training: list[str] | None = None, **o
     }
 
 
-def service(variables: dict[str, str]) -> place.Service:
-    return place.of_job(cluster_facts.read(variables), None, variables)
+def service(variables: dict[str, str]) -> endpoints.Service:
+    return endpoints.of_job(cluster_facts.read(variables), None, variables)
 
 
 def test_the_dispatcher_is_on_the_first_host_of_the_group_that_serves_and_a_worker_on_each() -> None:
-    expected = place.Service("algo-3:7802", ("algo-3:7803", "algo-1:7803"))
+    expected = endpoints.Service("algo-3:7802", ("algo-3:7803", "algo-1:7803"))
     assert service(environ(GROUPS, DLC_TF_DATA_GROUP="cpus")) == expected
     assert service(environ(GROUPS, ["gpus"])) == expected
     assert service(environ({"gpus": ["algo-2"], "data_group": ["algo-3", "algo-1"]})) == expected
@@ -43,7 +43,7 @@ def test_workers_run_beside_the_training_too_where_the_switch_says_so() -> None:
 
 def test_the_ports_are_those_that_the_variables_name() -> None:
     ports = {"DLC_TF_DATA_PORT": "1", "DLC_TF_DATA_WORKER_PORT": "2"}
-    assert service(environ(GROUPS, ["gpus"], **ports)) == place.Service("algo-3:1", ("algo-3:2", "algo-1:2"))
+    assert service(environ(GROUPS, ["gpus"], **ports)) == endpoints.Service("algo-3:1", ("algo-3:2", "algo-1:2"))
     with pytest.raises(SettingError, match="DLC_TF_DATA_PORT: expected a port from 1 to 65535, found 'x'"):
         service(environ(GROUPS, ["gpus"], DLC_TF_DATA_PORT="x"))
 
@@ -61,10 +61,10 @@ def test_arguments_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any])
 
 def test_connections_to_the_jobs_hosts_go_past_a_proxy() -> None:
     variables = {"http_proxy": "http://proxy", "no_proxy": "localhost,a"}
-    place.past_proxies(["a:1", "b:2", "[::1]:3"], variables)
+    endpoints.past_proxies(["a:1", "b:2", "[::1]:3"], variables)
     assert variables["no_grpc_proxy"] == "localhost,a,b,::1"
     without: dict[str, str] = {}
-    place.past_proxies(["a:1"], without)
+    endpoints.past_proxies(["a:1"], without)
     assert without == {}
 
 

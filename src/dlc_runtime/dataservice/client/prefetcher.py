@@ -14,8 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.client import server_watch
-from dlc_runtime.dataservice.client.server_watch import Found, Scout
+from dlc_runtime.dataservice.client.server_watch import Found, ServerDiscovery, StallWatch
 from dlc_runtime.dataservice.client.worker_connection import Link
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError, ServersLostError
 from dlc_runtime.dataservice.schedule.requests import Asks
@@ -70,8 +69,8 @@ class Pump:
         os.set_blocking(self._wake, False)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._ended = False
-        self.scout = Scout(servers, token, self._server_found)
-        self._watch = server_watch.Watch(self)
+        self.discovery = ServerDiscovery(servers, token, self._server_found)
+        self._watch = StallWatch(self.discovery, settings.deadline, self._late_servers, self.fail)
         self._thread = threading.Thread(target=self._run, name="dlc-data-pump", daemon=True)
         self._thread.start()
 
@@ -146,7 +145,7 @@ class Pump:
 
     def close(self) -> None:
         self._ended = True
-        self.scout.close()
+        self.discovery.close()
         self._watch.close()
         self._kick()
         self._thread.join()
@@ -159,7 +158,9 @@ class Pump:
 
     def describe_silence(self) -> str:
         """Why no server is heard, server by server."""
-        return "; ".join(self.scout.why.get(server, f"{server}: it no longer answers") for server in self.scout.servers)
+        return "; ".join(
+            self.discovery.why.get(server, f"{server}: it no longer answers") for server in self.discovery.servers
+        )
 
     def _drive_here(self) -> None:
         """Wait for one event in the training loop's own thread: no other thread has to wake it for each batch."""
@@ -177,7 +178,7 @@ class Pump:
             self._loop_drives = False
 
     def _server_found(self, found: Found) -> None:
-        """From the scout's threads."""
+        """From the discovery's threads."""
         with self._lock:
             before = self.found.get(found.server)
             self.found[found.server] = found
@@ -185,6 +186,13 @@ class Pump:
                 self._retry = [item for item in self._retry if item[1] != found.server]
                 self._retry += [(0.0, found.server, port) for port in found.ports]
         self._kick()
+
+    def _late_servers(self, seconds: float) -> dict[str, str]:
+        """Servers that owe the first late id, with their hosts' names. From the watch's thread."""
+        with self._lock:
+            late = self.asks.late(time.monotonic(), seconds)
+            servers = {self.homes[link] for link in late.servers if link in self.homes} if late else set()
+            return {server: self.found[server].host for server in servers}
 
     def _kick(self) -> None:
         with contextlib.suppress(OSError):  # it has ended
@@ -277,8 +285,8 @@ class Pump:
         for _, server, port in due:
             self._connect(server, port)
         self._ask()
-        self.fatal = self.fatal or self.scout.fatal
-        silent = now - max(self.progressed, self.scout.answered)
+        self.fatal = self.fatal or self.discovery.fatal
+        silent = now - max(self.progressed, self.discovery.answered)
         waits = self.asks.next() is None and not self.asks.is_empty
         if waits and not self.fatal and silent > self.settings.patience:
             self.fatal = ServersLostError(
@@ -294,7 +302,7 @@ class Pump:
             link = Link(found.address, port, self.token, self.pool, self.settings.most_batch_bytes)
         except OSError:
             self._retry.append((time.monotonic() + RETRY, server, port))
-            self.scout.look_again(server)
+            self.discovery.look_again(server)
             return
         fd = link.sock.fileno()
         self.links[fd], self.homes[fd] = link, server
@@ -311,9 +319,9 @@ class Pump:
         if link.is_open:
             LOG.warning("data service: lost a worker of %s (%s); what it owes is asked elsewhere", server, error)
         if isinstance(error, RefusedError):
-            self.scout.why[server] = str(error)
+            self.discovery.why[server] = str(error)
         self._retry.append((time.monotonic() + (0.0 if link.is_open else RETRY), server, link.port))
-        self.scout.look_again(server)
+        self.discovery.look_again(server)
         cause = self.asks.lost(fd)
         if cause is not None and self.fatal is None:
             self.fatal = DataServiceError(

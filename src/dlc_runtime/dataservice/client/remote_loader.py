@@ -311,9 +311,9 @@ class RemoteLoader:
             self._settle_share()
         if self._sampling is None:
             pump = self._started()
-            data = pump.scout.wait_for_data(self.settings.patience)
-            if pump.scout.fatal is not None:
-                raise pump.scout.fatal
+            data = pump.discovery.wait_for_data(self.settings.patience)
+            if pump.discovery.fatal is not None:
+                raise pump.discovery.fatal
             if data is None:
                 raise errors.ServersLostError(
                     f"no data server answered for {self.settings.patience:.0f} s: {pump.describe_silence()}"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from dlc_runtime.dataservice.client.prefetcher import Pump
-
 LOG = logging.getLogger("dlc.dataservice")
 AGAIN = 1.0  # seconds between two looks at a server that is not there
 CALLERS = 16  # servers that are asked at a time
@@ -32,7 +30,7 @@ class Found(NamedTuple):
     data: dict[str, Any]
 
 
-class Scout:
+class ServerDiscovery:
     """`found` is called with every server that answers, again whenever `look_again` was asked for it."""
 
     def __init__(self, servers: Mapping[str, str], token: bytes, found: Callable[[Found], None]) -> None:
@@ -48,7 +46,7 @@ class Scout:
         self._changed = threading.Condition()
         self._ended = False
         self._threads = [
-            threading.Thread(target=self._run, name="dlc-data-scout", daemon=True)
+            threading.Thread(target=self._run, name="dlc-data-discovery", daemon=True)
             for _ in range(min(CALLERS, len(self.servers)))
         ]
         self._due: dict[str, float] = dict.fromkeys(servers, 0.0)
@@ -144,13 +142,23 @@ LOOK = 5.0  # seconds an id may take before its server is asked about it, and be
 MOST_STACK = 8000  # characters
 
 
-class Watch:
-    """A thread of its own: the calls may take seconds."""
+class StallWatch:
+    """Asks servers whose answers are late whether the user's function hangs there; a thread, as calls take seconds.
 
-    def __init__(self, pump: Pump) -> None:
-        self.pump = pump
+    `late_servers` returns the servers that owe an answer for that many seconds, each with its host's name. `fail` gets
+    the error when a function works for longer than `deadline`.
+    """
+
+    def __init__(
+        self,
+        discovery: ServerDiscovery,
+        deadline: float,
+        late_servers: Callable[[float], Mapping[str, str]],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.discovery, self.deadline, self._late_servers, self._fail = discovery, deadline, late_servers, fail
         self._end = threading.Event()
-        self.every = min(LOOK, pump.settings.deadline / 2)
+        self.every = min(LOOK, deadline / 2)
         threading.Thread(target=self._run, name="dlc-data-watch", daemon=True).start()
 
     def close(self) -> None:
@@ -158,27 +166,21 @@ class Watch:
 
     def _run(self) -> None:
         while not self._end.wait(self.every):
-            pump = self.pump
-            with pump._lock:
-                late = pump.asks.late(time.monotonic(), self.every)
-                servers = {pump.homes[server] for server in late.servers if server in pump.homes} if late else set()
-            for server in servers:
-                self._look(server)
+            for server, host in self._late_servers(self.every).items():
+                self._look(server, host)
 
-    def _look(self, server: str) -> None:
+    def _look(self, server: str, host: str) -> None:
         """A worker may also hang with a batch of another rank: ours waits behind it."""
-        status = self.pump.scout.status(server, stacks_after=self.pump.settings.deadline)
+        status = self.discovery.status(server, stacks_after=self.deadline)
         for number, told in enumerate((status or {}).get("workers", ())):
-            if (told.get("seconds") or 0.0) >= self.pump.settings.deadline:
-                self.pump.fail(HangingUserFunctionError(self._words(server, number, told)))
+            if (told.get("seconds") or 0.0) >= self.deadline:
+                self._fail(HangingUserFunctionError(self._words(host, number, told)))
 
-    def _words(self, server: str, number: int, told: dict[str, Any]) -> str:
-        found = self.pump.found.get(server)
-        host = found.host if found is not None else server
+    def _words(self, host: str, number: int, told: dict[str, Any]) -> str:
         stack = str(told.get("stack") or "unknown")[-MOST_STACK:]
         batch = f"batch {told['id']} of epoch {told['epoch']} for {told['seconds']:.0f} s"
         return (
             f"the user's function on {host} has worked on {batch}, longer than the deadline of"
-            f" {self.pump.settings.deadline:.0f} s (worker {number}, pid {told['pid']}); raise deadline= of"
+            f" {self.deadline:.0f} s (worker {number}, pid {told['pid']}); raise deadline= of"
             f" RemoteLoader if it is merely slow; where it is:\n{stack}"
         )

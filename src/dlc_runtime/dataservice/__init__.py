@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlc_runtime.dataservice.client.remote_loader import RemoteLoader
-    from dlc_runtime.dataservice.schedule.progress import merge as merge_states
+    from dlc_runtime.dataservice.schedule.progress import merge_states
     from dlc_runtime.dataservice.server.serve import serve
 
 __all__ = ["RemoteLoader", "merge_states", "serve"]
@@ -25,9 +25,9 @@ def __getattr__(name: str) -> Any:
 
         return RemoteLoader
     if name == "merge_states":
-        from dlc_runtime.dataservice.schedule.progress import merge
+        from dlc_runtime.dataservice.schedule.progress import merge_states
 
-        return merge
+        return merge_states
     if name == "serve":
         from dlc_runtime.dataservice.server.serve import serve
 

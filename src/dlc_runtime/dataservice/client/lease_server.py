@@ -49,8 +49,8 @@ class Round:
 
     def start(self) -> None:
         """Raises SettingError where two ranks did the same batch."""
-        done = progress.union(*self.done.values())
-        self.leases = Leases(progress.missing(done, self.facts["batches"]), self.when_lost)
+        done = progress.merge_runs(*self.done.values())
+        self.leases = Leases(progress.missing_ids(done, self.facts["batches"]), self.when_lost)
 
 
 class Keeper:
@@ -151,13 +151,13 @@ class Keeper:
             return
         found.heard[rank] = now
         if message.get("done") and found.leases is not None:
-            found.leases.done(rank, message["done"])
+            found.leases.finish(rank, message["done"])
         if message.get("leave"):
             found.left.add(rank)
             found.waiting.pop(rank, None)
             del found.heard[rank]
             if found.leases is not None:
-                found.leases.gone(rank)
+                found.leases.release(rank)
         if message.get("more"):
             found.waiting[rank] = found.waiting.get(rank, 0) + min(int(message["more"]), MOST_AT_ONCE)
         if "beat" in message:
@@ -265,7 +265,7 @@ class Keeper:
         if self.when_lost == "fail":
             self._tell_all(number, {"lost": rank})
         elif found.leases is not None:
-            found.leases.gone(rank)
+            found.leases.release(rank)
             self._grant(number, found)
 
     def _tell_all(self, number: int, message: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dlc_runtime.dataservice.client.server_watch import Found, ServerDiscovery, StallWatch
 from dlc_runtime.dataservice.client.worker_connection import Link
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError, ServersLostError
-from dlc_runtime.dataservice.schedule.requests import Asks
+from dlc_runtime.dataservice.schedule.requests import RequestQueue
 from dlc_runtime.dataservice.wire.frames import Question
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Pump:
 
     def __init__(self, settings: Settings, servers: Mapping[str, str], token: bytes, pool: Pool) -> None:
         self.settings, self.token, self.pool = settings, token, pool
-        self.asks = Asks(settings.ordered, 0, 1, settings.elsewhere_after)
+        self.queue = RequestQueue(settings.ordered, 0, 1, settings.elsewhere_after)
         self.epoch = -1
         self.links: dict[int, Link] = {}
         self.homes: dict[int, str] = {}  # link -> the server it belongs to
@@ -77,13 +77,13 @@ class Pump:
     def begin(self, epoch: int, ids: Iterable[int], is_complete: bool = True) -> None:
         """Drop what is left of an epoch and start another; `is_complete`: `add` brings no more ids."""
         with self._lock:
-            old, self.asks = self.asks, Asks(self.settings.ordered, 0, 1, self.settings.elsewhere_after)
+            old, self.queue = self.queue, RequestQueue(self.settings.ordered, 0, 1, self.settings.elsewhere_after)
             for server in old.owed:
-                self.asks.joined(server)
+                self.queue.add_server(server)
             self.epoch = epoch
             self.progressed = time.monotonic()
-            self.asks.is_complete = is_complete
-            self.asks.add(ids)
+            self.queue.is_complete = is_complete
+            self.queue.add(ids)
             self._ask()
 
     def wanted(self) -> int:
@@ -92,18 +92,18 @@ class Pump:
             return self._window()
 
     def _window(self) -> int:
-        return self.settings.window(len(self.asks.owed), self.largest, self._rate.each_second)
+        return self.settings.window(len(self.queue.owed), self.largest, self._rate.each_second)
 
     def complete(self) -> None:
         """There will be no more ids."""
         with self._lock:
-            self.asks.is_complete = True
+            self.queue.is_complete = True
         self._kick()
 
     def add(self, ids: Iterable[int]) -> None:
         """More ids of the epoch."""
         with self._lock:
-            self.asks.add(ids)
+            self.queue.add(ids)
             self._ask()
         self._kick()
 
@@ -114,7 +114,7 @@ class Pump:
             if taken is not None:
                 return taken
             with self._lock:
-                if self.asks.is_over:
+                if self.queue.is_over:
                     return None
             self._drive_here()
 
@@ -122,12 +122,12 @@ class Pump:
         """The next batch if it is here."""
         with self._lock:
             self.check()
-            asks = self.asks
-            id_ = asks.next()
+            queue = self.queue
+            id_ = queue.next_id()
             if id_ is None:
                 return None
-            batch = asks.take(id_)
-            if len(asks.open) + len(asks.held) <= asks.most // 2:  # several questions are one packet
+            batch = queue.take(id_)
+            if len(queue.waiting) + len(queue.held) <= queue.most // 2:  # several questions are one packet
                 self._ask()
             return id_, batch
 
@@ -190,7 +190,7 @@ class Pump:
     def _late_servers(self, seconds: float) -> dict[str, str]:
         """Servers that owe the first late id, with their hosts' names. From the watch's thread."""
         with self._lock:
-            late = self.asks.late(time.monotonic(), seconds)
+            late = self.queue.first_late(time.monotonic(), seconds)
             servers = {self.homes[link] for link in late.servers if link in self.homes} if late else set()
             return {server: self.found[server].host for server in servers}
 
@@ -243,7 +243,7 @@ class Pump:
                         self._arrived(fd, arrived)
                 if link.is_open and not was_open:
                     with self._lock:
-                        self.asks.joined(fd)
+                        self.queue.add_server(fd)
                         self.progressed = time.monotonic()
                         self._ask()
         except (OSError, ProtocolError) as error:
@@ -254,19 +254,19 @@ class Pump:
         with self._lock:
             self.progressed = time.monotonic()
             if arrived.epoch != self.epoch:
-                self.asks.owed.get(fd, {}).pop(arrived.id, None)
+                self.queue.owed.get(fd, {}).pop(arrived.id, None)
                 return
             self.largest = max(self.largest, arrived.size)
             self._rate.count += 1
-            self.asks.arrived(fd, arrived.id, arrived.batch, self.progressed)
+            self.queue.add_answer(fd, arrived.id, arrived.batch, self.progressed)
 
     def _ask(self) -> None:
         """Send what is to be asked now. Under the lock."""
-        asks = self.asks
-        asks.most = self._window()
-        asks.each = max(2, -(-asks.most // max(1, len(asks.owed))))
+        queue = self.queue
+        queue.most = self._window()
+        queue.most_each = max(2, -(-queue.most // max(1, len(queue.owed))))
         questions: dict[int, bytearray] = {}
-        for server, id_ in asks.questions(time.monotonic()):
+        for server, id_ in queue.next_requests(time.monotonic()):
             questions.setdefault(server, bytearray()).extend(Question(self.epoch, id_).packed())
         for server, text in questions.items():
             link = self.links[server]
@@ -287,7 +287,7 @@ class Pump:
         self._ask()
         self.fatal = self.fatal or self.discovery.fatal
         silent = now - max(self.progressed, self.discovery.answered)
-        waits = self.asks.next() is None and not self.asks.is_empty
+        waits = self.queue.next_id() is None and not self.queue.is_empty
         if waits and not self.fatal and silent > self.settings.patience:
             self.fatal = ServersLostError(
                 f"no data server was heard of for {silent:.0f} s while batches are waited for:"
@@ -322,7 +322,7 @@ class Pump:
             self.discovery.why[server] = str(error)
         self._retry.append((time.monotonic() + (0.0 if link.is_open else RETRY), server, link.port))
         self.discovery.look_again(server)
-        cause = self.asks.lost(fd)
+        cause = self.queue.drop_server(fd)
         if cause is not None and self.fatal is None:
             self.fatal = DataServiceError(
                 f"batch {cause} of epoch {self.epoch} ended several workers that made it, last on"

@@ -149,7 +149,7 @@ class RemoteLoader:
 
         With order="first_come" every rank's state is needed: each loads its own, or all load `merge_states(...)`.
         """
-        at = self._progress._replace(done=progress.runs_of(self._done))
+        at = self._progress._replace(done=progress.to_runs(self._done))
         return progress.to_state(at, self.settings.order, self._known()._asdict())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -215,11 +215,11 @@ class RemoteLoader:
 
     def _ask_for(self, at: Progress) -> None:
         """Let the pump ask for this rank's batches: its share of them, or what it is granted."""
-        sampling, pump, done = self._known(), self._started(), progress.runs_of(self._done)
+        sampling, pump, done = self._known(), self._started(), progress.to_runs(self._done)
         if self.settings.ordered:
             pump.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
         elif self.share.world == 1:
-            pump.begin(at.epoch, progress.missing(done, sampling.batches))
+            pump.begin(at.epoch, progress.missing_ids(done, sampling.batches))
         else:
             facts = {"epoch": at.epoch, "batches": sampling.batches, "world": self.share.world}
             self._leasing().begin(at.epoch, facts, done)

@@ -126,13 +126,13 @@ class Leases:
             return None
         return Grant(over=True)
 
-    def done(self, consumer: int, ids: Iterable[int]) -> None:
+    def finish(self, consumer: int, ids: Iterable[int]) -> None:
         """Raises KeyError for an id that the consumer does not hold."""
         held = self._leased.get(consumer, set())
         for id_ in ids:
             held.remove(id_)
 
-    def gone(self, consumer: int) -> None:
+    def release(self, consumer: int) -> None:
         """The consumer left, or is dead: what it held and did not take goes out again."""
         for id_ in self._leased.pop(consumer, set()):
             heapq.heappush(self._back, id_)

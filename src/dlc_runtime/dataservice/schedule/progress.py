@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-def runs_of(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def to_runs(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """The ids as runs of neighbours: (first, one past the last), in order."""
     found: list[tuple[int, int]] = []
     for id_ in sorted(ids):
@@ -24,7 +24,7 @@ def runs_of(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def union(*parts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def merge_runs(*parts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """The runs of several ranks as one. Raises SettingError where two have the same id."""
     found: list[tuple[int, int]] = []
     for first, end in sorted(run for part in parts for run in part):
@@ -37,7 +37,7 @@ def union(*parts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def missing(done: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
+def missing_ids(done: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
     """The ids below `count` that are in no run, in order."""
     at = 0
     for first, end in done:
@@ -86,7 +86,7 @@ def from_state(state: Mapping[str, Any], order: str, data: Mapping[str, Any] | N
     return Progress(epoch, start, taken, world, done, bool(state["merged"]))
 
 
-def merge(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The states of all ranks of a job as one, which every rank of a job with another number of ranks may load.
 
     Raises SettingError where they do not belong together.
@@ -97,5 +97,5 @@ def merge(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             raise SettingError(
                 f"states of a data loader: they are not of one step of one job: {first} and {dict(state)}"
             )
-    done = union(*(state["done"] for state in states))
+    done = merge_runs(*(state["done"] for state in states))
     return {**first, "done": [list(run) for run in done], "merged": True}

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from typing import Any
 
-STRIKES = 5  # servers that may be lost while they work on one id before the id is held to be the cause
-PACES = 3  # how many times longer than usual a server's answer takes before another one is asked
-MOST_ASKED = 3  # servers that may work on one id at a time
+MOST_LOST_SERVERS = 5  # servers that may be lost while they work on one id before the id is held to be the cause
+SLOWER_THAN_USUAL = 3  # how many times longer than usual a server's answer takes before another one is asked
+MOST_SERVERS = 3  # servers that may work on one id at a time
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """Send the question for `id` to `server`."""
 
     server: int
     id: int
 
 
-class Late(NamedTuple):
+class LateRequest(NamedTuple):
     """An id that nobody has answered for long."""
 
     id: int
@@ -35,24 +35,24 @@ class Late(NamedTuple):
     since: float
 
 
-class Asks:
+class RequestQueue:
     """The ids on their way from a plan to a consumer; `ordered`: they come out in the order in which they went in.
 
-    At most `most` ids are asked or held at a time, at most `each` of them asked from one server; both may be changed.
+    At most `most` ids are asked or held at a time, `most_each` of them from one server; both may be changed.
     """
 
-    def __init__(self, ordered: bool, most: int, each: int, elsewhere_after: float) -> None:
-        self.ordered, self.most, self.each, self.elsewhere_after = ordered, most, each, elsewhere_after
-        self.open: dict[
+    def __init__(self, ordered: bool, most: int, most_each: int, elsewhere_after: float) -> None:
+        self.ordered, self.most, self.most_each, self.elsewhere_after = ordered, most, most_each, elsewhere_after
+        self.waiting: dict[
             int, list[tuple[int, float]]
         ] = {}  # id -> (server, when) of each question, in order of the plan
         self.held: dict[int, Any] = {}  # arrived, not yet taken; in order of arrival
         self.owed: dict[int, dict[int, None]] = {}  # server -> ids it has yet to answer, oldest first
         self.slow: set[int] = set()  # servers that let us wait for long, until they answer
-        self._heard: dict[int, float] = {}  # server -> when it answered last
+        self._answered_at: dict[int, float] = {}  # server -> when it answered last
         self._pace: dict[int, float] = {}  # server -> seconds that a question in its turn took, of late
         self.is_complete = True  # whether `add` is done: an epoch's end is known
-        self._strikes: dict[int, int] = {}
+        self._lost_servers: dict[int, int] = {}
         self._order: deque[int] = deque()  # ids asked and not yet taken, in order of the plan
         self._sources: deque[Iterator[int]] = deque()
         self._peeked: int | None = None
@@ -61,50 +61,50 @@ class Asks:
     def add(self, ids: Iterable[int]) -> None:
         self._sources.append(iter(ids))
 
-    def joined(self, server: int) -> None:
+    def add_server(self, server: int) -> None:
         self.owed.setdefault(server, {})
         self._look_again_at = 0.0
 
-    def lost(self, server: int) -> int | None:
+    def drop_server(self, server: int) -> int | None:
         """What the server owed has to be asked again. Returns an id that lost too many servers, if there is one.
 
         Only the oldest id counts as a cause: a server works on its questions in the order in which they came.
         """
-        owed = [id_ for id_ in self.owed.pop(server, {}) if id_ in self.open]
+        owed = [id_ for id_ in self.owed.pop(server, {}) if id_ in self.waiting]
         self.slow.discard(server)
-        self._heard.pop(server, None)
+        self._answered_at.pop(server, None)
         self._pace.pop(server, None)
         self._look_again_at = 0.0
         for id_ in owed:
-            self.open[id_] = [ask for ask in self.open[id_] if ask[0] != server]
+            self.waiting[id_] = [request for request in self.waiting[id_] if request[0] != server]
         if not owed:
             return None
-        self._strikes[owed[0]] = self._strikes.get(owed[0], 0) + 1
-        return owed[0] if self._strikes[owed[0]] >= STRIKES else None
+        self._lost_servers[owed[0]] = self._lost_servers.get(owed[0], 0) + 1
+        return owed[0] if self._lost_servers[owed[0]] >= MOST_LOST_SERVERS else None
 
-    def arrived(self, server: int, id_: int, batch: Any, now: float) -> bool:
+    def add_answer(self, server: int, id_: int, batch: Any, now: float) -> bool:
         """Whether the answer counts: another server's may have come before it."""
-        open_ = self.open.pop(id_, None)
-        asked = [when for other, when in open_ or () if other == server]
-        took = now - max(self._heard.get(server, 0.0), *asked) if asked else 0.0
+        requested = self.waiting.pop(id_, None)
+        asked = [when for other, when in requested or () if other == server]
+        took = now - max(self._answered_at.get(server, 0.0), *asked) if asked else 0.0
         self._pace[server] = max(took, self._pace.get(server, 0.0) / 2)
-        self._heard[server] = now
+        self._answered_at[server] = now
         self.owed.get(server, {}).pop(id_, None)
         self.slow.discard(server)
-        if open_ is None:
+        if requested is None:
             return False
-        self._strikes.pop(id_, None)
+        self._lost_servers.pop(id_, None)
         self.held[id_] = batch
         return True
 
-    def next(self) -> int | None:
+    def next_id(self) -> int | None:
         """The id whose batch is to be taken next, None while it has not arrived."""
         if self.ordered:
             return self._order[0] if self._order and self._order[0] in self.held else None
         return next(iter(self.held), None)
 
     def take(self, id_: int) -> Any:
-        """The batch of the id that `next` named."""
+        """The batch of the id that `next_id` named."""
         if self.ordered:
             self._order.popleft()
         return self.held.pop(id_)
@@ -112,70 +112,70 @@ class Asks:
     @property
     def is_empty(self) -> bool:
         """Whether all that was added came out."""
-        return not (self.open or self.held) and self._peek() is None
+        return not (self.waiting or self.held) and self._next_new_id() is None
 
     @property
     def is_over(self) -> bool:
         return self.is_complete and self.is_empty
 
-    def questions(self, now: float) -> list[Ask]:
+    def next_requests(self, now: float) -> list[Request]:
         """What to ask now."""
-        found = self._again(now) if now >= self._look_again_at else []
-        while len(self.open) + len(self.held) < self.most:
-            id_ = self._peek()
+        found = self._requests_elsewhere(now) if now >= self._look_again_at else []
+        while len(self.waiting) + len(self.held) < self.most:
+            id_ = self._next_new_id()
             server = None if id_ is None else self._least_loaded()
             if id_ is None or server is None:
                 break
             self._peeked = None
-            self.open[id_] = []
+            self.waiting[id_] = []
             if self.ordered:
                 self._order.append(id_)
-            found.append(self._ask(server, id_, now))
+            found.append(self._request(server, id_, now))
         return found
 
-    def late(self, now: float, seconds: float) -> Late | None:
+    def first_late(self, now: float, seconds: float) -> LateRequest | None:
         """The first id in order that was first asked `seconds` ago or more, and not answered."""
-        for id_, asked in self.open.items():
+        for id_, asked in self.waiting.items():
             if asked and now - asked[0][1] >= seconds:
-                return Late(id_, tuple(server for server, _ in asked), asked[0][1])
+                return LateRequest(id_, tuple(server for server, _ in asked), asked[0][1])
         return None
 
-    def _peek(self) -> int | None:
+    def _next_new_id(self) -> int | None:
         while self._peeked is None and self._sources:
             self._peeked = next(self._sources[0], None)
             if self._peeked is None:
                 self._sources.popleft()
         return self._peeked
 
-    def _again(self, now: float) -> list[Ask]:
+    def _requests_elsewhere(self, now: float) -> list[Request]:
         """Questions whose server is lost, or slow; oldest first, as the order waits for them."""
         self._look_again_at = now + self.elsewhere_after / 8
         found = []
-        for id_, asked in self.open.items():
-            if asked and (len(asked) >= MOST_ASKED or not self._is_silent(*asked[-1], now)):
+        for id_, asked in self.waiting.items():
+            if asked and (len(asked) >= MOST_SERVERS or not self._is_silent(*asked[-1], now)):
                 continue
             # What was lost is in the window already: it may exceed what is asked from one server.
             server = self._least_loaded(but=[server for server, _ in asked], full=not asked)
             if server is not None:
                 self.slow.update(other for other, _ in asked)
-                found.append(self._ask(server, id_, now))
+                found.append(self._request(server, id_, now))
         return found
 
     def _is_silent(self, server: int, asked: float, now: float) -> bool:
         """Whether it lets us wait for longer than it may, and than its own pace explains."""
-        waited = now - max(asked, self._heard.get(server, 0.0))
-        return waited >= max(self.elsewhere_after, PACES * self._pace.get(server, 0.0))
+        waited = now - max(asked, self._answered_at.get(server, 0.0))
+        return waited >= max(self.elsewhere_after, SLOWER_THAN_USUAL * self._pace.get(server, 0.0))
 
-    def _ask(self, server: int, id_: int, now: float) -> Ask:
-        self.open[id_].append((server, now))
+    def _request(self, server: int, id_: int, now: float) -> Request:
+        self.waiting[id_].append((server, now))
         self.owed[server][id_] = None
-        return Ask(server, id_)
+        return Request(server, id_)
 
     def _least_loaded(self, but: Collection[int] = (), full: bool = False) -> int | None:
         """The server that owes least; one that is slow only where all are."""
-        best, least = None, (True, self.each)
+        best, least = None, (True, self.most_each)
         for server, owed in self.owed.items():
             load = (server in self.slow, len(owed))
-            if server not in but and (len(owed) < self.each or full) and (best is None or load < least):
+            if server not in but and (len(owed) < self.most_each or full) and (best is None or load < least):
                 best, least = server, load
         return best

@@ -110,19 +110,19 @@ def test_a_job_resumed_with_another_number_of_ranks_takes_what_the_first_one_did
 
 @given(st.sets(st.integers(0, 200)), st.integers(0, 200))
 def test_ids_that_are_done_and_those_that_are_missing_are_all(done: set[int], count: int) -> None:
-    runs = progress.runs_of(done)
+    runs = progress.to_runs(done)
     assert {id_ for first, end in runs for id_ in range(first, end)} == done
-    assert list(progress.missing(runs, count)) == [id_ for id_ in range(count) if id_ not in done]
+    assert list(progress.missing_ids(runs, count)) == [id_ for id_ in range(count) if id_ not in done]
 
 
 @given(st.lists(st.sets(st.integers(0, 60)), max_size=4))
 def test_what_several_ranks_did_is_one_set_and_an_id_in_two_of_them_is_refused(parts: list[set[int]]) -> None:
-    runs = [progress.runs_of(part) for part in parts]
+    runs = [progress.to_runs(part) for part in parts]
     if sum(map(len, parts)) == len(set().union(*parts)):
-        assert progress.union(*runs) == progress.runs_of(set().union(*parts))
+        assert progress.merge_runs(*runs) == progress.to_runs(set().union(*parts))
     else:
         with pytest.raises(SettingError):
-            progress.union(*runs)
+            progress.merge_runs(*runs)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from dlc_runtime.dataservice.client.buffers import Pool
 from dlc_runtime.dataservice.client.worker_connection import Arrived, Failure, Link
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
-from dlc_runtime.dataservice.server.consumer_connection import MOST_QUESTIONS, Connection
+from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, Connection
 from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization
-from dlc_runtime.dataservice.wire.channel import Lines
+from dlc_runtime.dataservice.wire.channel import Channel
 from harness.examples import examples
 
 TOKEN = b"a token"
@@ -58,13 +58,13 @@ def opened() -> tuple[socket.socket, Connection, bytes]:
     """A consumer that proved itself: its socket, the worker's connection and what begins the stream."""
     consumer, own = pair()
     connection = Connection(own, TOKEN)
-    hello = consumer.recv(channel.HELLO, socket.MSG_WAITALL)
-    consumer.sendall(channel.answer(hello, TOKEN, channel.nonce()))
+    hello = consumer.recv(channel.HELLO_BYTES, socket.MSG_WAITALL)
+    consumer.sendall(channel.answer(hello, TOKEN, channel.new_nonce()))
     own.setblocking(True)
     connection.receive()
     own.setblocking(False)
     assert connection.is_known
-    return consumer, connection, consumer.recv(channel.PROOF, socket.MSG_WAITALL)
+    return consumer, connection, consumer.recv(channel.PROOF_BYTES, socket.MSG_WAITALL)
 
 
 def until_it_ends(step: Callable[[], Any]) -> None:
@@ -75,13 +75,13 @@ def until_it_ends(step: Callable[[], Any]) -> None:
 
 def test_questions_may_come_in_pieces_and_garbage_after_them_is_refused() -> None:
     consumer, connection, _ = opened()
-    text = frames.Question(1, 2).packed() + frames.Question(1, 3).packed()
+    text = frames.BatchRequest(1, 2).packed() + frames.BatchRequest(1, 3).packed()
     connection.sock.setblocking(True)
     for at in range(0, len(text), 5):
         consumer.sendall(text[at : at + 5])
         connection.receive()
-    assert list(connection.questions) == [(1, 2), (1, 3)]
-    consumer.sendall(b"x" * frames.QUESTION)
+    assert list(connection.requests) == [(1, 2), (1, 3)]
+    consumer.sendall(b"x" * frames.REQUEST)
     with pytest.raises(ProtocolError):
         connection.receive()
     consumer.close()
@@ -90,11 +90,11 @@ def test_questions_may_come_in_pieces_and_garbage_after_them_is_refused() -> Non
 
 def test_more_questions_than_a_consumer_may_have_open_are_refused() -> None:
     consumer, connection, _ = opened()
-    many = frames.Question(0, 0).packed() * (MOST_QUESTIONS + 1)
+    many = frames.BatchRequest(0, 0).packed() * (MOST_REQUESTS + 1)
     sender = threading.Thread(target=consumer.sendall, args=(many,))
     sender.start()
     connection.sock.setblocking(True)
-    with pytest.raises(ProtocolError, match="open questions"):
+    with pytest.raises(ProtocolError, match="open requests"):
         until_it_ends(connection.receive)
     sender.join()
     consumer.close()
@@ -105,7 +105,7 @@ def test_a_consumer_that_reads_slowly_holds_one_batch_at_the_worker_and_gets_it_
     consumer, connection, _ = opened()
     data = bytes(range(256)) * 100_000
     packed = serialization.pack([data])
-    connection.send_batch(frames.Question(0, 5), packed)
+    connection.send_batch(frames.BatchRequest(0, 5), packed)
     assert connection.is_full
     got = bytearray()
     while connection.is_full or len(got) < len(data):
@@ -131,12 +131,12 @@ class Far:
             raise
 
     def greet(self, own_token: bytes) -> None:
-        own = channel.nonce()
+        own = channel.new_nonce()
         self.sock.sendall(channel.hello(own))
         self.link.flush()
         self.arrived()
-        answer = self.sock.recv(channel.ANSWER, socket.MSG_WAITALL)
-        self.sock.sendall(channel.proof(own_token, b"server", own, answer[len(channel.MAGIC) :][: channel.NONCE]))
+        answer = self.sock.recv(channel.ANSWER_BYTES, socket.MSG_WAITALL)
+        self.sock.sendall(channel.proof(own_token, b"server", own, answer[len(channel.MAGIC) :][: channel.NONCE_BYTES]))
         self.arrived()
 
     def arrived(self) -> list[Arrived]:
@@ -202,7 +202,7 @@ def test_an_error_frame_is_what_the_worker_told() -> None:
 
 def test_lines_cross_whole_and_only_between_those_that_hold_the_token() -> None:
     one, other = pair()
-    server, client = Lines(one, TOKEN, is_server=True), Lines(other, TOKEN, is_server=False)
+    server, client = Channel(one, TOKEN, is_server=True), Channel(other, TOKEN, is_server=False)
     long = {"done": list(range(30_000))}
     client.send(long)
     got: list[Any] = []
@@ -217,7 +217,7 @@ def test_lines_cross_whole_and_only_between_those_that_hold_the_token() -> None:
 
 
 def test_an_address_that_is_not_this_hosts_is_not_listened_at() -> None:
-    assert addresses.own("localhost", "eth0") == "127.0.0.1"
-    assert addresses.own("a name that means nothing", "lo") == "127.0.0.1"
+    assert addresses.own_address("localhost", "eth0") == "127.0.0.1"
+    assert addresses.own_address("a name that means nothing", "lo") == "127.0.0.1"
     with pytest.raises(SettingError, match="address="):
-        addresses.own("a name that means nothing", "no-such-interface")
+        addresses.own_address("a name that means nothing", "no-such-interface")

@@ -16,7 +16,7 @@ import pytest
 from dlc_runtime.dataservice.client import lease_server as module
 from dlc_runtime.dataservice.client.lease_server import Keeper
 from dlc_runtime.dataservice.wire import addresses
-from dlc_runtime.dataservice.wire.channel import Lines
+from dlc_runtime.dataservice.wire.channel import Channel
 
 HANGS = 60.0  # seconds; only a bound
 STEP = 0.5  # seconds of the keeper's clock from one look to the next: less than it takes for a time of its own halt
@@ -30,7 +30,7 @@ class Voice:
     def __init__(self, port: int, rank: int) -> None:
         self.rank = rank
         self.heard: list[dict[str, Any]] = []
-        self.lines = Lines(socket.create_connection(("127.0.0.1", port), timeout=HANGS), TOKEN, is_server=False)
+        self.lines = Channel(socket.create_connection(("127.0.0.1", port), timeout=HANGS), TOKEN, is_server=False)
         ends = time.monotonic() + HANGS
         while not self.lines.is_open:
             assert time.monotonic() < ends, "no greeting"
@@ -85,7 +85,7 @@ class Keepers:
         self.voices: list[Voice] = []
 
     def keeper(self, when_lost: str = "fail", lost_after: float = HANGS, patience: float = HANGS) -> int:
-        listener = addresses.listener("127.0.0.1")
+        listener = addresses.open_listener("127.0.0.1")
         self.keepers.append(Keeper(listener, TOKEN, 2, when_lost, lost_after, patience))
         return int(listener.getsockname()[1])
 

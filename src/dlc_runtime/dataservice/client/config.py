@@ -38,7 +38,7 @@ def servers(
     """The data hosts' control, `host:port` as people name it -> where it is reached. Raises SettingError where the job
     has no data group.
     """
-    number = addresses.port(port, environ)
+    number = addresses.control_port(port, environ)
     if asked is not None:
         hosts = [] if isinstance(asked, str) else list(asked)
         if not hosts or not all(isinstance(host, str) and host for host in hosts):
@@ -53,14 +53,14 @@ def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[
 
     Rank 0 is on the first host of the first group that trains: so the launcher counts ranks.
     """
-    number = addresses.checked_port(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
+    number = addresses.check_port(environ.get("DLC_DATA_LEASE_PORT") or LEASE_PORT)
     if asked is not None:
         host, _, text = asked.rpartition(":") if _has_port(asked) else (asked, "", str(number))
         host = host.strip("[]")
-        return host, host, addresses.checked_port(text)
+        return host, host, addresses.check_port(text)
     job = cluster_facts.read(environ)
     first = job.hosts_of(job.training_groups[0])[0] if job.training_groups else job.peers[0]
-    own = addresses.own(first.address, job.interface) if first.host == job.host else first.address
+    own = addresses.own_address(first.address, job.interface) if first.host == job.host else first.address
     return own, first.address, number
 
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice.errors import ConsumerLostError, DataServiceError, ProtocolError
-from dlc_runtime.dataservice.wire.channel import Lines
+from dlc_runtime.dataservice.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Lessee:
     ) -> None:
         self.pump, self.rank, self.valid = pump, rank, lost_after * 2 / 3
         self.address, self.patience = address, patience
-        self._lines = Lines(connect(address, patience), token, is_server=False)
+        self._lines = Channel(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
         self.round = 0  # of the keeper: how many iterations this rank has begun
         self._leased = 0  # ids asked for or leased, and not yet taken

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dlc_runtime.dataservice.errors import ProtocolError, SettingError
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import Leases
-from dlc_runtime.dataservice.wire.channel import Lines
+from dlc_runtime.dataservice.wire.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ class Keeper:
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
-        self._lines: dict[int, Lines] = {}
+        self._lines: dict[int, Channel] = {}
         self._strangers: dict[int, float] = {}  # connections that have not proved themselves, and until when they may
         self._ranks: dict[int, int] = {}  # connection -> rank
         self._heard: dict[int, float] = {}  # rank -> when, in whatever round it is
@@ -105,7 +105,7 @@ class Keeper:
         try:
             sock, _ = self._listener.accept()
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            lines = Lines(sock, self.token, is_server=True)
+            lines = Channel(sock, self.token, is_server=True)
         except (OSError, ProtocolError):
             return
         if len(self._strangers) >= MOST_STRANGERS:

@@ -18,7 +18,7 @@ from dlc_runtime.dataservice.client.server_watch import Found, ServerDiscovery, 
 from dlc_runtime.dataservice.client.worker_connection import Link
 from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError, ServersLostError
 from dlc_runtime.dataservice.schedule.requests import RequestQueue
-from dlc_runtime.dataservice.wire.frames import Question
+from dlc_runtime.dataservice.wire.frames import BatchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,7 +127,7 @@ class Pump:
             if id_ is None:
                 return None
             batch = queue.take(id_)
-            if len(queue.waiting) + len(queue.held) <= queue.most // 2:  # several questions are one packet
+            if len(queue.waiting) + len(queue.held) <= queue.most // 2:  # several requests are one packet
                 self._ask()
             return id_, batch
 
@@ -265,10 +265,10 @@ class Pump:
         queue = self.queue
         queue.most = self._window()
         queue.most_each = max(2, -(-queue.most // max(1, len(queue.owed))))
-        questions: dict[int, bytearray] = {}
+        requests: dict[int, bytearray] = {}
         for server, id_ in queue.next_requests(time.monotonic()):
-            questions.setdefault(server, bytearray()).extend(Question(self.epoch, id_).packed())
-        for server, text in questions.items():
+            requests.setdefault(server, bytearray()).extend(BatchRequest(self.epoch, id_).packed())
+        for server, text in requests.items():
             link = self.links[server]
             try:
                 link.ask(text)

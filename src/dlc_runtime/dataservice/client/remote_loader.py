@@ -68,8 +68,8 @@ class RemoteLoader:
         deadline: float = 600.0,
         patience: float = 300.0,
     ) -> None:
-        control_rpc.require()
-        tls.check(os.environ, token)
+        control_rpc.require_packages()
+        tls.check_settings(os.environ, token)
         if tail not in TAILS:
             raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
         self.settings = Settings(
@@ -87,7 +87,7 @@ class RemoteLoader:
         self._asked_share = (rank, world)
         self.tail, self.share = tail, config.share(rank, world)
         self.servers = config.servers(servers, group, port)
-        self._token = channel.derive(os.environ, token)
+        self._token = channel.job_token(os.environ, token)
         self._mover = Mover(device)
         self._pool = Pool(prefetch_bytes, pinned=self._mover.is_cuda or (pin_memory and _has_cuda()))
         self._pump: Pump | None = None
@@ -229,10 +229,10 @@ class RemoteLoader:
             listen, host, port = self._lease_place
             if self.share.rank == 0:
                 try:
-                    listener = addresses.listener(listen, port)
+                    listener = addresses.open_listener(listen, port)
                 except OSError as error:
                     raise errors.SettingError(
-                        f"RemoteLoader: rank 0 cannot keep the leases at {addresses.joined(listen, port)}:"
+                        f"RemoteLoader: rank 0 cannot keep the leases at {addresses.join_host_port(listen, port)}:"
                         f" {error.strerror}; name another place with leases=, or DLC_DATA_LEASE_PORT on every host"
                     ) from error
                 settings = (self.share.world, self.when_lost, self.lost_after, self.settings.patience)

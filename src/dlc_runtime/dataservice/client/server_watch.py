@@ -138,7 +138,7 @@ class ServerDiscovery:
         return found
 
 
-LOOK = 5.0  # seconds an id may take before its server is asked about it, and between two such questions
+LOOK = 5.0  # seconds an id may take before its server is asked about it, and between two such requests
 MOST_STACK = 8000  # characters
 
 

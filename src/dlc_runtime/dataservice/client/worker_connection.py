@@ -58,7 +58,7 @@ class Link:
         self.is_open = False
         self._is_connected = False
         self._said = b""
-        self._own = channel.nonce()
+        self._own = channel.new_nonce()
         self._inbox = bytearray()
         self._out = bytearray()
         self._layouts: dict[int, Layout] = {}
@@ -81,8 +81,8 @@ class Link:
         """Whether something came of which no selector tells."""
         return bool(tls.pending(self.sock))
 
-    def ask(self, questions: bytes | bytearray) -> None:
-        self._out += questions
+    def ask(self, requests: bytes | bytearray) -> None:
+        self._out += requests
         self.flush()
 
     def flush(self) -> None:
@@ -92,7 +92,7 @@ class Link:
             if code:
                 raise OSError(code, "connect")
             self._is_connected = True
-            self.sock = tls.secured(self._plain, self.token, is_server=False)
+            self.sock = tls.secure(self._plain, self.token, is_server=False)
         if self._out:
             try:
                 sent = self.sock.send(self._out)
@@ -120,7 +120,7 @@ class Link:
                 return
 
     def _greet(self) -> None:
-        missing = (channel.PROOF if self._said else channel.HELLO) - len(self._inbox)
+        missing = (channel.PROOF_BYTES if self._said else channel.HELLO_BYTES) - len(self._inbox)
         try:
             data = self.sock.recv(missing)
         except (BlockingIOError, InterruptedError):
@@ -207,7 +207,7 @@ class Link:
             return Arrived(frame.epoch, frame.id, Failure(_told(self._text)), frame.size)
         layout, buffer, self._buffer = self._layouts[frame.schema], self._buffer, None
         arrays = [view(buffer) for view in layout.views]
-        return Arrived(frame.epoch, frame.id, serialization.build(layout.schema, arrays, self._text), frame.size)
+        return Arrived(frame.epoch, frame.id, serialization.unpack(layout.schema, arrays, self._text), frame.size)
 
     def close(self) -> None:
         self.sock.close()

@@ -1,9 +1,9 @@
 """Who is asked for which batch: a consumer's whole state between its servers and its training loop. Pure.
 
 Every batch has an id. An id is asked from one server at a time, unless that one is silent for long: then another is
-asked too and what comes first counts. A server that answers other questions meanwhile is busy, not silent. A server
-owes an answer to each question until it answers or is lost. Nothing depends on a server's state, so a lost server costs
-its unanswered questions only.
+asked too and what comes first counts. A server that answers other requests meanwhile is busy, not silent. A server
+owes an answer to each request until it answers or is lost. Nothing depends on a server's state, so a lost server costs
+its unanswered requests only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_SERVERS = 3  # servers that may work on one id at a time
 
 
 class Request(NamedTuple):
-    """Send the question for `id` to `server`."""
+    """Send the request for `id` to `server`."""
 
     server: int
     id: int
@@ -45,12 +45,12 @@ class RequestQueue:
         self.ordered, self.most, self.most_each, self.elsewhere_after = ordered, most, most_each, elsewhere_after
         self.waiting: dict[
             int, list[tuple[int, float]]
-        ] = {}  # id -> (server, when) of each question, in order of the plan
+        ] = {}  # id -> (server, when) of each request, in order of the plan
         self.held: dict[int, Any] = {}  # arrived, not yet taken; in order of arrival
         self.owed: dict[int, dict[int, None]] = {}  # server -> ids it has yet to answer, oldest first
         self.slow: set[int] = set()  # servers that let us wait for long, until they answer
         self._answered_at: dict[int, float] = {}  # server -> when it answered last
-        self._pace: dict[int, float] = {}  # server -> seconds that a question in its turn took, of late
+        self._pace: dict[int, float] = {}  # server -> seconds that a request in its turn took, of late
         self.is_complete = True  # whether `add` is done: an epoch's end is known
         self._lost_servers: dict[int, int] = {}
         self._order: deque[int] = deque()  # ids asked and not yet taken, in order of the plan
@@ -68,7 +68,7 @@ class RequestQueue:
     def drop_server(self, server: int) -> int | None:
         """What the server owed has to be asked again. Returns an id that lost too many servers, if there is one.
 
-        Only the oldest id counts as a cause: a server works on its questions in the order in which they came.
+        Only the oldest id counts as a cause: a server works on its requests in the order in which they came.
         """
         owed = [id_ for id_ in self.owed.pop(server, {}) if id_ in self.waiting]
         self.slow.discard(server)

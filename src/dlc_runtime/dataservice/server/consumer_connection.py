@@ -1,4 +1,4 @@
-"""A consumer's connection to a worker: handshake, questions in, frames out. Holds one batch at most, never blocks."""
+"""A consumer's connection to a worker: handshake, requests in, frames out. Holds one batch at most, never blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dlc_runtime.dataservice.wire.serialization import Packed
 
 HANDSHAKE = 10.0  # seconds a stranger may take to prove who it is
-MOST_QUESTIONS = 4096  # that a consumer may have open here
+MOST_REQUESTS = 4096  # that a consumer may have open here
 PATIENCE = 0.1  # seconds without progress after which a slow consumer's bytes wait while others are served
 MOST_PARTS = 1000  # of one sendmsg; Linux takes 1024
 READ = 1 << 16
@@ -27,12 +27,12 @@ class Connection:
     """Raises ConnectionError from its methods when the consumer is gone, ProtocolError when it breaks the rules."""
 
     def __init__(self, sock: socket.socket, token: bytes) -> None:
-        self.sock, self.token = tls.secured(sock, token, is_server=True), token
-        self.nonce = channel.nonce()
+        self.sock, self.token = tls.secure(sock, token, is_server=True), token
+        self.nonce = channel.new_nonce()
         self.is_known = False
         self.deadline = time.monotonic() + HANDSHAKE
         self.events = selectors.EVENT_READ  # that the worker looks for
-        self.questions: deque[frames.Question] = deque()
+        self.requests: deque[frames.BatchRequest] = deque()
         self._inbox = bytearray()
         self._out: deque[memoryview] = deque()
         self._kept: list[object] = []
@@ -59,25 +59,25 @@ class Connection:
         self._inbox += data
         if not self.is_known and not self._greet():
             return
-        whole = len(self._inbox) - len(self._inbox) % frames.QUESTION
-        self.questions.extend(frames.read_question(self._inbox, at) for at in range(0, whole, frames.QUESTION))
+        whole = len(self._inbox) - len(self._inbox) % frames.REQUEST
+        self.requests.extend(frames.read_request(self._inbox, at) for at in range(0, whole, frames.REQUEST))
         del self._inbox[:whole]
-        if len(self.questions) > MOST_QUESTIONS:
-            raise ProtocolError(f"more than {MOST_QUESTIONS} open questions")
+        if len(self.requests) > MOST_REQUESTS:
+            raise ProtocolError(f"more than {MOST_REQUESTS} open requests")
 
     def _greet(self) -> bool:
         """Whether the consumer has proved itself."""
         if not channel.MAGIC.startswith(self._inbox[: len(channel.MAGIC)]):
             raise ProtocolError(f"expected a consumer, found {bytes(self._inbox[:32])!r}")
-        if len(self._inbox) < channel.ANSWER:
+        if len(self._inbox) < channel.ANSWER_BYTES:
             return False
-        welcome = channel.check_answer(bytes(self._inbox[: channel.ANSWER]), self.token, self.nonce)
-        del self._inbox[: channel.ANSWER]
+        welcome = channel.check_answer(bytes(self._inbox[: channel.ANSWER_BYTES]), self.token, self.nonce)
+        del self._inbox[: channel.ANSWER_BYTES]
         self.is_known = True
         self.send([memoryview(welcome)], [])
         return True
 
-    def send_batch(self, question: frames.Question, packed: Packed) -> None:
+    def send_batch(self, request: frames.BatchRequest, packed: Packed) -> None:
         """Send a batch, before it its description where this connection has not had it."""
         parts = []
         number = self._schemas.get(packed.schema)
@@ -86,16 +86,16 @@ class Connection:
                 self._schemas.clear()
             number = self._schemas[packed.schema] = len(self._schemas)
             size = len(packed.schema)
-            header = frames.Frame(frames.SCHEMA, question.epoch, question.id, size, number).packed()
+            header = frames.Frame(frames.SCHEMA, request.epoch, request.id, size, number).packed()
             parts += [memoryview(header), memoryview(packed.schema)]
-        header = frames.Frame(frames.BATCH, *question, packed.size, number, len(packed.extras)).packed()
+        header = frames.Frame(frames.BATCH, *request, packed.size, number, len(packed.extras)).packed()
         parts.append(memoryview(header))
         if packed.extras:
             parts.append(memoryview(packed.extras))
         self.send([*parts, *packed.parts], packed.kept)
 
-    def send_text(self, kind: int, question: frames.Question, text: bytes) -> None:
-        self.send([memoryview(frames.Frame(kind, *question, len(text)).packed()), memoryview(text)], [])
+    def send_text(self, kind: int, request: frames.BatchRequest, text: bytes) -> None:
+        self.send([memoryview(frames.Frame(kind, *request, len(text)).packed()), memoryview(text)], [])
 
     def send(self, parts: list[memoryview], kept: list[object]) -> None:
         """Send, or keep what the consumer does not take now; `kept` owns the memory of `parts`."""

@@ -35,7 +35,7 @@ class Nonces:
         self._given: OrderedDict[bytes, float] = OrderedDict()
 
     def give(self) -> bytes:
-        nonce = channel.nonce()
+        nonce = channel.new_nonce()
         self._given[nonce] = time.monotonic() + NONCE_LIFE
         while len(self._given) > MOST_NONCES:
             self._given.popitem(last=False)
@@ -64,7 +64,7 @@ class Control:
 
         def handle(request: bytes, context: Any) -> bytes:
             grpc = control_rpc.load_grpc()
-            nonce = control_rpc.split(request)[0]
+            nonce = control_rpc.split_call(request)[0]
             try:
                 if not self.nonces.use(nonce):
                     raise RefusedError("a call without a nonce of this server")
@@ -130,7 +130,7 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        grpc, (health, health_pb2, health_pb2_grpc) = control_rpc.load_grpc(), control_rpc.health()
+        grpc, (health, health_pb2, health_pb2_grpc) = control_rpc.load_grpc(), control_rpc.load_health()
     except DataServiceError as error:
         bound.send(Unable("start its control process", str(error)))
         return
@@ -177,7 +177,7 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
 
 
 def _listens(grpc: Any, server: Any, address: str, token: bytes) -> bool:
-    own = tls.of(token)
+    own = tls.enabled_identity(token)
     if own is None:
         return bool(server.add_insecure_port(address))
     known = grpc.ssl_server_credentials([(own.key, own.certificate)], own.authority, require_client_auth=True)

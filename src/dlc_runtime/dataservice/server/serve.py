@@ -16,7 +16,7 @@ from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import batch_source, control_server, worker
 from dlc_runtime.dataservice.server.worker_status import Board
 from dlc_runtime.dataservice.wire import addresses, channel, frames, tls
-from dlc_runtime.dataservice.wire.control_rpc import require
+from dlc_runtime.dataservice.wire.control_rpc import require_packages
 from dlc_runtime.usable_cpus import until_signalled
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def serve(
     container may use. Raises SettingError, MissingPackageError, and DataServiceError where it cannot listen or the
     workers do not start.
     """
-    require()
-    tls.check(os.environ, token)
+    require_packages()
+    tls.check_settings(os.environ, token)
     made = batch_source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
     workers = workers_of(workers, data)
     job = cluster_facts.read()
-    listen = address or addresses.own(job.me.address, job.interface)
-    bound = addresses.port(port)
-    with Server(made, workers, job.host, listen, bound, channel.derive(os.environ, token), most_batch_bytes) as server:
+    listen = address or addresses.own_address(job.me.address, job.interface)
+    bound, key = addresses.control_port(port), channel.job_token(os.environ, token)
+    with Server(made, workers, job.host, listen, bound, key, most_batch_bytes) as server:
         server.run()
 
 
@@ -81,7 +81,7 @@ class Server:
         self.token, self.most_batch = token, most_batch
         self.board = Board(workers)
         self.context: Any = multiprocessing.get_context("fork")  # the dataset is shared, not copied or pickled
-        self.listeners = [addresses.listener(listen) for _ in range(workers)]
+        self.listeners = [addresses.open_listener(listen) for _ in range(workers)]
         self.stacks = [os.memfd_create(f"dlc-stacks-{slot}") for slot in range(workers)]
         self.places = [
             worker.Place(slot, workers, host, listener, stacks)
@@ -102,7 +102,7 @@ class Server:
     def run(self) -> None:
         """Until the end. Raises DataServiceError where this host cannot serve."""
         with until_signalled(self.stop):
-            tls.of(self.token)  # made once, before the processes are forked
+            tls.enabled_identity(self.token)  # made once, before the processes are forked
             self.control = self._start_control()
             for slot in range(self.board.slots):
                 self._start(slot)
@@ -174,7 +174,7 @@ class Server:
         }
         ours, theirs = self.context.Pipe()
         calls = control_server.Control(self.token, facts, self.board, self.stacks, self.stop)
-        where = addresses.joined(self.listen, self.port)
+        where = addresses.join_host_port(self.listen, self.port)
         process = self.context.Process(target=control_server.run, args=(theirs, where, calls, os.getpid()), daemon=True)
         process.start()
         theirs.close()

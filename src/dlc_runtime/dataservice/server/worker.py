@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 4096
 MOST_STRANGERS = 64  # connections that have not proved themselves yet
 LONGEST_TRACEBACK = 1 << 16  # characters
-LOOK_EVERY = 0.05  # seconds of making batches after which new connections and questions are looked for
+LOOK_EVERY = 0.05  # seconds of making batches after which new connections and requests are looked for
 STACKS = signal.SIGRTMIN + 5  # writes the worker's stacks
 _PR_SET_PDEATHSIG = 1
 
@@ -100,7 +100,7 @@ class Worker:
 
     def loop(self) -> None:
         while True:
-            busy = any(conn.questions and not conn.is_full for conn in self.connections.values())
+            busy = any(conn.requests and not conn.is_full for conn in self.connections.values())
             self.look(0.0 if busy else 1.0)
             until = time.monotonic() + LOOK_EVERY
             while self.serve_each() and time.monotonic() < until:
@@ -110,7 +110,7 @@ class Worker:
         """One batch for each consumer that waits for one. Whether there was any."""
         found = False
         for fd, conn in [*self.connections.items()]:
-            if conn.questions and not conn.is_full:
+            if conn.requests and not conn.is_full:
                 found = True
                 self.guarded(fd, conn, self.answer)
         return found
@@ -179,21 +179,21 @@ class Worker:
             self.board.count(self.place.slot, refused=refused, malformed=malformed)
 
     def answer(self, conn: Connection) -> None:
-        """Make the batch of the oldest question and send it, or say why there is none."""
-        question = conn.questions.popleft()
+        """Make the batch of the oldest request and send it, or say why there is none."""
+        request = conn.requests.popleft()
         indices: list[int] = []
-        self.board.begin(self.place.slot, *question)
+        self.board.begin(self.place.slot, *request)
         try:
-            indices = self.maker.indices(*question)
-            packed = serialization.pack(self.maker.batch(*question, indices))
+            indices = self.maker.indices(*request)
+            packed = serialization.pack(self.maker.batch(*request, indices))
             if packed.size > self.most_batch:
                 raise_too_large(packed.size, self.most_batch)
         except (Exception, SystemExit) as error:
-            conn.send_text(frames.ERROR, question, failure(error, self.place, indices))
+            conn.send_text(frames.ERROR, request, failure(error, self.place, indices))
             return
         finally:
             self.board.end(self.place.slot)
-        conn.send_batch(question, packed)
+        conn.send_batch(request, packed)
         self.board.count(self.place.slot, batches=1, bytes_=packed.size)
 
 

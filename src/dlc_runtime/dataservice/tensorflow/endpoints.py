@@ -40,8 +40,8 @@ def of_job(job: Cluster, group: str | None = None, environ: Mapping[str, str] = 
     everywhere = environ.get(WORKERS) == "all"
     workers = [*hosts, *(peer for peer in job.hosts if everywhere and peer.host not in serving)]
     number = port(WORKER_SWITCH, WORKER_PORT, environ)
-    first = addresses.joined(hosts[0].address, port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ))
-    return Service(first, tuple(addresses.joined(peer.address, number) for peer in workers))
+    first = addresses.join_host_port(hosts[0].address, port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ))
+    return Service(first, tuple(addresses.join_host_port(peer.address, number) for peer in workers))
 
 
 def data_group(job: Cluster, environ: Mapping[str, str] = os.environ) -> str:

@@ -47,10 +47,10 @@ def serve(*, group: str | None = None, address: str | None = None, patience: flo
     job = cluster_facts.read()
     group = group or (job.group if len(job.hosts) == 1 else endpoints.data_group(job))
     service = endpoints.of_job(job, group)
-    listen = address or addresses.own(job.me.address, job.interface)
+    listen = address or addresses.own_address(job.me.address, job.interface)
     dispatcher_port, worker_port = endpoints.ports()
     with _journal() as folder:
-        own = addresses.joined(job.me.address, worker_port)
+        own = addresses.join_host_port(job.me.address, worker_port)
         orders = [Order(WORKER, job.host, listen, worker_port, service.dispatcher, own)]
         if job.hosts_of(group)[0].host == job.host:
             orders.insert(0, Order(DISPATCHER, job.host, listen, dispatcher_port, journal=folder))

@@ -59,7 +59,7 @@ def main(text: str) -> None:
 
 
 def _start(order: Order) -> Any:
-    addresses.listener("0.0.0.0", order.port).close()  # noqa: S104 - gRPC would share the port with another server
+    addresses.open_listener("0.0.0.0", order.port).close()  # noqa: S104 - gRPC would share the port with another server
     import tensorflow as tf
 
     service = tf.data.experimental.service

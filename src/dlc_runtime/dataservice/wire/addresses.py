@@ -19,13 +19,13 @@ BACKLOG = 512
 _SIOCGIFADDR = 0x8915
 
 
-def own(name: str, interface: str) -> str:
+def own_address(name: str, interface: str) -> str:
     """The address that the other hosts reach this one at. Raises SettingError where none is known.
 
     The job's interface counts first; a name may also mean another interface, or an address that is not this host's.
     """
     if name != "localhost":
-        found = [_of_interface(interface), *_of_name(name)]
+        found = [_interface_address(interface), *_resolve(name)]
         for address in found:
             if address and _is_own(address):
                 return address
@@ -36,12 +36,12 @@ def own(name: str, interface: str) -> str:
     return "127.0.0.1"
 
 
-def port(asked: int | None, environ: Mapping[str, str] = os.environ) -> int:
+def control_port(asked: int | None, environ: Mapping[str, str] = os.environ) -> int:
     """The control port. Raises SettingError for a number that is none."""
-    return checked_port(environ.get("DLC_DATA_PORT") or DEFAULT_PORT if asked is None else asked)
+    return check_port(environ.get("DLC_DATA_PORT") or DEFAULT_PORT if asked is None else asked)
 
 
-def checked_port(found: int | str) -> int:
+def check_port(found: int | str) -> int:
     """Raises SettingError."""
     try:
         number = int(found)
@@ -52,11 +52,11 @@ def checked_port(found: int | str) -> int:
     return number
 
 
-def joined(address: str, number: int) -> str:
+def join_host_port(address: str, number: int) -> str:
     return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
 
 
-def listener(address: str, number: int = 0) -> socket.socket:
+def open_listener(address: str, number: int = 0) -> socket.socket:
     """A socket that listens there, at a port that the system chooses unless one is named."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -70,14 +70,14 @@ def listener(address: str, number: int = 0) -> socket.socket:
     return sock
 
 
-def _of_interface(interface: str) -> str:
+def _interface_address(interface: str) -> str:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack("256s", interface.encode()[:15])
         return socket.inet_ntoa(fcntl.ioctl(sock, _SIOCGIFADDR, request)[20:24])
     return ""
 
 
-def _of_name(name: str) -> list[str]:
+def _resolve(name: str) -> list[str]:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -87,7 +87,7 @@ def _of_name(name: str) -> list[str]:
 
 def _is_own(address: str) -> bool:
     try:
-        listener(address).close()
+        open_listener(address).close()
     except OSError:
         return False
     return True

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 SOURCES = ("DLC_DATA_TOKEN", "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME", "SM_HOSTS")
-NONCE = 32  # bytes
-PROOF = 32
+NONCE_BYTES = 32
+PROOF_BYTES = 32
 MAGIC = b"dlc-data-1\r\n"  # the line end tells text protocols from ours at once
-HELLO = len(MAGIC) + NONCE  # bytes that the server sends first
-ANSWER = len(MAGIC) + NONCE + PROOF
-MOST_LINE = 8 << 20  # bytes; the longest is a list of what was done before a job was resumed
-READ = 1 << 16
+HELLO_BYTES = len(MAGIC) + NONCE_BYTES  # what the server sends first
+ANSWER_BYTES = len(MAGIC) + NONCE_BYTES + PROOF_BYTES
+MOST_LINE_BYTES = 8 << 20  # the longest is a list of what was done before a job was resumed
+READ_BYTES = 1 << 16
 
 
-def derive(environ: Mapping[str, str], own: str | None = None) -> bytes:
+def job_token(environ: Mapping[str, str], own: str | None = None) -> bytes:
     """32 bytes, equal on every host of the job. `own`: the user's own token, which comes before all."""
     source = next((name for name in SOURCES if environ.get(name)), "")
     text = own or f"{source}={environ.get(source, '')}"
     return hashlib.sha256(b"dlc data service 1" + text.encode("utf-8", "surrogateescape")).digest()
 
 
-def nonce() -> bytes:
-    return os.urandom(NONCE)
+def new_nonce() -> bytes:
+    return os.urandom(NONCE_BYTES)
 
 
 def proof(token: bytes, *parts: bytes) -> bytes:
@@ -70,7 +70,7 @@ def answer(said: bytes, token: bytes, own: bytes) -> bytes:
 
 def check_answer(given: bytes, token: bytes, own: bytes) -> bytes:
     """The server's last word to a consumer that holds the token. Raises RefusedError for one that does not."""
-    theirs, given_proof = given[len(MAGIC) : len(MAGIC) + NONCE], given[len(MAGIC) + NONCE :]
+    theirs, given_proof = given[len(MAGIC) : len(MAGIC) + NONCE_BYTES], given[len(MAGIC) + NONCE_BYTES :]
     if given[: len(MAGIC)] != MAGIC or not is_proof(given_proof, token, b"consumer", own, theirs):
         raise RefusedError("a connection that does not hold this job's token")
     return proof(token, b"server", own, theirs)
@@ -82,17 +82,17 @@ def check_welcome(given: bytes, token: bytes, said: bytes, own: bytes) -> None:
         raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")
 
 
-class Lines:
+class Channel:
     """Never blocks. Its methods raise OSError when the other side is gone, ProtocolError when it breaks the rules."""
 
     def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:
-        self.sock, self.token, self.is_server = tls.secured(sock, token, is_server), token, is_server
+        self.sock, self.token, self.is_server = tls.secure(sock, token, is_server), token, is_server
         self.is_open = False
-        self._own = nonce()
-        self._said = b""
+        self._own = new_nonce()
+        self._hello = b""
         self._in = bytearray()
         self._out = bytearray(hello(self._own) if is_server else b"")
-        self._later: list[Any] = []  # what is sent once the connection is open
+        self._unsent: list[Any] = []  # what is sent once the connection is open
 
     @property
     def wants_to_write(self) -> bool:
@@ -100,7 +100,7 @@ class Lines:
 
     def send(self, value: Any) -> None:
         if not self.is_open:
-            self._later.append(value)
+            self._unsent.append(value)
             return
         self._out += json.dumps(value, separators=(",", ":")).encode() + b"\n"
         self.flush()
@@ -115,48 +115,48 @@ class Lines:
     def receive(self) -> list[Any]:
         """The values that came since."""
         try:
-            data = self.sock.recv(READ)
+            data = self.sock.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return []
         if not data:
             raise ConnectionError("closed")
         self._in += data
-        if not self.is_open and not self._greet():
+        if not self.is_open and not self._shake_hands():
             return []
-        if b"\n" not in data and len(self._in) != len(data) and len(self._in) <= MOST_LINE:
+        if b"\n" not in data and len(self._in) != len(data) and len(self._in) <= MOST_LINE_BYTES:
             return []  # a long line, of which a part came
         *lines, rest = bytes(self._in).split(b"\n")
-        if len(rest) > MOST_LINE:
-            raise ProtocolError(f"a line of more than {MOST_LINE} bytes")
+        if len(rest) > MOST_LINE_BYTES:
+            raise ProtocolError(f"a line of more than {MOST_LINE_BYTES} bytes")
         self._in = bytearray(rest)
         try:
             return [json.loads(line) for line in lines]
         except ValueError as error:
             raise ProtocolError(f"expected a line of JSON ({error})") from error
 
-    def _greet(self) -> bool:
+    def _shake_hands(self) -> bool:
         """Take the next step of the handshake; whether it is done."""
         if self.is_server:
             if not MAGIC.startswith(self._in[: len(MAGIC)]):
                 raise ProtocolError("expected a consumer")
-            if len(self._in) < ANSWER:
+            if len(self._in) < ANSWER_BYTES:
                 return False
-            self._out += check_answer(self._cut(ANSWER), self.token, self._own)
+            self._out += check_answer(self._take_bytes(ANSWER_BYTES), self.token, self._own)
         else:
-            if not self._said and len(self._in) >= HELLO:
-                self._said = self._cut(HELLO)
-                self._out += answer(self._said, self.token, self._own)
+            if not self._hello and len(self._in) >= HELLO_BYTES:
+                self._hello = self._take_bytes(HELLO_BYTES)
+                self._out += answer(self._hello, self.token, self._own)
                 self.flush()
-            if not self._said or len(self._in) < PROOF:
+            if not self._hello or len(self._in) < PROOF_BYTES:
                 return False
-            check_welcome(self._cut(PROOF), self.token, self._said, self._own)
+            check_welcome(self._take_bytes(PROOF_BYTES), self.token, self._hello, self._own)
         self.is_open = True
-        for value in self._later:
+        for value in self._unsent:
             self.send(value)
         self.flush()
         return True
 
-    def _cut(self, size: int) -> bytes:
+    def _take_bytes(self, size: int) -> bytes:
         part = bytes(self._in[:size])
         del self._in[:size]
         return part

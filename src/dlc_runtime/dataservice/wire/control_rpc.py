@@ -22,21 +22,21 @@ MOST_MESSAGE = 1 << 20  # bytes, either way
 DEFAULT_PORT = 7800
 
 
-def seal(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
+def seal_call(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
     """A call's bytes."""
     text = json.dumps(body).encode()
     return nonce + channel.proof(token, b"call", method.encode(), nonce, text) + text
 
 
-def split(call: bytes) -> tuple[bytes, bytes, bytes]:
+def split_call(call: bytes) -> tuple[bytes, bytes, bytes]:
     """Nonce, proof and text of a call."""
-    head = channel.NONCE + channel.PROOF
-    return call[: channel.NONCE], call[channel.NONCE : head], call[head:]
+    head = channel.NONCE_BYTES + channel.PROOF_BYTES
+    return call[: channel.NONCE_BYTES], call[channel.NONCE_BYTES : head], call[head:]
 
 
 def open_call(token: bytes, call: bytes, method: str) -> Any:
     """Raises RefusedError for a call that does not hold the token, ProtocolError for one that is malformed."""
-    nonce, proof, text = split(call)
+    nonce, proof, text = split_call(call)
     if not channel.is_proof(proof, token, b"call", method.encode(), nonce, text):
         raise RefusedError("a call that does not hold this job's token")
     return _parsed(text)
@@ -49,7 +49,7 @@ def seal_reply(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
 
 def open_reply(token: bytes, nonce: bytes, method: str, reply: bytes) -> Any:
     """Raises RefusedError where the server does not hold the token."""
-    proof, text = reply[: channel.PROOF], reply[channel.PROOF :]
+    proof, text = reply[: channel.PROOF_BYTES], reply[channel.PROOF_BYTES :]
     if not channel.is_proof(proof, token, b"reply", method.encode(), nonce, text):
         raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")
     return _parsed(text)
@@ -65,7 +65,7 @@ def _parsed(text: bytes) -> Any:
 PACKAGES = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking"}
 
 
-def require() -> None:
+def require_packages() -> None:
     """Raises MissingPackageError. Imports nothing: whoever forks later must not have gRPC's threads."""
     absent = [package for module, package in PACKAGES.items() if importlib.util.find_spec(module) is None]
     if absent:
@@ -77,13 +77,13 @@ def require() -> None:
 
 def load_grpc() -> Any:
     """The module. Raises MissingPackageError."""
-    require()
+    require_packages()
     import grpc
 
     return grpc
 
 
-def health() -> tuple[Any, Any, Any]:
+def load_health() -> tuple[Any, Any, Any]:
     """The modules of the health service. Raises MissingPackageError, also where their version does not fit gRPC's."""
     module = load_grpc()
     try:
@@ -97,14 +97,14 @@ def health() -> tuple[Any, Any, Any]:
     return health, health_pb2, health_pb2_grpc
 
 
-WITHIN = 5.0  # seconds
+WITHIN_SECONDS = 5.0
 
 
 class CallError(DataServiceError):
     """The control process does not answer, or not as it should."""
 
 
-def call(target: str, token: bytes, method: str, body: Any = None, within: float = WITHIN) -> Any:
+def call(target: str, token: bytes, method: str, body: Any = None, within: float = WITHIN_SECONDS) -> Any:
     """Raises CallError, and RefusedError where one side does not hold the other's token."""
     grpc = load_grpc()
     options = [
@@ -112,7 +112,7 @@ def call(target: str, token: bytes, method: str, body: Any = None, within: float
         ("grpc.enable_http_proxy", 0),  # the job's own network
         ("grpc.use_local_subchannel_pool", 1),  # a server that was restarted is not kept waiting by an old backoff
     ]
-    own = tls.of(token)
+    own = tls.enabled_identity(token)
     if own is None:
         opened = grpc.insecure_channel(target, options)
     else:
@@ -121,7 +121,7 @@ def call(target: str, token: bytes, method: str, body: Any = None, within: float
     with opened as opened_channel:
         try:
             nonce = opened_channel.unary_unary(f"/{SERVICE}/{CHALLENGE}")(b"", timeout=within)
-            sealed = seal(token, nonce, method, body)
+            sealed = seal_call(token, nonce, method, body)
             reply = opened_channel.unary_unary(f"/{SERVICE}/{method}")(sealed, timeout=within)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:

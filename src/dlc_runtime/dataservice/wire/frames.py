@@ -1,6 +1,6 @@
 """The frames of a data connection: fixed headers and their bounds. Pure.
 
-After the handshake (`channel.py`) the consumer sends questions, the server frames: a header, then `size` bytes.
+After the handshake (`channel.py`) the consumer sends requests, the server frames: a header, then `size` bytes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MOST_SCHEMAS = 256  # that a connection remembers
 MOST_BATCH = 1 << 30  # bytes, unless the user says otherwise
 
 _FRAME = struct.Struct("<2sBBIIIQQ")
-_QUESTION = struct.Struct("<2sHIQ")
+_REQUEST = struct.Struct("<2sHIQ")
 FRAME = _FRAME.size
-QUESTION = _QUESTION.size
+REQUEST = _REQUEST.size
 _FRAME_MARK = b"DF"
-_QUESTION_MARK = b"DQ"
+_REQUEST_MARK = b"DQ"
 
 
 class Frame(NamedTuple):
@@ -37,12 +37,12 @@ class Frame(NamedTuple):
         return _FRAME.pack(_FRAME_MARK, self.kind, 0, self.schema, self.extras, self.epoch, self.id, self.size)
 
 
-class Question(NamedTuple):
+class BatchRequest(NamedTuple):
     epoch: int
     id: int
 
     def packed(self) -> bytes:
-        return _QUESTION.pack(_QUESTION_MARK, 0, self.epoch, self.id)
+        return _REQUEST.pack(_REQUEST_MARK, 0, self.epoch, self.id)
 
 
 def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:
@@ -56,9 +56,9 @@ def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:
     return Frame(kind, epoch, id_, size, schema, extras)
 
 
-def read_question(data: bytes | bytearray | memoryview, at: int = 0) -> Question:
+def read_request(data: bytes | bytearray | memoryview, at: int = 0) -> BatchRequest:
     """Raises ProtocolError for anything else."""
-    mark, zero, epoch, id_ = _QUESTION.unpack_from(data, at)
-    if mark != _QUESTION_MARK or zero:
-        raise ProtocolError(f"expected a question, found {bytes(data[at : at + QUESTION])!r}")
-    return Question(epoch, id_)
+    mark, zero, epoch, id_ = _REQUEST.unpack_from(data, at)
+    if mark != _REQUEST_MARK or zero:
+        raise ProtocolError(f"expected a request, found {bytes(data[at : at + REQUEST])!r}")
+    return BatchRequest(epoch, id_)

@@ -78,7 +78,7 @@ def pack(batch: Any) -> Packed:
     parts: list[memoryview] = []
     kept: list[Any] = []
     tree = _walk(batch, (), values, parts, kept)
-    schema = _described(tree)
+    schema = _describe(tree)
     extras = json.dumps(values, separators=(",", ":")).encode() if values else b""
     for text, what in ((schema, "description"), (extras, "text and numbers")):
         if len(text) > MOST_TEXT:
@@ -88,7 +88,7 @@ def pack(batch: Any) -> Packed:
     return Packed(schema, extras, parts, kept, len(extras) + sum([part.nbytes for part in parts]))
 
 
-def _described(tree: Any) -> bytes:
+def _describe(tree: Any) -> bytes:
     """The tree as JSON. Most batches of a job have one of a few trees: comparing is faster than writing it anew."""
     key = marshal.dumps(tree, _NO_REFERENCES)
     found = _DESCRIBED.get(key)
@@ -106,8 +106,8 @@ _DESCRIBED: dict[bytes, bytes] = {}
 def _walk(node: Any, place: Place, values: list[Any], parts: list[memoryview], kept: list[Any]) -> list[Any]:
     """No closure that calls itself: such a cycle would keep batches until the garbage collector comes."""
     if len(place) > DEEPEST:
-        raise UnsupportedBatchError(f"{_named(place)}: nested more than {DEEPEST} deep")
-    found = memory_of(node, place)
+        raise UnsupportedBatchError(f"{_name_of(place)}: nested more than {DEEPEST} deep")
+    found = find_memory(node, place)
     if found is not None:
         kind, dtype, shape, memory, owner = found
         if memory is not None:
@@ -125,18 +125,18 @@ def _walk(node: Any, place: Place, values: list[Any], parts: list[memoryview], k
         return ["n", type(node).__name__, list(fields), children]
     if not isinstance(node, collections.abc.Mapping):
         raise UnsupportedBatchError(
-            f"{_named(place)}: a {type(node).__module__}.{type(node).__qualname__} does not travel; expected tensors,"
+            f"{_name_of(place)}: a {type(node).__module__}.{type(node).__qualname__} does not travel; expected tensors,"
             " numpy arrays, numbers, str, bytes, None, and tuples, lists or dicts of them; return these from the"
             " dataset or collate"
         )
     if not all(type(key) in (str, int, bool) for key in node):
         raise UnsupportedBatchError(
-            f"{_named(place)}: keys of a mapping have to be str or int, found {list(node)[:5]!r}"
+            f"{_name_of(place)}: keys of a mapping have to be str or int, found {list(node)[:5]!r}"
         )
     return ["d", [[key, _walk(child, (*place, key), values, parts, kept)] for key, child in node.items()]]
 
 
-def _named(place: Place) -> str:
+def _name_of(place: Place) -> str:
     return "batch" + "".join(f"[{at!r}]" for at in place)
 
 
@@ -161,7 +161,7 @@ def read_schema(text: bytes | memoryview, most: int) -> Schema:
             dtype, shape = rest
             if not all(type(size) is int and 0 <= size <= most for size in shape) or len(shape) > 64:
                 raise ValueError("not a shape")
-            arrays.append(Leaf(kind, dtype, tuple(shape), size_of(kind, dtype, shape)))
+            arrays.append(Leaf(kind, dtype, tuple(shape), count_bytes(kind, dtype, shape)))
             return
         for child in _children(kind, rest):
             walk(child, depth + 1)
@@ -201,47 +201,47 @@ def _is_name(text: Any) -> bool:
     return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text) and not text.startswith("__")
 
 
-def build(schema: Schema, arrays: Sequence[Any], extras: bytes | bytearray) -> Any:
+def unpack(schema: Schema, arrays: Sequence[Any], extras: bytes | bytearray) -> Any:
     """The batch again. Raises ProtocolError where the values do not fit the description."""
     if schema.flat is not None and not extras:
         return schema.flat(arrays)
     try:
         values = json.loads(extras) if extras else []
         value, array = iter(values), iter(arrays)
-        batch = _built(schema.tree, value, array)
+        batch = _unpack_node(schema.tree, value, array)
     except (ValueError, TypeError, AttributeError, StopIteration, RecursionError) as error:
         raise ProtocolError(f"the text of a batch does not fit its description ({error})") from error
     return batch
 
 
-def _built(node: Any, values: Any, arrays: Any) -> Any:
+def _unpack_node(node: Any, values: Any, arrays: Any) -> Any:
     kind = node[0]
     if kind == "v":
         return next(values)
     if kind == "t":
-        return tuple([_built(child, values, arrays) for child in node[1]])
+        return tuple([_unpack_node(child, values, arrays) for child in node[1]])
     if kind == "l":
-        return [_built(child, values, arrays) for child in node[1]]
+        return [_unpack_node(child, values, arrays) for child in node[1]]
     if kind == "d":
-        return {key: _built(child, values, arrays) for key, child in node[1]}
+        return {key: _unpack_node(child, values, arrays) for key, child in node[1]}
     if kind == "n":
-        return _named_tuple(node[1], tuple(node[2]))(*[_built(child, values, arrays) for child in node[3]])
+        return _named_tuple_class(node[1], tuple(node[2]))(*[_unpack_node(child, values, arrays) for child in node[3]])
     return next(arrays)
 
 
-_NAMED: dict[tuple[str, tuple[str, ...]], Any] = {}
+_NAMED_TUPLES: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
-def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+def _named_tuple_class(name: str, fields: tuple[str, ...]) -> Any:
     """A class with the remote one's name and fields: the remote one itself may not exist here, unless it is torch's."""
-    if (name, fields) not in _NAMED:
-        if len(_NAMED) >= MOST_NAMED:
-            _NAMED.clear()
-        _NAMED[name, fields] = class_of(name, fields) or collections.namedtuple(name, fields)
-    return _NAMED[name, fields]
+    if (name, fields) not in _NAMED_TUPLES:
+        if len(_NAMED_TUPLES) >= MOST_NAMED_TUPLES:
+            _NAMED_TUPLES.clear()
+        _NAMED_TUPLES[name, fields] = find_torch_class(name, fields) or collections.namedtuple(name, fields)
+    return _NAMED_TUPLES[name, fields]
 
 
-MOST_NAMED = 64
+MOST_NAMED_TUPLES = 64
 
 
 KINDS = ("T", "A", "S", "B")
@@ -260,25 +260,25 @@ _from_memory.restype = ctypes.py_object
 _from_memory.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 
 
-def memory_of(node: Any, place: Place) -> Memory | None:
+def find_memory(node: Any, place: Place) -> Memory | None:
     """None for what is no array. Raises UnsupportedBatchError for an array that does not travel."""
     if isinstance(node, (bytes, bytearray)):
         return "B", "", (len(node),), memoryview(bytes(node)) if node else None, node
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(node, torch.Tensor):
-        return _tensor(torch, node, place)
+        return _tensor_memory(torch, node, place)
     if numpy is not None and isinstance(node, (numpy.ndarray, numpy.generic)):
-        return _array(numpy, node, place)
+        return _array_memory(numpy, node, place)
     return None
 
 
-def _tensor(torch: Any, node: Any, place: Place) -> Memory:
+def _tensor_memory(torch: Any, node: Any, place: Place) -> Memory:
     dtype = _dtype_name(node.dtype)
     is_dense = node.layout is torch.strided and not getattr(node, "is_nested", False)
     is_here = getattr(node, "is_cpu", False) or node.device.type == "cpu"  # the first is faster, and not in old ones
     if dtype not in TORCH_DTYPES or not is_dense or not is_here:
         raise UnsupportedBatchError(
-            f"{_named(place)}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a"
+            f"{_name_of(place)}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a"
             " dense tensor on the CPU; convert it in collate"
         )
     tensor = node.detach().contiguous()
@@ -294,22 +294,22 @@ def _dtype_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
 
 
-def _array(numpy: Any, node: Any, place: Place) -> Memory:
+def _array_memory(numpy: Any, node: Any, place: Place) -> Memory:
     if isinstance(node, numpy.ma.MaskedArray):
         raise UnsupportedBatchError(
-            f"{_named(place)}: a masked array would arrive without its mask; send mask and data as two"
+            f"{_name_of(place)}: a masked array would arrive without its mask; send mask and data as two"
         )
     array = numpy.ascontiguousarray(node).reshape(node.shape)
     if array.dtype.hasobject or array.dtype.names or array.dtype.kind not in "biufcSUmM":
         raise UnsupportedBatchError(
-            f"{_named(place)}: a numpy array of {array.dtype} does not travel; expected numbers or text"
+            f"{_name_of(place)}: a numpy array of {array.dtype} does not travel; expected numbers or text"
         )
     kind = "A" if isinstance(node, numpy.ndarray) else "S"
     memory = memoryview(array.reshape(-1).view(numpy.uint8)) if array.nbytes else None
     return kind, array.dtype.str, array.shape, memory, array
 
 
-def size_of(kind: str, dtype: str, shape: Sequence[int]) -> int:
+def count_bytes(kind: str, dtype: str, shape: Sequence[int]) -> int:
     """Bytes. Raises ValueError for a dtype that nobody sends, and for a numpy array where numpy is not installed."""
     if kind == "B":
         (size,) = shape
@@ -328,7 +328,7 @@ def size_of(kind: str, dtype: str, shape: Sequence[int]) -> int:
     return int(found.itemsize) * math.prod(shape)
 
 
-def class_of(name: str, fields: Sequence[str]) -> Any:
+def find_torch_class(name: str, fields: Sequence[str]) -> Any:
     """torch's own class of named tuples of that name, which its layers ask for; None where there is none."""
     torch = sys.modules.get("torch")  # a batch that arrived with tensors has imported it
     found = torch.nn.utils.rnn.PackedSequence if torch is not None and name == "PackedSequence" else None

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Union
 
-    Socket = Union[socket.socket, "Secure"]
+    Socket = Union[socket.socket, "TlsSocket"]
 
 SWITCH = "DLC_DATA_TLS"
 NAME = "dlc-data-service"  # in every certificate; which host it is, the address says
 YEARS = (2000, 2100)  # the authority ends with the job's processes, whatever the hosts' clocks say
-RECORD = 1 << 14  # bytes of TLS's largest record, without its frame
-AT_ONCE = 1 << 18  # bytes that pass between the kernel and OpenSSL in one call
+RECORD_BYTES = 1 << 14  # TLS's largest record, without its frame
+AT_ONCE_BYTES = 1 << 18  # what passes between the kernel and OpenSSL in one call
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -41,7 +41,7 @@ class Identity(NamedTuple):
     key: bytes
 
 
-def check(environ: Mapping[str, str], own: str | None) -> None:
+def check_settings(environ: Mapping[str, str], own: str | None) -> None:
     """Raises SettingError where the switch is wrong or the token is no secret, MissingPackageError."""
     asked = environ.get(SWITCH, "0")
     if asked not in ("", "0", "1"):
@@ -87,7 +87,7 @@ def identity(token: bytes) -> Identity:
         return signed.public_bytes(serialization.Encoding.PEM)
 
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{NAME} authority")])
-    authority = ec.derive_private_key(_number(token), ec.SECP256R1())
+    authority = ec.derive_private_key(_private_number(token), ec.SECP256R1())
     own = ec.generate_private_key(ec.SECP256R1())
     return Identity(
         certificate(f"{NAME} authority", authority.public_key(), is_authority=True),
@@ -96,13 +96,13 @@ def identity(token: bytes) -> Identity:
     )
 
 
-def _number(token: bytes) -> int:
+def _private_number(token: bytes) -> int:
     """A private key of P-256; of 64 bytes, so that none of its values is likelier."""
     digest = hmac.new(token, b"the certificate authority of the data service 1", hashlib.sha512).digest()
     return int.from_bytes(digest, "big") % (_ORDER_P256 - 1) + 1
 
 
-def of(token: bytes) -> Identity | None:
+def enabled_identity(token: bytes) -> Identity | None:
     """None without the switch."""
     return identity(token) if os.environ.get(SWITCH) == "1" else None
 
@@ -132,25 +132,25 @@ def _in_memory(text: bytes) -> Iterator[str]:
         os.close(fd)
 
 
-def secured(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
+def secure(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
     """The connected socket inside TLS, or as it is without the switch. Never blocks afterwards."""
     sock.setblocking(False)
-    if of(token) is None:
+    if enabled_identity(token) is None:
         return sock
-    return Secure(sock, token, is_server)
+    return TlsSocket(sock, token, is_server)
 
 
 def is_ready(sock: Socket) -> bool:
     """Whether it can be written to: not within the handshake, which waits for the other side."""
-    return not isinstance(sock, Secure) or sock.is_ready
+    return not isinstance(sock, TlsSocket) or sock.is_ready
 
 
 def pending(sock: Socket) -> int:
     """Bytes that have come and were not read: no selector tells of them."""
-    return sock.pending() if isinstance(sock, Secure) else 0
+    return sock.pending() if isinstance(sock, TlsSocket) else 0
 
 
-class Secure:
+class TlsSocket:
     """A socket's methods over TLS. BlockingIOError: later; a plain OSError: the other side is gone.
 
     OpenSSL sees memory, not the socket: on a socket it asks the kernel twice for each record of 16 KiB, which costs a
@@ -165,27 +165,27 @@ class Secure:
         )
         self._unsent = memoryview(b"")  # records that the kernel did not take yet
         self._ciphered = 0  # bytes that the caller still has, and that are in these records
-        self._got = memoryview(bytearray(AT_ONCE))
+        self._got = memoryview(bytearray(AT_ONCE_BYTES))
         self.is_ready = False
         with contextlib.suppress(BlockingIOError):
-            self._greet()
+            self._shake_hands()
 
-    def _greet(self) -> None:
+    def _shake_hands(self) -> None:
         while not self.is_ready:
             try:
-                with self._translated():
+                with self._translate_errors():
                     self._tls.do_handshake()
                 self.is_ready = True
             except BlockingIOError:
                 self._flush()
-                if not self._fill(AT_ONCE):
+                if not self._fill(AT_ONCE_BYTES):
                     raise ConnectionError("closed") from None
             finally:
                 with contextlib.suppress(OSError):  # the last words, also those of a refusal
                     self._flush()
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Errors of TLS as those of a socket, or as what the other side did."""
         try:
             yield
@@ -227,25 +227,25 @@ class Secure:
     def recv(self, size: int) -> bytes:
         """All that is there, if `size` is above two records: no selector tells of what would be left."""
         data = bytearray(size)
-        return bytes(data[: self._read_into([memoryview(data)], max(1, size - 2 * RECORD))])
+        return bytes(data[: self._read_into([memoryview(data)], max(1, size - 2 * RECORD_BYTES))])
 
     def recvmsg_into(self, views: Sequence[memoryview]) -> tuple[int, None]:
         """As a socket's, but it goes on until there is nothing more, or no room."""
-        return self._read_into(views, AT_ONCE), None
+        return self._read_into(views, AT_ONCE_BYTES), None
 
     def recv_into(self, view: memoryview) -> int:
-        return self._read_into([view], AT_ONCE)
+        return self._read_into([view], AT_ONCE_BYTES)
 
     def _read_into(self, views: Sequence[memoryview], at_once: int) -> int:
-        self._greet()
+        self._shake_hands()
         total = 0
-        with self._translated():
+        with self._translate_errors():
             for view in views:
                 while view.nbytes:
                     try:
                         size = cast("int", self._tls.read(view.nbytes, view))
                     except ssl.SSLWantReadError:
-                        if total and at_once < AT_ONCE:
+                        if total and at_once < AT_ONCE_BYTES:
                             return total
                         try:
                             if not self._fill(at_once):
@@ -262,15 +262,15 @@ class Secure:
         return total
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        self._greet()
+        self._shake_hands()
         self._flush()
         if self._ciphered:
             size = min(self._ciphered, len(data))
             self._ciphered -= size
             return size
         copied = isinstance(data, bytearray)  # its owner changes its size, which no view of it outlives
-        view = memoryview(bytes(data[:AT_ONCE]) if copied else data)[:AT_ONCE]
-        with self._translated():
+        view = memoryview(bytes(data[:AT_ONCE_BYTES]) if copied else data)[:AT_ONCE_BYTES]
+        with self._translate_errors():
             while self._ciphered < view.nbytes:
                 self._ciphered += self._tls.write(view[self._ciphered :])
         self._flush()

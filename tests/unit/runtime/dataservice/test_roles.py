@@ -201,7 +201,7 @@ def test_a_dataset_that_gives_several_samples_at_once_is_asked_so() -> None:
 @pytest.mark.parametrize("port", ["x", 0, 70000])
 def test_a_port_that_is_none_is_refused(port: Any) -> None:
     with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
-        addresses.port(port)
+        addresses.control_port(port)
 
 
 def test_the_board_tells_what_each_worker_does() -> None:

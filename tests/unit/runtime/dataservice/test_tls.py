@@ -17,11 +17,11 @@ from dlc_runtime.dataservice.wire import tls
 
 
 def test_a_token_that_is_no_secret_is_not_used_for_tls() -> None:
-    tls.check({"DLC_DATA_TLS": "0"}, None)
+    tls.check_settings({"DLC_DATA_TLS": "0"}, None)
     with pytest.raises(SettingError, match="DLC_DATA_TOKEN is not set"):
-        tls.check({"DLC_DATA_TLS": "1", "TRAINING_JOB_NAME": "known"}, None)
+        tls.check_settings({"DLC_DATA_TLS": "1", "TRAINING_JOB_NAME": "known"}, None)
     with pytest.raises(SettingError, match="expected 0 or 1, found 'yes'"):
-        tls.check({"DLC_DATA_TLS": "yes"}, None)
+        tls.check_settings({"DLC_DATA_TLS": "yes"}, None)
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes, bytes], t
 
     def made(one: bytes, other: bytes) -> tuple[Any, Any]:
         near, far = socket.socketpair()
-        server = tls.secured(near, one, is_server=True)
+        server = tls.secure(near, one, is_server=True)
         opened.append(server)
-        client = tls.secured(far, other, is_server=False)
+        client = tls.secure(far, other, is_server=False)
         opened.append(client)
         return server, client
 

@@ -39,7 +39,7 @@ def through(batch: Any) -> Any:
     packed = serialization.pack(batch)
     schema = serialization.read_schema(packed.schema, 1 << 20)
     assert schema.size == sum(part.nbytes for part in packed.parts)
-    return serialization.build(schema, [bytes(part) for part in packed.parts], packed.extras)
+    return serialization.unpack(schema, [bytes(part) for part in packed.parts], packed.extras)
 
 
 @examples(100)
@@ -84,7 +84,7 @@ def test_any_description_is_read_or_refused(text: bytes, values: Any) -> None:
     """A description that was read builds a batch, or is refused with its values."""
     try:
         schema = serialization.read_schema(text, 1000)
-        serialization.build(schema, [b""] * len(schema.arrays), json.dumps(values).encode())
+        serialization.unpack(schema, [b""] * len(schema.arrays), json.dumps(values).encode())
     except ProtocolError:
         return
     assert schema.size <= 1000
@@ -147,19 +147,19 @@ def test_an_error_of_any_text_fits_its_frame(character: str) -> None:
 
 
 def test_who_does_not_hold_the_token_is_refused_on_either_side() -> None:
-    theirs, own = channel.nonce(), channel.nonce()
+    theirs, own = channel.new_nonce(), channel.new_nonce()
     hello = channel.hello(theirs)
     with pytest.raises(RefusedError):
         channel.check_answer(channel.answer(hello, b"another", own), TOKEN, theirs)
     welcome = channel.check_answer(channel.answer(hello, TOKEN, own), TOKEN, theirs)
     channel.check_welcome(welcome, TOKEN, hello, own)
     with pytest.raises(RefusedError):
-        channel.check_welcome(channel.answer(hello, TOKEN, own)[-channel.PROOF :], TOKEN, hello, own)
+        channel.check_welcome(channel.answer(hello, TOKEN, own)[-channel.PROOF_BYTES :], TOKEN, hello, own)
 
 
 def test_a_call_is_bound_to_its_method_its_nonce_and_its_words() -> None:
-    nonce = channel.nonce()
-    call = control_rpc.seal(TOKEN, nonce, control_rpc.STATUS, {"a": 1})
+    nonce = channel.new_nonce()
+    call = control_rpc.seal_call(TOKEN, nonce, control_rpc.STATUS, {"a": 1})
     assert control_rpc.open_call(TOKEN, call, control_rpc.STATUS) == {"a": 1}
     for changed in (call[:-1] + b"]", bytes([call[0] ^ 1]) + call[1:], call[:40]):
         with pytest.raises(RefusedError):
@@ -167,15 +167,15 @@ def test_a_call_is_bound_to_its_method_its_nonce_and_its_words() -> None:
     with pytest.raises(RefusedError):
         control_rpc.open_call(TOKEN, call, control_rpc.STOP)
     with pytest.raises(RefusedError):
-        control_rpc.open_reply(TOKEN, nonce, control_rpc.STATUS, call[channel.NONCE :])  # a call is no reply
+        control_rpc.open_reply(TOKEN, nonce, control_rpc.STATUS, call[channel.NONCE_BYTES :])  # a call is no reply
 
 
 def test_the_token_follows_from_the_jobs_variables_and_from_nothing_else() -> None:
     job = {"TRAINING_JOB_NAME": "job", "SM_HOSTS": '["a"]'}
-    assert channel.derive(job) == channel.derive({**job, "HOSTNAME": "x"})
+    assert channel.job_token(job) == channel.job_token({**job, "HOSTNAME": "x"})
     tokens = {
-        channel.derive(job),
-        channel.derive({**job, "DLC_DATA_TOKEN": "t"}),
-        channel.derive({"SM_HOSTS": '["a"]'}),
+        channel.job_token(job),
+        channel.job_token({**job, "DLC_DATA_TOKEN": "t"}),
+        channel.job_token({"SM_HOSTS": '["a"]'}),
     }
-    assert len(tokens | {channel.derive(job, "own"), channel.derive({})}) == 5
+    assert len(tokens | {channel.job_token(job, "own"), channel.job_token({})}) == 5

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dlc_runtime.dataservice.client.buffers import Pool
 from dlc_runtime.dataservice.client.worker_connection import Arrived, Failure, Link
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
-from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, Connection
+from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, ConsumerConnection
 from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization
 from dlc_runtime.dataservice.wire.channel import Channel
 from harness.examples import examples
@@ -34,7 +34,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def fed(data: bytes, step: Callable[[Any], Any]) -> Any:
     """What a server's end of a connection says to these bytes."""
     stranger, own = pair()
-    connection = Connection(own, TOKEN)
+    connection = ConsumerConnection(own, TOKEN)
     sender = threading.Thread(target=lambda: (stranger.sendall(data), stranger.shutdown(socket.SHUT_WR)))
     sender.start()
     own.setblocking(True)
@@ -51,19 +51,19 @@ def fed(data: bytes, step: Callable[[Any], Any]) -> Any:
 @given(st.binary(min_size=1, max_size=300))
 def test_a_stranger_at_a_workers_port_is_refused_whatever_it_says(data: bytes) -> None:
     with pytest.raises((ProtocolError, ConnectionError)):
-        fed(data, Connection.receive)
+        fed(data, ConsumerConnection.receive)
 
 
-def opened() -> tuple[socket.socket, Connection, bytes]:
+def opened() -> tuple[socket.socket, ConsumerConnection, bytes]:
     """A consumer that proved itself: its socket, the worker's connection and what begins the stream."""
     consumer, own = pair()
-    connection = Connection(own, TOKEN)
+    connection = ConsumerConnection(own, TOKEN)
     hello = consumer.recv(channel.HELLO_BYTES, socket.MSG_WAITALL)
     consumer.sendall(channel.answer(hello, TOKEN, channel.new_nonce()))
     own.setblocking(True)
     connection.receive()
     own.setblocking(False)
-    assert connection.is_known
+    assert connection.is_authenticated
     return consumer, connection, consumer.recv(channel.PROOF_BYTES, socket.MSG_WAITALL)
 
 

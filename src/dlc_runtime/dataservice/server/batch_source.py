@@ -21,7 +21,7 @@ NOT_INDEXABLE = (
 )
 
 
-class Source(NamedTuple):
+class BatchSource(NamedTuple):
     """A dataset, what makes a batch of its samples, and how the samples are drawn."""
 
     dataset: Any
@@ -36,10 +36,10 @@ class Source(NamedTuple):
         return {**self.sampling._asdict(), "dataset": type(self.dataset).__qualname__}
 
 
-class Maker:
+class BatchMaker:
     """Makes batches in one worker."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: BatchSource) -> None:
         self.source = source
         self._epoch: tuple[int, Epoch] | None = None
 
@@ -52,13 +52,13 @@ class Maker:
     def batch(self, epoch: int, id_: int, indices: list[int]) -> Any:
         """Runs the user's code. Random numbers follow from seed, epoch and id: any worker makes the same batch."""
         known = seed_all(self.source.sampling.seed, epoch, id_)
-        batch = self._made(indices)
-        if known != generators():  # the user's code imported one only now, and drew from it unseeded
+        batch = self._make(indices)
+        if known != seeded_modules():  # the user's code imported one only now, and drew from it unseeded
             seed_all(self.source.sampling.seed, epoch, id_)
-            batch = self._made(indices)
+            batch = self._make(indices)
         return batch
 
-    def _made(self, indices: list[int]) -> Any:
+    def _make(self, indices: list[int]) -> Any:
         dataset = self.source.dataset
         if not self.source.batched:
             return self.source.collate(dataset[indices[0]])
@@ -67,7 +67,7 @@ class Maker:
         return self.source.collate([dataset[index] for index in indices])
 
 
-def generators() -> tuple[Any, Any]:
+def seeded_modules() -> tuple[Any, Any]:
     """numpy and torch where they are in use: their global generators are seeded."""
     return sys.modules.get("numpy"), sys.modules.get("torch")
 
@@ -77,7 +77,7 @@ def seed_all(seed: int, epoch: int, id_: int) -> tuple[Any, Any]:
     digest = hashlib.blake2b(f"{seed},{epoch},{id_}".encode(), digest_size=8, person=b"dlc seed").digest()
     seed = int.from_bytes(digest, "little")
     random.seed(seed)
-    numpy, torch = known = generators()
+    numpy, torch = known = seeded_modules()
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
     if torch is not None:
@@ -85,7 +85,7 @@ def seed_all(seed: int, epoch: int, id_: int) -> tuple[Any, Any]:
     return known
 
 
-def of(
+def make_source(
     data: Any,
     collate: Callable[[Any], Any] | None,
     batch_size: int | None,
@@ -93,7 +93,7 @@ def of(
     drop_last: bool,
     seed: int,
     worker_init: Callable[[int], None] | None,
-) -> Source:
+) -> BatchSource:
     """A source from a dataset, or from a DataLoader, whose own settings count. Raises SettingError."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(data, torch.utils.data.DataLoader):
@@ -102,20 +102,20 @@ def of(
                 "serve: a DataLoader has batch_size, shuffle, drop_last, collate_fn and worker_init_fn of its own;"
                 " state them there"
             )
-        return _of_loader(torch, data, seed)
+        return _source_of_loader(torch, data, seed)
     is_iterable = torch is not None and isinstance(data, torch.utils.data.IterableDataset)  # inherits a __getitem__
     if is_iterable or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise SettingError(f"serve: a {type(data).__qualname__} is not indexable; {NOT_INDEXABLE}")
-    size = None if batch_size is None else _whole("batch_size", batch_size)
+    size = None if batch_size is None else _check_whole("batch_size", batch_size)
     if size is not None and size < 1:
         raise SettingError(f"serve: batch_size: expected a number of at least 1, or None, found {batch_size!r}")
     if collate is None:
-        collate = _default_collate() if batch_size is not None else _as_it_is
-    sampling = Sampling(len(data), size or 1, bool(shuffle), bool(drop_last), _whole("seed", seed))
-    return Source(data, collate, sampling, size is not None, worker_init)
+        collate = _default_collate() if batch_size is not None else _return_unchanged
+    sampling = Sampling(len(data), size or 1, bool(shuffle), bool(drop_last), _check_whole("seed", seed))
+    return BatchSource(data, collate, sampling, size is not None, worker_init)
 
 
-def _whole(name: str, value: Any) -> int:
+def _check_whole(name: str, value: Any) -> int:
     """A number of Python's own: numpy's cannot be told to the training hosts."""
     try:
         return operator.index(value)
@@ -123,7 +123,7 @@ def _whole(name: str, value: Any) -> int:
         raise SettingError(f"serve: {name}: expected a whole number, found {value!r}") from None
 
 
-def _of_loader(torch: Any, loader: Any, seed: int) -> Source:
+def _source_of_loader(torch: Any, loader: Any, seed: int) -> BatchSource:
     kinds = torch.utils.data
     if isinstance(loader.dataset, kinds.IterableDataset):
         raise SettingError(f"serve: the DataLoader's dataset is iterable; {NOT_INDEXABLE}")
@@ -131,7 +131,7 @@ def _of_loader(torch: Any, loader: Any, seed: int) -> Source:
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batches is not None:
         if type(batches) is not kinds.BatchSampler:
-            raise SettingError(_other_sampler("batch_sampler", batches))
+            raise SettingError(_sampler_message("batch_sampler", batches))
         # One that the script made is all that tells: the loader then says batch_size=None and another sampler.
         sampler, batch_size, drop_last = batches.sampler, batches.batch_size, batches.drop_last
     if isinstance(sampler, kinds.distributed.DistributedSampler):
@@ -143,22 +143,22 @@ def _of_loader(torch: Any, loader: Any, seed: int) -> Source:
     elif type(sampler) is kinds.SequentialSampler:
         shuffle = False
     else:
-        raise SettingError(_other_sampler("sampler", sampler))
+        raise SettingError(_sampler_message("sampler", sampler))
     generator = getattr(sampler, "generator", None) or loader.generator
     if generator is not None:
         seed = generator.initial_seed()
-    sampling = Sampling(len(loader.dataset), batch_size or 1, shuffle, bool(drop_last), _whole("seed", seed))
-    return Source(loader.dataset, loader.collate_fn, sampling, batches is not None, loader.worker_init_fn)
+    sampling = Sampling(len(loader.dataset), batch_size or 1, shuffle, bool(drop_last), _check_whole("seed", seed))
+    return BatchSource(loader.dataset, loader.collate_fn, sampling, batches is not None, loader.worker_init_fn)
 
 
-def _other_sampler(what: str, sampler: Any) -> str:
+def _sampler_message(what: str, sampler: Any) -> str:
     return (
         f"serve: the DataLoader's {what} is a {type(sampler).__qualname__}; expected shuffle=True or False: the order"
         " has to be computed equally on every data host; put the choice of samples into the dataset's __getitem__"
     )
 
 
-def _as_it_is(sample: Any) -> Any:
+def _return_unchanged(sample: Any) -> Any:
     return sample
 
 
@@ -167,5 +167,5 @@ def _default_collate() -> Callable[[Any], Any]:
     try:
         from torch.utils.data.dataloader import default_collate
     except ImportError:
-        return _as_it_is
+        return _return_unchanged
     return default_collate  # type: ignore[no-any-return]

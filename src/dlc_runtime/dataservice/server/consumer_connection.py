@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
     from dlc_runtime.dataservice.wire.serialization import Packed
 
-HANDSHAKE = 10.0  # seconds a stranger may take to prove who it is
+HANDSHAKE_SECONDS = 10.0  # seconds a stranger may take to prove who it is
 MOST_REQUESTS = 4096  # that a consumer may have open here
-PATIENCE = 0.1  # seconds without progress after which a slow consumer's bytes wait while others are served
+PATIENCE_SECONDS = 0.1  # seconds without progress after which a slow consumer's bytes wait while others are served
 MOST_PARTS = 1000  # of one sendmsg; Linux takes 1024
-READ = 1 << 16
+READ_BYTES = 1 << 16
 
 
-class Connection:
+class ConsumerConnection:
     """Raises ConnectionError from its methods when the consumer is gone, ProtocolError when it breaks the rules."""
 
     def __init__(self, sock: socket.socket, token: bytes) -> None:
         self.sock, self.token = tls.secure(sock, token, is_server=True), token
         self.nonce = channel.new_nonce()
-        self.is_known = False
-        self.deadline = time.monotonic() + HANDSHAKE
+        self.is_authenticated = False
+        self.deadline = time.monotonic() + HANDSHAKE_SECONDS
         self.events = selectors.EVENT_READ  # that the worker looks for
         self.requests: deque[frames.BatchRequest] = deque()
         self._inbox = bytearray()
@@ -51,13 +51,13 @@ class Connection:
     def receive(self) -> None:
         """Read what has come."""
         try:
-            data = self.sock.recv(READ)
+            data = self.sock.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         if not data:
             raise ConnectionError("closed")
         self._inbox += data
-        if not self.is_known and not self._greet():
+        if not self.is_authenticated and not self._shake_hands():
             return
         whole = len(self._inbox) - len(self._inbox) % frames.REQUEST
         self.requests.extend(frames.read_request(self._inbox, at) for at in range(0, whole, frames.REQUEST))
@@ -65,7 +65,7 @@ class Connection:
         if len(self.requests) > MOST_REQUESTS:
             raise ProtocolError(f"more than {MOST_REQUESTS} open requests")
 
-    def _greet(self) -> bool:
+    def _shake_hands(self) -> bool:
         """Whether the consumer has proved itself."""
         if not channel.MAGIC.startswith(self._inbox[: len(channel.MAGIC)]):
             raise ProtocolError(f"expected a consumer, found {bytes(self._inbox[:32])!r}")
@@ -73,7 +73,7 @@ class Connection:
             return False
         welcome = channel.check_answer(bytes(self._inbox[: channel.ANSWER_BYTES]), self.token, self.nonce)
         del self._inbox[: channel.ANSWER_BYTES]
-        self.is_known = True
+        self.is_authenticated = True
         self.send([memoryview(welcome)], [])
         return True
 
@@ -101,7 +101,7 @@ class Connection:
         """Send, or keep what the consumer does not take now; `kept` owns the memory of `parts`."""
         self._out.extend([part for part in parts if part.nbytes])
         self._kept = kept
-        self.flush(PATIENCE)
+        self.flush(PATIENCE_SECONDS)
 
     def flush(self, patience: float = 0.0) -> None:
         """Send what waits, for as long as the consumer takes something within `patience`."""
@@ -113,10 +113,10 @@ class Connection:
                 if not patience or not tls.is_ready(self.sock) or not _is_writable(self.sock, patience):
                     return
                 continue
-            self._drop(sent)
+            self._drop_sent(sent)
         self._kept = []
 
-    def _drop(self, sent: int) -> None:
+    def _drop_sent(self, sent: int) -> None:
         out = self._out
         while sent:
             first = out[0]

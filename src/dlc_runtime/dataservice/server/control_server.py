@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.errors import DataServiceError, RefusedError
 from dlc_runtime.dataservice.server import worker
-from dlc_runtime.dataservice.server.worker_status import Halts
+from dlc_runtime.dataservice.server.worker_status import HostPauses
 from dlc_runtime.dataservice.wire import channel, control_rpc, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from dlc_runtime.dataservice.server.worker_status import Board
+    from dlc_runtime.dataservice.server.worker_status import StatusTable
 
 THREADS = 8
 MOST_NONCES = 1024  # given out and not yet used
-NONCE_LIFE = 30.0  # seconds
-STACKS_WITHIN = 0.5  # seconds; a worker writes its stacks even while the user's code holds Python's lock
-MOST_STACKS = 1 << 15  # bytes
+NONCE_LIFE_SECONDS = 30.0  # seconds
+STACKS_SECONDS = 0.5  # seconds; a worker writes its stacks even while the user's code holds Python's lock
+MOST_STACK_BYTES = 1 << 15  # bytes
 
 
 class Nonces:
@@ -36,7 +36,7 @@ class Nonces:
 
     def give(self) -> bytes:
         nonce = channel.new_nonce()
-        self._given[nonce] = time.monotonic() + NONCE_LIFE
+        self._given[nonce] = time.monotonic() + NONCE_LIFE_SECONDS
         while len(self._given) > MOST_NONCES:
             self._given.popitem(last=False)
         return nonce
@@ -45,21 +45,21 @@ class Nonces:
         return self._given.pop(nonce, 0.0) > time.monotonic()
 
 
-class Control:
+class ControlCalls:
     """The calls, as functions from bytes to bytes."""
 
     def __init__(
-        self, token: bytes, facts: Mapping[str, Any], board: Board, stacks: list[int], stop: Callable[[], None]
+        self, token: bytes, facts: Mapping[str, Any], table: StatusTable, stacks: list[int], stop: Callable[[], None]
     ) -> None:
-        self.token, self.facts, self.board, self.stacks, self.stop = token, facts, board, stacks, stop
+        self.token, self.facts, self.table, self.stacks, self.stop = token, facts, table, stacks, stop
         self.nonces = Nonces()
-        self.halts = Halts()
+        self.pauses = HostPauses()
         self.refused = 0
 
     def challenge(self, _request: bytes, _context: Any) -> bytes:
         return self.nonces.give()
 
-    def call(self, method: str, answer: Callable[[Any], Any]) -> Callable[[bytes, Any], bytes]:
+    def checked(self, method: str, answer: Callable[[Any], Any]) -> Callable[[bytes, Any], bytes]:
         """A method: it checks the caller, then answers."""
 
         def handle(request: bytes, context: Any) -> bytes:
@@ -86,9 +86,9 @@ class Control:
         """
         after = body.get("stacks_after") if isinstance(body, dict) else None
         now, found = time.monotonic(), []
-        for slot in range(self.board.slots):
-            told: dict[str, Any] = self.board.read(slot)._asdict()
-            told["seconds"] = self.halts.ran(told["since"], now) if told["since"] else None
+        for slot in range(self.table.slots):
+            told: dict[str, Any] = self.table.read(slot)._asdict()
+            told["seconds"] = self.pauses.running_seconds(told["since"], now) if told["since"] else None
             del told["since"]
             if told["seconds"] is not None and isinstance(after, (int, float)) and told["seconds"] >= after:
                 told["stack"] = self.stack(slot, told["pid"])
@@ -100,23 +100,23 @@ class Control:
         fd = self.stacks[slot]
         before = os.fstat(fd).st_size
         try:
-            os.kill(pid, worker.STACKS)
+            os.kill(pid, worker.STACKS_SIGNAL)
         except OSError:
             return ""
-        deadline, size = time.monotonic() + STACKS_WITHIN, before
+        deadline, size = time.monotonic() + STACKS_SECONDS, before
         while time.monotonic() < deadline:
             time.sleep(0.05)
             size, last = os.fstat(fd).st_size, size
             if size > before and size == last:
                 break
-        return os.pread(fd, min(size - before, MOST_STACKS), before).decode("utf-8", "replace")
+        return os.pread(fd, min(size - before, MOST_STACK_BYTES), before).decode("utf-8", "replace")
 
-    def end(self, _body: Any) -> Any:
+    def stop_servers(self, _body: Any) -> Any:
         self.stop()
         return {}
 
 
-class Unable(NamedTuple):
+class StartFailure(NamedTuple):
     """Why a control process does not serve."""
 
     what: str  # it cannot
@@ -124,15 +124,15 @@ class Unable(NamedTuple):
     remedy: str = ""
 
 
-def run(bound: Any, address: str, control_: Control, parent: int) -> None:
+def run_control(bound: Any, address: str, calls: ControlCalls, parent: int) -> None:
     """The control process's whole life. `bound`: a pipe on which it says None when it listens, else an Unable."""
-    worker.die_with(parent)
+    worker.die_with_parent(parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         grpc, (health, health_pb2, health_pb2_grpc) = control_rpc.load_grpc(), control_rpc.load_health()
     except DataServiceError as error:
-        bound.send(Unable("start its control process", str(error)))
+        bound.send(StartFailure("start its control process", str(error)))
         return
     server = grpc.server(
         futures.ThreadPoolExecutor(THREADS),
@@ -145,12 +145,12 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
         ],
     )
     answers = {
-        control_rpc.DESCRIBE: control_.describe,
-        control_rpc.STATUS: control_.status,
-        control_rpc.STOP: control_.end,
+        control_rpc.DESCRIBE: calls.describe,
+        control_rpc.STATUS: calls.status,
+        control_rpc.STOP: calls.stop_servers,
     }
-    handlers = {name: control_.call(name, answer) for name, answer in answers.items()}
-    handlers[control_rpc.CHALLENGE] = control_.challenge
+    handlers = {name: calls.checked(name, answer) for name, answer in answers.items()}
+    handlers[control_rpc.CHALLENGE] = calls.challenge
     server.add_generic_rpc_handlers(
         (
             grpc.method_handlers_generic_handler(
@@ -162,21 +162,21 @@ def run(bound: Any, address: str, control_: Control, parent: int) -> None:
     checks = health.HealthServicer(experimental_non_blocking=False)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     try:
-        if not _listens(grpc, server, address, control_.token):
+        if not _bind(grpc, server, address, calls.token):
             raise RuntimeError("the port is in use, or the address is not this host's")
     except RuntimeError as error:
         remedy = "name another with port= of serve and DLC_DATA_PORT on every host"
-        bound.send(Unable(f"listen at {address}", str(error) or "gRPC does not say why", remedy))
+        bound.send(StartFailure(f"listen at {address}", str(error) or "gRPC does not say why", remedy))
         return
     server.start()
     for service in ("", control_rpc.SERVICE):
         checks.set(service, health_pb2.HealthCheckResponse.SERVING)
     bound.send(None)
-    threading.Thread(target=control_.halts.watch, name="dlc-data-halts", daemon=True).start()
+    threading.Thread(target=calls.pauses.watch, name="dlc-data-pauses", daemon=True).start()
     server.wait_for_termination()
 
 
-def _listens(grpc: Any, server: Any, address: str, token: bytes) -> bool:
+def _bind(grpc: Any, server: Any, address: str, token: bytes) -> bool:
     own = tls.enabled_identity(token)
     if own is None:
         return bool(server.add_insecure_port(address))

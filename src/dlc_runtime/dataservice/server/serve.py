@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dlc_runtime import cluster_facts, usable_cpus
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import batch_source, control_server, worker
-from dlc_runtime.dataservice.server.worker_status import Board
+from dlc_runtime.dataservice.server.worker_status import StatusTable
 from dlc_runtime.dataservice.wire import addresses, channel, frames, tls
 from dlc_runtime.dataservice.wire.control_rpc import require_packages
 from dlc_runtime.usable_cpus import until_signalled
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTENS_WITHIN = 60.0  # seconds for the control process to import gRPC and to listen
+LISTEN_SECONDS = 60.0  # seconds for the control process to import gRPC and to listen
 FAILED_STARTS = 5  # of one worker, one after the other without a batch between, that end the server
-PAUSE = 0.5  # seconds before a worker that did not make a batch is started again
+PAUSE_SECONDS = 0.5  # seconds before a worker that did not make a batch is started again
 
 
 def serve(
@@ -53,16 +53,16 @@ def serve(
     """
     require_packages()
     tls.check_settings(os.environ, token)
-    made = batch_source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
-    workers = workers_of(workers, data)
+    source = batch_source.make_source(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
+    workers = count_workers(workers, data)
     job = cluster_facts.read()
     listen = address or addresses.own_address(job.me.address, job.interface)
     bound, key = addresses.control_port(port), channel.job_token(os.environ, token)
-    with Server(made, workers, job.host, listen, bound, key, most_batch_bytes) as server:
+    with Server(source, workers, job.host, listen, bound, key, most_batch_bytes) as server:
         server.run()
 
 
-def workers_of(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
+def count_workers(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
     """How many processes. A container's quota counts: more of them than it has CPUs wait for each other."""
     if asked is None:
         asked = getattr(data, "num_workers", 0) or math.ceil(usable_cpus.usable(groups))
@@ -75,16 +75,23 @@ class Server:
     """The processes of one data host."""
 
     def __init__(
-        self, made: batch_source.Source, workers: int, host: str, listen: str, port: int, token: bytes, most_batch: int
+        self,
+        source: batch_source.BatchSource,
+        workers: int,
+        host: str,
+        listen: str,
+        port: int,
+        token: bytes,
+        most_batch: int,
     ) -> None:
-        self.source, self.host, self.listen, self.port = made, host, listen, port
+        self.source, self.host, self.listen, self.port = source, host, listen, port
         self.token, self.most_batch = token, most_batch
-        self.board = Board(workers)
+        self.table = StatusTable(workers)
         self.context: Any = multiprocessing.get_context("fork")  # the dataset is shared, not copied or pickled
         self.listeners = [addresses.open_listener(listen) for _ in range(workers)]
         self.stacks = [os.memfd_create(f"dlc-stacks-{slot}") for slot in range(workers)]
-        self.places = [
-            worker.Place(slot, workers, host, listener, stacks)
+        self.configs = [
+            worker.WorkerConfig(slot, workers, host, listener, stacks)
             for slot, (listener, stacks) in enumerate(zip(self.listeners, self.stacks))
         ]
         self.processes: list[Any] = [None] * workers
@@ -104,9 +111,9 @@ class Server:
         with until_signalled(self.stop):
             tls.enabled_identity(self.token)  # made once, before the processes are forked
             self.control = self._start_control()
-            for slot in range(self.board.slots):
+            for slot in range(self.table.slots):
                 self._start(slot)
-            LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.board.slots)
+            LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.table.slots)
             cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")  # while one of its group serves
             cluster_facts.tell_that_this_serves()
             while not self._wait():
@@ -145,7 +152,7 @@ class Server:
         return False
 
     def _replace(self, slot: int) -> None:
-        process, made = self.processes[slot], self.board.read(slot).batches
+        process, made = self.processes[slot], self.table.read(slot).batches
         process.join()
         self.failed[slot] = 0 if made > self.made[slot] else self.failed[slot] + 1
         self.made[slot] = made
@@ -156,12 +163,12 @@ class Server:
                 " before it made a batch; its traceback is above; see worker_init and the imports of the dataset"
             )
         if self.failed[slot]:
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
         self._start(slot)
 
     def _start(self, slot: int) -> None:
-        arguments = (self.source, self.places[slot], self.board, self.token, self.most_batch, os.getpid())
-        process = self.context.Process(target=worker.run, args=arguments, name=f"dlc-data-{slot}", daemon=True)
+        arguments = (self.source, self.configs[slot], self.table, self.token, self.most_batch, os.getpid())
+        process = self.context.Process(target=worker.run_worker, args=arguments, name=f"dlc-data-{slot}", daemon=True)
         process.start()
         self.processes[slot] = process
 
@@ -173,29 +180,30 @@ class Server:
             "most_batch": self.most_batch,
         }
         ours, theirs = self.context.Pipe()
-        calls = control_server.Control(self.token, facts, self.board, self.stacks, self.stop)
+        calls = control_server.ControlCalls(self.token, facts, self.table, self.stacks, self.stop)
         where = addresses.join_host_port(self.listen, self.port)
-        process = self.context.Process(target=control_server.run, args=(theirs, where, calls, os.getpid()), daemon=True)
+        arguments = (theirs, where, calls, os.getpid())
+        process = self.context.Process(target=control_server.run_control, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        unable = self._unable(process, ours)
-        if unable is not None:
+        failure = self._start_failure(process, ours)
+        if failure is not None:
             process.kill()
             process.join()
-            said = f"the data service on {self.host} cannot {unable.what}: {unable.why}"
-            raise DataServiceError(f"{said}; {unable.remedy}" if unable.remedy else said)
+            said = f"the data service on {self.host} cannot {failure.what}: {failure.why}"
+            raise DataServiceError(f"{said}; {failure.remedy}" if failure.remedy else said)
         return process
 
-    def _unable(self, process: Any, said: Any) -> control_server.Unable | None:
+    def _start_failure(self, process: Any, said: Any) -> control_server.StartFailure | None:
         """Why a control process does not serve; None: it listens."""
         starting = "start its control process"
-        if not said.poll(LISTENS_WITHIN):
-            why = f"it does not listen after {LISTENS_WITHIN:.0f} s"
-            return control_server.Unable(starting, why, "see what else takes this host's processors")
+        if not said.poll(LISTEN_SECONDS):
+            why = f"it does not listen after {LISTEN_SECONDS:.0f} s"
+            return control_server.StartFailure(starting, why, "see what else takes this host's processors")
         try:
-            answer: control_server.Unable | None = said.recv()
+            answer: control_server.StartFailure | None = said.recv()
         except EOFError:
             process.join()
             why = f"it ended with {process.exitcode} before it listened"
-            return control_server.Unable(starting, why, "its traceback, if it had one, is above")
+            return control_server.StartFailure(starting, why, "its traceback, if it had one, is above")
         return answer

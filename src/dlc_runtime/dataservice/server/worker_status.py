@@ -16,7 +16,7 @@ _COUNTS = struct.Struct("<QQQQ")
 _COUNTS_AT = 24
 
 
-class Slot(NamedTuple):
+class WorkerStatus(NamedTuple):
     """A worker. `since` is a time of the monotonic clock, which all processes of a host share; 0: it has no work."""
 
     pid: int
@@ -29,61 +29,61 @@ class Slot(NamedTuple):
     malformed: int  # connections that sent what they must not send
 
 
-class Board:
+class StatusTable:
     """Made before the workers are forked."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self._memory = mmap.mmap(-1, slots * _SLOT.size)
 
-    def read(self, slot: int) -> Slot:
-        return Slot(*_SLOT.unpack_from(self._memory, slot * _SLOT.size))
+    def read(self, slot: int) -> WorkerStatus:
+        return WorkerStatus(*_SLOT.unpack_from(self._memory, slot * _SLOT.size))
 
-    def started(self, slot: int, pid: int) -> None:
+    def start_worker(self, slot: int, pid: int) -> None:
         """A worker without work; the counts of the one before it stay."""
         struct.pack_into("<IIQd", self._memory, slot * _SLOT.size, pid, 0, 0, 0.0)
 
-    def begin(self, slot: int, epoch: int, id_: int) -> None:
+    def begin_batch(self, slot: int, epoch: int, id_: int) -> None:
         _WORK.pack_into(self._memory, slot * _SLOT.size + _WORK_AT, epoch, id_, time.monotonic())
 
-    def end(self, slot: int) -> None:
+    def end_batch(self, slot: int) -> None:
         _WORK.pack_into(self._memory, slot * _SLOT.size + _WORK_AT, 0, 0, 0.0)
 
-    def count(self, slot: int, batches: int = 0, bytes_: int = 0, refused: int = 0, malformed: int = 0) -> None:
+    def add_counts(self, slot: int, batches: int = 0, bytes_: int = 0, refused: int = 0, malformed: int = 0) -> None:
         at = slot * _SLOT.size + _COUNTS_AT
         made, sent, strange, wrong = _COUNTS.unpack_from(self._memory, at)
         _COUNTS.pack_into(self._memory, at, made + batches, sent + bytes_, strange + refused, wrong + malformed)
 
 
-EVERY = 0.25  # seconds between two looks at the clock
-HALT = 1.0  # seconds between two looks from which on the host stood still
-MOST = 64  # halts that are remembered
+LOOK_SECONDS = 0.25  # seconds between two looks at the clock
+PAUSE_SECONDS = 1.0  # seconds between two looks from which on the host stood still
+MOST_PAUSES = 64  # pauses that are remembered
 
 
-class Halts:
+class HostPauses:
     """Two threads call it: the one that looks, and those that answer calls."""
 
     def __init__(self) -> None:
         self._looked = time.monotonic()
-        self._found: deque[tuple[float, float]] = deque(maxlen=MOST)
+        self._found: deque[tuple[float, float]] = deque(maxlen=MOST_PAUSES)
         self._lock = threading.Lock()
 
     def watch(self) -> None:
         """Look for ever."""
         while True:
-            time.sleep(EVERY)
-            self.look(time.monotonic())
+            time.sleep(LOOK_SECONDS)
+            self.note_time(time.monotonic())
 
-    def look(self, now: float) -> None:
+    def note_time(self, now: float) -> None:
         """Nothing of this process ran since the last look if that was long ago. `now`: of the monotonic clock."""
         with self._lock:
-            if now - self._looked >= HALT:
+            if now - self._looked >= PAUSE_SECONDS:
                 self._found.append((self._looked, now))
             self._looked = now
 
-    def ran(self, begin: float, now: float) -> float:
+    def running_seconds(self, begin: float, now: float) -> float:
         """Seconds of the time from `begin` to `now` in which the host ran."""
-        self.look(now)  # a call may be answered before the watching thread wakes
+        self.note_time(now)  # a call may be answered before the watching thread wakes
         with self._lock:
             still = sum(max(0.0, min(end, now) - max(start, begin)) for start, end in self._found)
         return now - begin - still

@@ -18,5 +18,5 @@ class Late:
 
 
 if __name__ == "__main__":
-    maker = batch_source.Maker(batch_source.of(Late(), list, 2, False, False, 0, None))
+    maker = batch_source.BatchMaker(batch_source.make_source(Late(), list, 2, False, False, 0, None))
     print(json.dumps([maker.batch(0, 1, maker.indices(0, 1)) for _ in range(2)]))

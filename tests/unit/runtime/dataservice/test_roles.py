@@ -18,7 +18,7 @@ from dlc_runtime.dataservice.client.config import Settings
 from dlc_runtime.dataservice.errors import MissingPackageError, SettingError
 from dlc_runtime.dataservice.schedule.assignment import Share
 from dlc_runtime.dataservice.server import batch_source, serve
-from dlc_runtime.dataservice.server.worker_status import Board
+from dlc_runtime.dataservice.server.worker_status import StatusTable
 from dlc_runtime.dataservice.wire import addresses
 
 
@@ -151,9 +151,9 @@ class Iterable:
 
 def test_a_dataset_without_an_index_is_refused_with_the_reason() -> None:
     with pytest.raises(SettingError, match=r"Iterable is not indexable; .*another data host could make again"):
-        batch_source.of(Iterable(), list, 1, False, False, 0, None)
+        batch_source.make_source(Iterable(), list, 1, False, False, 0, None)
     with pytest.raises(SettingError, match="batch_size"):
-        batch_source.of([1], list, 0, False, False, 0, None)
+        batch_source.make_source([1], list, 0, False, False, 0, None)
 
 
 class Number:
@@ -167,17 +167,17 @@ class Number:
 
 
 def test_numbers_of_other_libraries_are_told_to_the_training_hosts_as_numbers() -> None:
-    made: Any = batch_source.of([1, 2], list, Number(2), 1, 0, Number(7), None)  # type: ignore[arg-type]
+    made: Any = batch_source.make_source([1, 2], list, Number(2), 1, 0, Number(7), None)  # type: ignore[arg-type]
     assert json.loads(json.dumps(made.facts)) == {**made.facts, "batch_size": 2, "shuffle": True, "seed": 7}
     with pytest.raises(SettingError, match=r"serve: seed: expected a whole number, found 0\.5"):
-        batch_source.of([1], list, 1, False, False, 0.5, None)  # type: ignore[arg-type]
+        batch_source.make_source([1], list, 1, False, False, 0.5, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("quota", "most"), [("50000 100000", 1), ("150000 100000", 2), ("max 100000", 1 << 20)])
 def test_a_data_host_has_as_many_workers_as_its_container_has_cpus(tmp_path: Path, quota: str, most: int) -> None:
     (tmp_path / "cpu.max").write_text(quota)
-    assert serve.workers_of(None, [], str(tmp_path)) == min(len(os.sched_getaffinity(0)), most)
-    assert serve.workers_of(7, [], str(tmp_path)) == 7
+    assert serve.count_workers(None, [], str(tmp_path)) == min(len(os.sched_getaffinity(0)), most)
+    assert serve.count_workers(7, [], str(tmp_path)) == 7
 
 
 class Grouped:
@@ -194,7 +194,7 @@ class Grouped:
 
 
 def test_a_dataset_that_gives_several_samples_at_once_is_asked_so() -> None:
-    maker = batch_source.Maker(batch_source.of(Grouped(), list, 4, False, False, 0, None))
+    maker = batch_source.BatchMaker(batch_source.make_source(Grouped(), list, 4, False, False, 0, None))
     assert maker.batch(0, 1, maker.indices(0, 1)) == [-4, -5, -6, -7]
 
 
@@ -204,18 +204,18 @@ def test_a_port_that_is_none_is_refused(port: Any) -> None:
         addresses.control_port(port)
 
 
-def test_the_board_tells_what_each_worker_does() -> None:
-    board = Board(2)
-    board.started(1, 4711)
-    board.begin(1, 3, 9)
-    board.count(1, batches=1, bytes_=10)
-    board.count(1, malformed=2)
-    busy = board.read(1)
+def test_the_table_tells_what_each_worker_does() -> None:
+    table = StatusTable(2)
+    table.start_worker(1, 4711)
+    table.begin_batch(1, 3, 9)
+    table.add_counts(1, batches=1, bytes_=10)
+    table.add_counts(1, malformed=2)
+    busy = table.read(1)
     assert (busy.pid, busy.epoch, busy.id, busy.batches, busy.bytes, busy.malformed) == (4711, 3, 9, 1, 10, 2)
     assert busy.since > 0
-    board.end(1)
-    assert board.read(1).since == 0
-    assert board.read(0).pid == 0
+    table.end_batch(1)
+    assert table.read(1).since == 0
+    assert table.read(0).pid == 0
 
 
 def test_without_grpc_both_sides_say_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,12 +138,12 @@ def test_a_header_beyond_a_bound_is_refused(frame: frames.Frame) -> None:
 
 @pytest.mark.parametrize("character", ["x", "\U0001f600", "\x01", "\udc80"])
 def test_an_error_of_any_text_fits_its_frame(character: str) -> None:
-    place = worker.Place(0, 1, "algo-1", socket.socket(), 0)
-    place.listener.close()
-    text = worker.failure(ValueError(character * 200_000), place, [1])
+    config = worker.WorkerConfig(0, 1, "algo-1", socket.socket(), 0)
+    config.listener.close()
+    text = worker.failure_message(ValueError(character * 200_000), config, [1])
     frame = frames.Frame(frames.ERROR, 0, 0, len(text))
     assert frames.read_frame(frame.packed(), 1000) == frame
-    assert json.loads(text)["message"] == character * worker.LONGEST_TRACEBACK
+    assert json.loads(text)["message"] == character * worker.MOST_TRACEBACK
 
 
 def test_who_does_not_hold_the_token_is_refused_on_either_side() -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dlc_runtime.dataservice.server.worker_status import EVERY, HALT, Halts
+from dlc_runtime.dataservice.server.worker_status import LOOK_SECONDS, PAUSE_SECONDS, HostPauses
 
 
 @pytest.fixture
@@ -15,33 +15,33 @@ def start() -> float:
 
 
 @pytest.fixture
-def halts(start: float) -> Halts:
-    found = Halts()
-    found.look(start)
+def pauses(start: float) -> HostPauses:
+    found = HostPauses()
+    found.note_time(start)
     return found
 
 
-def test_a_host_that_looks_often_ran_all_the_time(halts: Halts, start: float) -> None:
+def test_a_host_that_looks_often_ran_all_the_time(pauses: HostPauses, start: float) -> None:
     for look in range(1, 40):
-        halts.look(start + look * EVERY)
-    assert halts.ran(start + 1, start + 40 * EVERY) == pytest.approx(40 * EVERY - 1)
+        pauses.note_time(start + look * LOOK_SECONDS)
+    assert pauses.running_seconds(start + 1, start + 40 * LOOK_SECONDS) == pytest.approx(40 * LOOK_SECONDS - 1)
 
 
-def test_the_time_without_a_look_does_not_count(halts: Halts, start: float) -> None:
-    halts.look(start + 0.5)
-    halts.look(start + 30.5)
-    assert halts.ran(start, start + 31) == pytest.approx(1.0)
+def test_the_time_without_a_look_does_not_count(pauses: HostPauses, start: float) -> None:
+    pauses.note_time(start + 0.5)
+    pauses.note_time(start + 30.5)
+    assert pauses.running_seconds(start, start + 31) == pytest.approx(1.0)
 
 
-def test_a_halt_counts_only_where_it_meets_the_time_asked_for(halts: Halts, start: float) -> None:
-    halts.look(start + 30)
-    assert halts.ran(start + 20, start + 30.5) == pytest.approx(0.5)
-    assert halts.ran(start + 30.1, start + 30.5) == pytest.approx(0.4)
+def test_a_pause_counts_only_where_it_meets_the_time_asked_for(pauses: HostPauses, start: float) -> None:
+    pauses.note_time(start + 30)
+    assert pauses.running_seconds(start + 20, start + 30.5) == pytest.approx(0.5)
+    assert pauses.running_seconds(start + 30.1, start + 30.5) == pytest.approx(0.4)
 
 
-def test_a_halt_that_nobody_looked_at_yet_is_seen_by_who_asks(halts: Halts, start: float) -> None:
-    assert halts.ran(start, start + 30) == pytest.approx(0.0)
+def test_a_pause_that_nobody_looked_at_yet_is_seen_by_who_asks(pauses: HostPauses, start: float) -> None:
+    assert pauses.running_seconds(start, start + 30) == pytest.approx(0.0)
 
 
-def test_a_look_that_is_a_little_late_is_no_halt(halts: Halts, start: float) -> None:
-    assert halts.ran(start, start + HALT * 0.9) == pytest.approx(HALT * 0.9)
+def test_a_look_that_is_a_little_late_is_no_pause(pauses: HostPauses, start: float) -> None:
+    assert pauses.running_seconds(start, start + PAUSE_SECONDS * 0.9) == pytest.approx(PAUSE_SECONDS * 0.9)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.dataservice.client.buffers import Pool
-from dlc_runtime.dataservice.client.worker_connection import Arrived, Failure, Link
+from dlc_runtime.dataservice.client.buffers import BufferPool
+from dlc_runtime.dataservice.client.worker_connection import Arrival, RemoteFailure, WorkerConnection
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
 from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, ConsumerConnection
 from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization
@@ -122,7 +122,7 @@ class Far:
 
     def __init__(self, own_token: bytes = TOKEN) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.link = Link("127.0.0.1", listener.getsockname()[1], TOKEN, Pool(1 << 20), 1 << 20)
+            self.link = WorkerConnection("127.0.0.1", listener.getsockname()[1], TOKEN, BufferPool(1 << 20), 1 << 20)
             self.sock, _ = listener.accept()
         try:
             self.greet(own_token)
@@ -139,7 +139,7 @@ class Far:
         self.sock.sendall(channel.proof(own_token, b"server", own, answer[len(channel.MAGIC) :][: channel.NONCE_BYTES]))
         self.arrived()
 
-    def arrived(self) -> list[Arrived]:
+    def arrived(self) -> list[Arrival]:
         """What the next bytes bring."""
         assert select.select([self.link.sock], [], [], 60)[0], "it hangs"
         return list(self.link.receive())
@@ -161,7 +161,7 @@ def test_frames_arrive_whole_however_they_are_cut() -> None:
     data = frame_of(batch, 3) + frame_of([b"second"], 4)
     for cut in (1, 7, 31, 33, len(data)):
         far = Far()
-        found: list[Arrived] = []
+        found: list[Arrival] = []
         for at in range(0, len(data), cut):
             far.sock.sendall(data[at : at + cut])
             found += far.arrived()
@@ -196,7 +196,7 @@ def test_an_error_frame_is_what_the_worker_told() -> None:
     text = json.dumps({"type": "ValueError", "host": "algo-2"}).encode()
     far.sock.sendall(frames.Frame(frames.ERROR, 2, 9, len(text)).packed() + text)
     (found,) = far.arrived()
-    assert (found.epoch, found.id, found.batch) == (2, 9, Failure({"type": "ValueError", "host": "algo-2"}))
+    assert (found.epoch, found.id, found.batch) == (2, 9, RemoteFailure({"type": "ValueError", "host": "algo-2"}))
     far.close()
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-PAGE = 4096
-HUGE = 4 << 20  # bytes from which huge pages are worth asking for
+PAGE_BYTES = 4096
+HUGE_BYTES = 4 << 20  # bytes from which huge pages are worth asking for
 
 
 class Buffer:
@@ -54,7 +54,7 @@ class PinnedBuffer(Buffer):
         self._flat = flat
 
 
-class Pool:
+class BufferPool:
     """Buffers by size. Keeps at most `most` bytes that nobody uses."""
 
     def __init__(self, most: int, pinned: bool = False) -> None:
@@ -65,15 +65,15 @@ class Pool:
     def take(self, size: int) -> Buffer:
         if self.pinned:
             return PinnedBuffer(max(size, 1))
-        size = rounded(size)
+        size = round_up(size)
         free = self._free.get(size)
         if free is None:
             free = self._free[size] = deque()
-            self._leases[size] = _lease_class(self, size)
+            self._leases[size] = _make_lease_class(self, size)
         try:
             block = free.pop()
         except IndexError:
-            block = _block(size)
+            block = _allocate(size)
         return Buffer(self._leases[size].over(block))
 
     def give_back(self, size: int, block: mmap.mmap) -> None:
@@ -89,21 +89,21 @@ class Pool:
 
 
 @functools.lru_cache(maxsize=256)
-def rounded(size: int) -> int:
+def round_up(size: int) -> int:
     """A size with few neighbours, at most an eighth larger: batches of nearly one size share buffers."""
-    step = max(PAGE, 1 << max(0, size.bit_length() - 4))
-    return max(PAGE, -(-size // step) * step)
+    step = max(PAGE_BYTES, 1 << max(0, size.bit_length() - 4))
+    return max(PAGE_BYTES, -(-size // step) * step)
 
 
-def _block(size: int) -> mmap.mmap:
+def _allocate(size: int) -> mmap.mmap:
     block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if size >= HUGE:
+    if size >= HUGE_BYTES:
         with contextlib.suppress(OSError, AttributeError):
             block.madvise(mmap.MADV_HUGEPAGE)
     return block
 
 
-def _lease_class(pool: Pool, size: int) -> Any:
+def _make_lease_class(pool: BufferPool, size: int) -> Any:
     """The object that tensors refer to: when the last one lets go, the block returns to the pool."""
 
     class Lease(ctypes.c_ubyte * size):  # type: ignore[misc]

@@ -17,22 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 # Rank and number of ranks, as torchrun, Horovod and Open MPI tell them.
-RANKS = (("RANK", "WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
 LEASE_PORT = 7801
 DATA_GROUP = "data_group"  # the name in the platform's examples
 
 
-def share(rank: int | None, world: int | None, environ: Mapping[str, str] = os.environ) -> Share:
+def find_share(rank: int | None, world: int | None, environ: Mapping[str, str] = os.environ) -> Share:
     """This process among the training ranks. Raises SettingError for numbers that make no sense."""
     if rank is None or world is None:
-        found = _distributed() or _from_variables(environ) or _from_hosts(environ)
+        found = _share_of_torch() or _share_of_variables(environ) or _share_of_hosts(environ)
         rank, world = found.rank if rank is None else rank, found.world if world is None else world
     if not 0 <= rank < world:
         raise SettingError(f"RemoteLoader: expected a rank below the number of ranks, found rank {rank} of {world}")
     return Share(rank, world)
 
 
-def servers(
+def find_servers(
     asked: Sequence[str] | None, group: str | None, port: int | None, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """The data hosts' control, `host:port` as people name it -> where it is reached. Raises SettingError where the job
@@ -43,12 +47,13 @@ def servers(
         hosts = [] if isinstance(asked, str) else list(asked)
         if not hosts or not all(isinstance(host, str) and host for host in hosts):
             raise SettingError(f"RemoteLoader: servers: expected a list of host or host:port, found {asked!r}")
-        return {name: name for name in (_at(host, number) for host in hosts)}
+        return {name: name for name in (_with_port(host, number) for host in hosts)}
     job = cluster_facts.read(environ)
-    return {_at(peer.host, number): _at(peer.address, number) for peer in job.hosts_of(group or _data_group(job))}
+    peers = job.hosts_of(group or _find_data_group(job))
+    return {_with_port(peer.host, number): _with_port(peer.address, number) for peer in peers}
 
 
-def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
+def find_lease_server(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
     """Where training rank 0 keeps the leases: the address at which it listens, the one it is reached at, the port.
 
     Rank 0 is on the first host of the first group that trains: so the launcher counts ranks.
@@ -64,7 +69,7 @@ def leases(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[
     return own, first.address, number
 
 
-def _data_group(job: cluster_facts.Cluster) -> str:
+def _find_data_group(job: cluster_facts.Cluster) -> str:
     """The group that serves data: by name, else the only one that does not train."""
     if DATA_GROUP in job.groups or len(job.hosts) == 1:
         return DATA_GROUP if DATA_GROUP in job.groups else job.group
@@ -77,7 +82,7 @@ def _data_group(job: cluster_facts.Cluster) -> str:
     )
 
 
-def _distributed() -> Share | None:
+def _share_of_torch() -> Share | None:
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -85,14 +90,14 @@ def _distributed() -> Share | None:
     return None
 
 
-def _from_variables(environ: Mapping[str, str]) -> Share | None:
-    for rank, world in RANKS:
+def _share_of_variables(environ: Mapping[str, str]) -> Share | None:
+    for rank, world in RANK_VARIABLES:
         if environ.get(rank, "").isdigit() and environ.get(world, "").isdigit():
             return Share(int(environ[rank]), int(environ[world]))
     return None
 
 
-def _from_hosts(environ: Mapping[str, str]) -> Share:
+def _share_of_hosts(environ: Mapping[str, str]) -> Share:
     job = cluster_facts.read(environ)
     return Share(job.rank, len(job.peers))
 
@@ -102,18 +107,21 @@ def _has_port(host: str) -> bool:
     return host.rpartition(":")[2].isdigit() and (host.count(":") == 1 or host.startswith("["))
 
 
-def _at(host: str, number: int) -> str:
+def _with_port(host: str, number: int) -> str:
     if _has_port(host):
         return host
     return f"[{host}]:{number}" if ":" in host and not host.startswith("[") else f"{host}:{number}"
 
 
 ORDERS = ("deterministic", "first_come")
-QUICK = 0.02  # seconds of batches, as they come, that are asked or held: while one side pauses the other one works on
+# As many batches as come in this time are requested or held: while one side pauses, the other one works on.
+QUICK_SECONDS = 0.02
 MOST_QUICK = 64  # batches for each worker, and
 MOST_QUICK_BYTES = 4 << 20  # their bytes
-LONGEST = 1e9  # seconds: as good as float("inf"), which no lock can wait for
-UNKNOWN_SIZE = 4 << 20  # bytes that a batch is taken to have before the first one came
+# As good as float("inf"), for which no lock can wait.
+LONGEST_SECONDS = 1e9
+# Of a batch, before the first one came.
+UNKNOWN_BYTES = 4 << 20
 
 
 class Settings(NamedTuple):
@@ -131,7 +139,7 @@ class Settings(NamedTuple):
     patience: float = 300.0  # with no server at all
 
     @property
-    def ordered(self) -> bool:
+    def is_ordered(self) -> bool:
         return self.order == "deterministic"
 
     def window(self, workers: int, largest: int, each_second: float = 0.0) -> int:
@@ -139,8 +147,8 @@ class Settings(NamedTuple):
 
         `each_second`: how many come. With first_come what one rank has asked for is lost to a faster one.
         """
-        workers, size = max(1, workers), max(1, largest or UNKNOWN_SIZE)
-        quick = int(QUICK * each_second) if self.ordered else 0
+        workers, size = max(1, workers), max(1, largest or UNKNOWN_BYTES)
+        quick = int(QUICK_SECONDS * each_second) if self.is_ordered else 0
         quick = min(quick, MOST_QUICK * workers, MOST_QUICK_BYTES * workers // size)
         wanted = self.prefetch or max(8 * workers, quick)
         return max(2, min(wanted, self.prefetch_bytes // size))
@@ -152,8 +160,8 @@ class Settings(NamedTuple):
         for name in ("prefetch", "prefetch_bytes", "most_batch_bytes", "elsewhere_after", "deadline", "patience"):
             if name != "prefetch" or self.prefetch is not None:
                 check_above_zero(name, getattr(self, name))
-        forever = {name: min(getattr(self, name), LONGEST) for name in ("elsewhere_after", "deadline", "patience")}
-        return self._replace(**forever)
+        times = ("elsewhere_after", "deadline", "patience")
+        return self._replace(**{name: min(getattr(self, name), LONGEST_SECONDS) for name in times})
 
 
 def check_above_zero(name: str, value: object) -> None:

@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 AHEAD = 2  # batches on the device that the loop has not had, the next one among them
 
 
-class Mover:
+class DeviceMover:
     """`device` None: batches stay as they came. Raises SettingError for a device that is not here."""
 
     def __init__(self, device: Any) -> None:
-        self.device = None if device is None else checked(device)
+        self.device = None if device is None else check_device(device)
         self.is_cuda = self.device is not None and self.device.type == "cuda"
         self._stream: Any = None
 
     def batches(self, take: Callable[[], Item | None], take_ready: Callable[[], Item | None]) -> Iterator[Item]:
         """What `take` gives until that is None. `take_ready` gives only what is here already, and never waits."""
         if self.is_cuda:
-            for id_, (batch, event) in staged(take, take_ready, self._begin_copy):
-                yield id_, self._handed_over(batch, event)
+            for id_, (batch, event) in stage(take, take_ready, self._begin_copy):
+                yield id_, self._hand_over(batch, event)
             return
         while (taken := take()) is not None:
             id_, batch = taken
-            yield id_, batch if self.device is None else moved(batch, self.device)
+            yield id_, batch if self.device is None else move(batch, self.device)
 
     def _begin_copy(self, batch: Any) -> Any:
         import torch
@@ -40,21 +40,21 @@ class Mover:
         if self._stream is None:
             self._stream = torch.cuda.Stream(self.device)
         with torch.cuda.stream(self._stream):
-            batch = moved(batch, self.device)
+            batch = move(batch, self.device)
             return batch, self._stream.record_event()
 
-    def _handed_over(self, batch: Any, event: Any) -> Any:
+    def _hand_over(self, batch: Any, event: Any) -> Any:
         """The loop's stream waits for the copy, and its use of the memory counts for torch's allocator."""
         import torch
 
         current = torch.cuda.current_stream(self.device)
         current.wait_event(event)
-        for tensor in tensors(batch):
+        for tensor in find_tensors(batch):
             tensor.record_stream(current)
         return batch
 
 
-def staged(
+def stage(
     take: Callable[[], Item | None], take_ready: Callable[[], Item | None], begin: Callable[[Any], Any]
 ) -> Iterator[Item]:
     """The items in order, with `begin` done for up to AHEAD of them; never waits for one while another is there."""
@@ -73,7 +73,7 @@ def staged(
         yield begun.popleft()
 
 
-def checked(device: Any) -> Any:
+def check_device(device: Any) -> Any:
     """The torch.device. Raises SettingError."""
     import torch
 
@@ -89,7 +89,7 @@ def checked(device: Any) -> Any:
     return found
 
 
-def moved(node: Any, device: Any) -> Any:
+def move(node: Any, device: Any) -> Any:
     """The same structure with each tensor on the device; everything else as it was."""
     import torch
 
@@ -98,20 +98,20 @@ def moved(node: Any, device: Any) -> Any:
     if isinstance(node, torch.nn.utils.rnn.PackedSequence):
         return node.to(device, non_blocking=True)  # its batch sizes stay on the CPU
     if isinstance(node, tuple):
-        items = [moved(item, device) for item in node]
+        items = [move(item, device) for item in node]
         return type(node)(*items) if hasattr(node, "_fields") else tuple(items)
     if isinstance(node, list):
-        return [moved(item, device) for item in node]
+        return [move(item, device) for item in node]
     if isinstance(node, dict):
-        return {key: moved(item, device) for key, item in node.items()}
+        return {key: move(item, device) for key, item in node.items()}
     return node
 
 
-def tensors(node: Any) -> Iterator[Any]:
+def find_tensors(node: Any) -> Iterator[Any]:
     import torch
 
     if isinstance(node, torch.Tensor):
         yield node
     elif isinstance(node, (tuple, list, dict)):
         for item in node.values() if isinstance(node, dict) else node:
-            yield from tensors(item)
+            yield from find_tensors(item)

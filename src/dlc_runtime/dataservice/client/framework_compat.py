@@ -63,19 +63,19 @@ class BatchNumbers:
         return self
 
 
-def as_it_is(batch: Any) -> Any:
+def return_unchanged(batch: Any) -> Any:
     """The collate function of batches that are made."""
     return batch
 
 
 @contextlib.contextmanager
-def iteration() -> Iterator[Any]:
+def accelerate_iteration() -> Iterator[Any]:
     """An object whose `end_of_dataloader` is to be True while the loop has the last batch; None without Accelerate."""
     mixin = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderStateMixin", None)
     if mixin is None:
         yield None
         return
-    state = _state(mixin)
+    state = _make_state(mixin)
     state.begin()
     try:
         yield state
@@ -83,7 +83,7 @@ def iteration() -> Iterator[Any]:
         state.end()
 
 
-def _state(mixin: Any) -> Any:
+def _make_state(mixin: Any) -> Any:
     state = sys.modules["accelerate.state"]  # the mixin's module imports it
 
     class State(mixin):  # type: ignore[misc]

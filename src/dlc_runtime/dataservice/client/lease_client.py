@@ -15,27 +15,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from dlc_runtime.dataservice.client.prefetcher import Pump
+    from dlc_runtime.dataservice.client.prefetcher import Prefetcher
 
-BEAT = 1.0  # seconds
-TICK = 0.25
-MOST_TICK = 1.0  # seconds; a longer one is a time in which this process stood still
+BEAT_SECONDS = 1.0  # seconds
+TICK_SECONDS = 0.25
+MOST_TICK_SECONDS = 1.0  # seconds; a longer one is a time in which this process stood still
 
 
-class Lessee:
+class LeaseClient:
     """Feeds the pump with ids. A lost connection ends the iteration: its ids may be another rank's by then."""
 
     def __init__(
-        self, pump: Pump, address: tuple[str, int], token: bytes, rank: int, lost_after: float, patience: float
+        self,
+        prefetcher: Prefetcher,
+        address: tuple[str, int],
+        token: bytes,
+        rank: int,
+        lost_after: float,
+        patience: float,
     ) -> None:
-        self.pump, self.rank, self.valid = pump, rank, lost_after * 2 / 3
+        self.prefetcher, self.rank, self.valid_seconds = prefetcher, rank, lost_after * 2 / 3
         self.address, self.patience = address, patience
-        self._lines = Channel(connect(address, patience), token, is_server=False)
+        self._channel = Channel(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
         self.round = 0  # of the keeper: how many iterations this rank has begun
         self._leased = 0  # ids asked for or leased, and not yet taken
-        self._echoed = 0.0  # when that word was sent to which the keeper answered last
-        self._heard = threading.Condition(self._lock)
+        self._answered_at = 0.0  # send time of the last beat that the lease server has answered
+        self._answered = threading.Condition(self._lock)
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="dlc-data-lessee", daemon=True)
         self._thread.start()
@@ -43,27 +49,27 @@ class Lessee:
     def begin(self, epoch: int, facts: dict[str, Any], done: Iterable[tuple[int, int]]) -> None:
         """Let the pump begin the epoch, with the ids that the keeper grants from now on."""
         with self._lock:
-            self.pump.begin(epoch, (), is_complete=False)
+            self.prefetcher.begin(epoch, (), is_complete=False)
             self.round += 1
             self._leased = 0
-            self._echoed = 0.0
+            self._answered_at = 0.0
             self._send({"join": {"rank": self.rank, "facts": facts, "done": [list(run) for run in done]}})
             self._send({"beat": time.monotonic()})
             self.top_up()
 
-    def took(self, id_: int) -> None:
+    def confirm(self, id_: int) -> None:
         """Before a batch is given out: wait until it is certain that no other rank has it, then say that it is done."""
-        with self._heard:
-            while time.monotonic() - self._echoed > self.valid and self.pump.fatal is None:
-                self._heard.wait(TICK)
-            self.pump.check()
+        with self._answered:
+            while time.monotonic() - self._answered_at > self.valid_seconds and self.prefetcher.fatal is None:
+                self._answered.wait(TICK_SECONDS)
+            self.prefetcher.raise_fatal()
             self._leased -= 1
-            self._send({"done": [id_], **self._more()})
+            self._send({"done": [id_], **self._request_more()})
 
     def top_up(self) -> None:
         """Ask for more where the window has grown."""
         with self._lock:
-            more = self._more()
+            more = self._request_more()
             if more:
                 self._send(more)
 
@@ -74,10 +80,10 @@ class Lessee:
     def close(self) -> None:
         self._ended = True
         self._thread.join()
-        self._lines.sock.close()
+        self._channel.sock.close()
 
-    def _more(self) -> dict[str, int]:
-        wanted = self.pump.wanted() - self._leased
+    def _request_more(self) -> dict[str, int]:
+        wanted = self.prefetcher.window() - self._leased
         if wanted <= 0:
             return {}
         self._leased += wanted
@@ -85,28 +91,28 @@ class Lessee:
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._lines.send({"round": self.round, **message})
+            self._channel.send({"round": self.round, **message})
         except OSError as error:
             self._fail(error)
 
     def _run(self) -> None:
         selector = selectors.DefaultSelector()
-        selector.register(self._lines.sock, selectors.EVENT_READ)
+        selector.register(self._channel.sock, selectors.EVENT_READ)
         beat, silence, looked = 0.0, 0.0, time.monotonic()
         try:
             while not self._ended:
-                ready = selector.select(TICK)
-                silence += min(MOST_TICK, time.monotonic() - looked)
+                ready = selector.select(TICK_SECONDS)
+                silence += min(MOST_TICK_SECONDS, time.monotonic() - looked)
                 looked = time.monotonic()
                 with self._lock:
-                    self._lines.flush()
-                    for message in self._lines.receive() if ready else ():
+                    self._channel.flush()
+                    for message in self._channel.receive() if ready else ():
                         silence = 0.0
-                        self._hear(message)
+                        self._handle(message)
                     if silence > self.patience:
                         raise TimeoutError(f"it has not answered for {self.patience:.0f} s")
                     if time.monotonic() >= beat and self.round:
-                        beat = time.monotonic() + BEAT
+                        beat = time.monotonic() + BEAT_SECONDS
                         self._send({"beat": time.monotonic()})
                         self.top_up()
         except (OSError, ProtocolError) as error:
@@ -114,22 +120,23 @@ class Lessee:
         finally:
             selector.close()
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         if message.get("round") != self.round:
             return
         if "beat" in message:
-            self._echoed = float(message["beat"])
-            self._heard.notify_all()
+            self._answered_at = float(message["beat"])
+            self._answered.notify_all()
         if message.get("ids"):
-            self.pump.add(map(int, message["ids"]))
+            self.prefetcher.add(map(int, message["ids"]))
         if message.get("over"):
-            self.pump.complete()
+            self.prefetcher.end_ids()
         if "error" in message:
-            self.pump.fail(DataServiceError(f"first_come: {message['error']}"))
+            self.prefetcher.fail(DataServiceError(f"first_come: {message['error']}"))
         if message.get("gone"):
-            self.pump.fail(ConsumerLostError("this rank was silent for so long that its batches went to other ranks"))
+            silent = "this rank was silent for so long that its batches went to other ranks"
+            self.prefetcher.fail(ConsumerLostError(silent))
         if "lost" in message:
-            self.pump.fail(
+            self.prefetcher.fail(
                 ConsumerLostError(
                     f"training rank {message['lost']} is gone, and the batches that it held are not trained; with"
                     " when_lost='give_back' the other ranks would take them"
@@ -139,7 +146,8 @@ class Lessee:
     def _fail(self, error: Exception) -> None:
         if not self._ended:
             where = f"{self.address[0]}:{self.address[1]}"
-            self.pump.fail(ConsumerLostError(f"training rank 0, which keeps the leases at {where}, is gone ({error})"))
+            gone = f"training rank 0, which keeps the leases at {where}, is gone ({error})"
+            self.prefetcher.fail(ConsumerLostError(gone))
 
 
 def connect(address: tuple[str, int], patience: float) -> socket.socket:
@@ -156,6 +164,6 @@ def connect(address: tuple[str, int], patience: float) -> socket.socket:
                     f"training rank 0, which keeps the leases, does not answer at {where} ({error}); name it with"
                     " leases= of RemoteLoader"
                 ) from error
-            time.sleep(TICK)
+            time.sleep(TICK_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock

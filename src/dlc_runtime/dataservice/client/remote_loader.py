@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime.dataservice import errors
 from dlc_runtime.dataservice.client import config, framework_compat
-from dlc_runtime.dataservice.client.buffers import Pool
+from dlc_runtime.dataservice.client.buffers import BufferPool
 from dlc_runtime.dataservice.client.config import Settings, check_above_zero
-from dlc_runtime.dataservice.client.device_transfer import Mover
-from dlc_runtime.dataservice.client.lease_client import Lessee
-from dlc_runtime.dataservice.client.lease_server import Keeper
-from dlc_runtime.dataservice.client.prefetcher import Pump
-from dlc_runtime.dataservice.client.worker_connection import Failure
+from dlc_runtime.dataservice.client.device_transfer import DeviceMover
+from dlc_runtime.dataservice.client.lease_client import LeaseClient
+from dlc_runtime.dataservice.client.lease_server import LeaseServer
+from dlc_runtime.dataservice.client.prefetcher import Prefetcher
+from dlc_runtime.dataservice.client.worker_connection import RemoteFailure
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import TAILS, WHEN_LOST, Sampling
 from dlc_runtime.dataservice.schedule.progress import Progress
@@ -42,7 +42,7 @@ class RemoteLoader:
     It is no DataLoader, so no framework shards it a second time. But it has what they ask one for.
     """
 
-    collate_fn = staticmethod(framework_compat.as_it_is)
+    collate_fn = staticmethod(framework_compat.return_unchanged)
     prefetch_factor = None  # of a DataLoader that a framework builds over this one: it has no workers
 
     def __init__(
@@ -85,19 +85,19 @@ class RemoteLoader:
         check_above_zero("lost_after", lost_after)
         self.when_lost, self.lost_after = when_lost, lost_after
         self._asked_share = (rank, world)
-        self.tail, self.share = tail, config.share(rank, world)
-        self.servers = config.servers(servers, group, port)
+        self.tail, self.share = tail, config.find_share(rank, world)
+        self.servers = config.find_servers(servers, group, port)
         self._token = channel.job_token(os.environ, token)
-        self._mover = Mover(device)
-        self._pool = Pool(prefetch_bytes, pinned=self._mover.is_cuda or (pin_memory and _has_cuda()))
-        self._pump: Pump | None = None
+        self._device_mover = DeviceMover(device)
+        self._pool = BufferPool(prefetch_bytes, pinned=self._device_mover.is_cuda or (pin_memory and _has_cuda()))
+        self._prefetcher: Prefetcher | None = None
         self._sampling: Sampling | None = None
         self._saved: Mapping[str, Any] | None = None
         self._progress = Progress(epoch=0, world=self.share.world)
-        self._is_begun = False  # whether an iteration has begun the epoch that `_progress` is in
+        self._has_begun = False  # whether an iteration has begun the epoch that `_progress` is in
         self._done: set[int] = set()  # ids of this epoch, where order does not tell them
-        self._keeper: Keeper | None = None
-        self._lessee: Lessee | None = None
+        self._lease_server: LeaseServer | None = None
+        self._lease_client: LeaseClient | None = None
         self._leases = leases
         self._lease_place = self._find_lease_place()
         self._round = 0  # which iteration is the current one
@@ -106,43 +106,43 @@ class RemoteLoader:
 
     def __len__(self) -> int:
         """Batches of this rank in a whole epoch. Waits for the first data server."""
-        return len(self.share.ids(self._known().batches, tail=self.tail))
+        return len(self.share.ids(self._wait_for_sampling().batches, tail=self.tail))
 
     @property
     def dataset(self) -> framework_compat.RemoteDataset:
-        return framework_compat.RemoteDataset(self._known().samples, self)
+        return framework_compat.RemoteDataset(self._wait_for_sampling().samples, self)
 
     @property
     def batch_size(self) -> int:
-        return self._known().batch_size
+        return self._wait_for_sampling().batch_size
 
     @property
     def drop_last(self) -> bool:
-        return self._known().drop_last
+        return self._wait_for_sampling().drop_last
 
     @property
     def sampling(self) -> Sampling:
         """How the data hosts draw the batches."""
-        return self._known()
+        return self._wait_for_sampling()
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next iteration; without it each iteration is the next epoch."""
-        if epoch != self._progress.epoch or self._is_begun:
-            self._begin(Progress(epoch=epoch, world=self.share.world))
+        if epoch != self._progress.epoch or self._has_begun:
+            self._set_progress(Progress(epoch=epoch, world=self.share.world))
 
     def skip(self, batches: int) -> None:
         """Let the next iteration leave out this rank's first batches: for a job that counts its steps itself.
 
         Raises SettingError with order="first_come", where a count does not say which batches were done.
         """
-        if not self.settings.ordered:
+        if not self.settings.is_ordered:
             raise errors.SettingError(
                 "RemoteLoader: with order='first_come' the number of steps does not say which batches were done; save"
                 " and load state_dict() instead"
             )
-        self._known()
-        epoch = self._progress.epoch + self._is_begun
-        self._begin(Progress(epoch, batches * self.share.world, world=self.share.world))
+        self._wait_for_sampling()
+        epoch = self._progress.epoch + self._has_begun
+        self._set_progress(Progress(epoch, batches * self.share.world, world=self.share.world))
 
     def state_dict(self) -> dict[str, Any]:
         """How far this rank is: the batches that the loop was given. For `load_state_dict`.
@@ -150,82 +150,84 @@ class RemoteLoader:
         With order="first_come" every rank's state is needed: each loads its own, or all load `merge_states(...)`.
         """
         at = self._progress._replace(done=progress.to_runs(self._done))
-        return progress.to_state(at, self.settings.order, self._known()._asdict())
+        return progress.to_state(at, self.settings.order, self._wait_for_sampling()._asdict())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next iteration goes on from there. Raises SettingError for the state of other data or another order.
 
         The number of data servers may be another one, and the number of ranks too.
         """
-        found = progress.from_state(state, self.settings.order, self._known()._asdict())
-        self._begin(Progress(found.epoch, found.next_start, world=self.share.world))
+        found = progress.from_state(state, self.settings.order, self._wait_for_sampling()._asdict())
+        self._set_progress(Progress(found.epoch, found.next_start, world=self.share.world))
         if not found.merged or self.share.rank == 0:
             self._done = {id_ for first, end in found.done for id_ in range(first, end)}
 
-    def _begin(self, at: Progress) -> None:
-        self._progress, self._done, self._is_begun = at, set(), False
+    def _set_progress(self, at: Progress) -> None:
+        self._progress, self._done, self._has_begun = at, set(), False
 
     def __iter__(self) -> Iterator[Any]:
-        self._known()
+        self._wait_for_sampling()
         self._round += 1
         return self._batches(self._round)
 
     def _batches(self, own: int) -> Iterator[Any]:
-        pump = self._started()
-        if self._is_begun:  # the iteration before this one was left: its rest is not made up for
-            self._begin(Progress(self._progress.epoch + 1, world=self.share.world))
-        at, self._is_begun = self._progress, True
-        self._ask_for(at)
+        prefetcher = self._open_prefetcher()
+        if self._has_begun:  # the iteration before this one was left: its rest is not made up for
+            self._set_progress(Progress(self._progress.epoch + 1, world=self.share.world))
+        at, self._has_begun = self._progress, True
+        self._request_batches(at)
 
         def current(take: Callable[[], Any]) -> Callable[[], Any]:
             def taken() -> Any:
-                self._leave_to_parent()
+                self._drop_after_fork()
                 if own != self._round:
                     raise errors.DataServiceError("another iteration over this RemoteLoader began; this one has ended")
                 return take()
 
             return taken
 
-        last = len(self.share.ids(self._known().batches, at.start, self.tail)) if self.settings.ordered else -1
+        batches = self._wait_for_sampling().batches
+        last = len(self.share.ids(batches, at.start, self.tail)) if self.settings.is_ordered else -1
         try:
-            with framework_compat.iteration() as told:
-                for id_, batch in self._mover.batches(current(pump.take), current(pump.take_ready)):
-                    if isinstance(batch, Failure):
-                        raise error_of(batch.told)
-                    self._took(id_)
+            with framework_compat.accelerate_iteration() as told:
+                for id_, batch in self._device_mover.batches(current(prefetcher.take), current(prefetcher.take_ready)):
+                    if isinstance(batch, RemoteFailure):
+                        raise remote_error(batch.told)
+                    self._count_batch(id_)
                     if told is not None:
                         told.end_of_dataloader = self._progress.taken == last
                     yield batch
         finally:
-            if self._lessee is not None and own == self._round:
-                self._lessee.leave()
-        if self._keeper is not None and self._lessee is not None:
-            self._keeper.wait_for_all(self._lessee.round, pump.check)  # the other ranks need it until they are done
-        self._begin(Progress(at.epoch + 1, world=self.share.world))
+            if self._lease_client is not None and own == self._round:
+                self._lease_client.leave()
+        if self._lease_server is not None and self._lease_client is not None:
+            # The other ranks need it until they are done.
+            self._lease_server.wait_for_all(self._lease_client.round, prefetcher.raise_fatal)
+        self._set_progress(Progress(at.epoch + 1, world=self.share.world))
 
-    def _took(self, id_: int) -> None:
+    def _count_batch(self, id_: int) -> None:
         """Count a batch as given out, before it is."""
-        if self._lessee is not None:
-            self._lessee.took(id_)
-        if self.settings.ordered:
+        if self._lease_client is not None:
+            self._lease_client.confirm(id_)
+        if self.settings.is_ordered:
             at = self._progress
             self._progress = Progress(at.epoch, at.start, at.taken + 1, at.world)
         else:
             self._done.add(id_)
 
-    def _ask_for(self, at: Progress) -> None:
+    def _request_batches(self, at: Progress) -> None:
         """Let the pump ask for this rank's batches: its share of them, or what it is granted."""
-        sampling, pump, done = self._known(), self._started(), progress.to_runs(self._done)
-        if self.settings.ordered:
-            pump.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
+        sampling, prefetcher, done = self._wait_for_sampling(), self._open_prefetcher(), progress.to_runs(self._done)
+        if self.settings.is_ordered:
+            prefetcher.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
         elif self.share.world == 1:
-            pump.begin(at.epoch, progress.missing_ids(done, sampling.batches))
+            prefetcher.begin(at.epoch, progress.missing_ids(done, sampling.batches))
         else:
             facts = {"epoch": at.epoch, "batches": sampling.batches, "world": self.share.world}
-            self._leasing().begin(at.epoch, facts, done)
+            self._open_leases().begin(at.epoch, facts, done)
 
-    def _leasing(self) -> Lessee:
-        if self._lessee is None:
+    def _open_leases(self) -> LeaseClient:
+        if self._lease_client is None:
             listen, host, port = self._lease_place
             if self.share.rank == 0:
                 try:
@@ -236,12 +238,12 @@ class RemoteLoader:
                         f" {error.strerror}; name another place with leases=, or DLC_DATA_LEASE_PORT on every host"
                     ) from error
                 settings = (self.share.world, self.when_lost, self.lost_after, self.settings.patience)
-                self._keeper = Keeper(listener, self._token, *settings)
+                self._lease_server = LeaseServer(listener, self._token, *settings)
             where = (host, port)
-            self._lessee = Lessee(
-                self._started(), where, self._token, self.share.rank, self.lost_after, self.settings.patience
+            self._lease_client = LeaseClient(
+                self._open_prefetcher(), where, self._token, self.share.rank, self.lost_after, self.settings.patience
             )
-        return self._lessee
+        return self._lease_client
 
     def stop_servers(self) -> None:
         """End `serve` on every data host that answers, for jobs in which no launcher does."""
@@ -256,19 +258,19 @@ class RemoteLoader:
 
         With order="first_come" rank 0 waits here until the other ranks have left the epoch: it keeps their leases.
         """
-        self._leave_to_parent()
-        if self._lessee is not None and self._keeper is not None and self._pump is not None:
-            self._lessee.leave()
+        self._drop_after_fork()
+        if self._lease_client is not None and self._lease_server is not None and self._prefetcher is not None:
+            self._lease_client.leave()
             with contextlib.suppress(errors.DataServiceError):
-                self._keeper.wait_for_all(self._lessee.round, self._pump.check)
-        self._close_at_once()
+                self._lease_server.wait_for_all(self._lease_client.round, self._prefetcher.raise_fatal)
+        self._close_now()
 
-    def _close_at_once(self) -> None:
-        self._leave_to_parent()
-        for part in (self._lessee, self._keeper, self._pump):
+    def _close_now(self) -> None:
+        self._drop_after_fork()
+        for part in (self._lease_client, self._lease_server, self._prefetcher):
             if part is not None:
                 part.close()
-        self._lessee = self._keeper = self._pump = None
+        self._lease_client = self._lease_server = self._prefetcher = None
 
     def __enter__(self) -> RemoteLoader:
         return self
@@ -277,49 +279,49 @@ class RemoteLoader:
         if kind is None:
             self.close()
         else:
-            self._close_at_once()
+            self._close_now()
 
-    def _leave_to_parent(self) -> None:
+    def _drop_after_fork(self) -> None:
         """In a forked process: the threads are not here, and the connections are the parent's to read."""
         if os.getpid() != self._process:
             self._process = os.getpid()
             self._round += 1
-            self._lessee = self._keeper = self._pump = None
+            self._lease_client = self._lease_server = self._prefetcher = None
 
-    def _started(self) -> Pump:
-        if self._pump is None:
-            self._pump = Pump(self.settings, self.servers, self._token, self._pool)
-        return self._pump
+    def _open_prefetcher(self) -> Prefetcher:
+        if self._prefetcher is None:
+            self._prefetcher = Prefetcher(self.settings, self.servers, self._token, self._pool)
+        return self._prefetcher
 
-    def _settle_share(self) -> None:
+    def _update_share(self) -> None:
         """The process group may have begun after this loader was made: then it says which rank this is."""
-        found = config.share(*self._asked_share)
+        found = config.find_share(*self._asked_share)
         if found != self.share:
             self.share = found
             self._progress = self._progress._replace(world=found.world)
             self._lease_place = self._find_lease_place()
 
     def _find_lease_place(self) -> tuple[str, str, int]:
-        if self.settings.ordered or self.share.world == 1:
+        if self.settings.is_ordered or self.share.world == 1:
             return "", "", 0
-        return config.leases(self._leases)
+        return config.find_lease_server(self._leases)
 
-    def _known(self) -> Sampling:
+    def _wait_for_sampling(self) -> Sampling:
         """What the first data server describes. Raises ServersLostError where none does in time."""
-        self._leave_to_parent()
-        if not self._progress.taken and not self._is_begun:
-            self._settle_share()
+        self._drop_after_fork()
+        if not self._progress.taken and not self._has_begun:
+            self._update_share()
         if self._sampling is None:
-            pump = self._started()
-            data = pump.discovery.wait_for_data(self.settings.patience)
-            if pump.discovery.fatal is not None:
-                raise pump.discovery.fatal
+            prefetcher = self._open_prefetcher()
+            data = prefetcher.discovery.wait_for_data(self.settings.patience)
+            if prefetcher.discovery.fatal is not None:
+                raise prefetcher.discovery.fatal
             if data is None:
                 raise errors.ServersLostError(
-                    f"no data server answered for {self.settings.patience:.0f} s: {pump.describe_silence()}"
+                    f"no data server answered for {self.settings.patience:.0f} s: {prefetcher.describe_silence()}"
                 )
             self._sampling = Sampling(**{name: data[name] for name in Sampling._fields})
-            if self.settings.ordered and self.tail == "keep" and self._sampling.batches % self.share.world:
+            if self.settings.is_ordered and self.tail == "keep" and self._sampling.batches % self.share.world:
                 LOG.warning(
                     "data service: %d batches for %d ranks: some get one more, for which DDP would wait for ever;"
                     " tail='drop' leaves the last ones out",
@@ -329,7 +331,7 @@ class RemoteLoader:
         return self._sampling
 
 
-def error_of(told: Mapping[str, Any]) -> errors.DataServiceError:
+def remote_error(told: Mapping[str, Any]) -> errors.DataServiceError:
     """The error that a data host reported."""
     kind, host = str(told.get("type", "")), str(told.get("host", "?"))
     own = {"UnsupportedBatchError": errors.UnsupportedBatchError, "BatchTooLargeError": errors.BatchTooLargeError}

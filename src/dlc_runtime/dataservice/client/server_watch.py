@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-AGAIN = 1.0  # seconds between two looks at a server that is not there
+AGAIN_SECONDS = 1.0  # seconds between two looks at a server that is not there
 CALLERS = 16  # servers that are asked at a time
 
 
-class Found(NamedTuple):
+class FoundServer(NamedTuple):
     """A server that answered: where its workers listen."""
 
     server: str  # host:port of its control, as the user or the job names it
@@ -33,15 +33,15 @@ class Found(NamedTuple):
 class ServerDiscovery:
     """`found` is called with every server that answers, again whenever `look_again` was asked for it."""
 
-    def __init__(self, servers: Mapping[str, str], token: bytes, found: Callable[[Found], None]) -> None:
+    def __init__(self, servers: Mapping[str, str], token: bytes, found: Callable[[FoundServer], None]) -> None:
         self.servers, self.token, self._found = servers, token, found
-        self.why: dict[str, str] = {
+        self.silent: dict[str, str] = {
             name: f"{name}: it was not asked yet" for name in servers
         }  # those that do not answer
         self.data: dict[str, Any] | None = None
         self.host = ""  # who described the data first
         self.fatal: DataServiceError | None = None
-        self.answered = 0.0  # when a server answered last
+        self.answered_at = 0.0  # when a server answered last
         self._wanted = set(servers)
         self._changed = threading.Condition()
         self._ended = False
@@ -78,27 +78,27 @@ class ServerDiscovery:
                 self.servers[server], self.token, control_rpc.STATUS, {"stacks_after": stacks_after}
             )
         except DataServiceError as error:
-            self.why[server] = str(error)
+            self.silent[server] = str(error)
             return None
-        self.answered = time.monotonic()
+        self.answered_at = time.monotonic()
         return answer
 
     def _run(self) -> None:
         while True:
-            server = self._next()
+            server = self._next_server()
             if server is None:
                 return
-            found = self._ask(server)
+            found = self._describe_server(server)
             with self._changed:
                 self._busy.discard(server)
-                self._due[server] = time.monotonic() + AGAIN
+                self._due[server] = time.monotonic() + AGAIN_SECONDS
                 if found is None:
                     self._wanted.add(server)
                 self._changed.notify_all()
             if found is not None and self.fatal is None:
                 self._found(found)
 
-    def _next(self) -> str | None:
+    def _next_server(self) -> str | None:
         """A server that is to be asked now; None at the end."""
         with self._changed:
             while not self._ended:
@@ -109,23 +109,24 @@ class ServerDiscovery:
                     self._wanted.discard(due[0])
                     self._busy.add(due[0])
                     return due[0]
-                self._changed.wait(min((self._due[name] for name in ready), default=now + AGAIN) - now)
+                self._changed.wait(min((self._due[name] for name in ready), default=now + AGAIN_SECONDS) - now)
             return None
 
-    def _ask(self, server: str) -> Found | None:
+    def _describe_server(self, server: str) -> FoundServer | None:
         target = self.servers[server]
         host, _, port = target.rpartition(":")
         try:
             told = control_rpc.call(target, self.token, control_rpc.DESCRIBE)
             address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4][0]
-            found = Found(server, str(address), str(told["host"]), tuple(map(int, told["workers"])), dict(told["data"]))
+            ports = tuple(map(int, told["workers"]))
+            found = FoundServer(server, str(address), str(told["host"]), ports, dict(told["data"]))
         except (DataServiceError, OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, RefusedError) and self.why.get(server) != str(error):
+            if isinstance(error, RefusedError) and self.silent.get(server) != str(error):
                 LOG.warning("data service: no batch is asked from %s: %s", server, error)
-            self.why[server] = str(error)
+            self.silent[server] = str(error)
             return None
-        self.answered = time.monotonic()
-        self.why.pop(server, None)
+        self.answered_at = time.monotonic()
+        self.silent.pop(server, None)
         with self._changed:
             if self.data is None:
                 self.data, self.host = found.data, found.host
@@ -138,7 +139,7 @@ class ServerDiscovery:
         return found
 
 
-LOOK = 5.0  # seconds an id may take before its server is asked about it, and between two such requests
+LOOK_SECONDS = 5.0  # seconds an id may take before its server is asked about it, and between two such requests
 MOST_STACK = 8000  # characters
 
 
@@ -158,7 +159,7 @@ class StallWatch:
     ) -> None:
         self.discovery, self.deadline, self._late_servers, self._fail = discovery, deadline, late_servers, fail
         self._end = threading.Event()
-        self.every = min(LOOK, deadline / 2)
+        self.every = min(LOOK_SECONDS, deadline / 2)
         threading.Thread(target=self._run, name="dlc-data-watch", daemon=True).start()
 
     def close(self) -> None:
@@ -167,16 +168,16 @@ class StallWatch:
     def _run(self) -> None:
         while not self._end.wait(self.every):
             for server, host in self._late_servers(self.every).items():
-                self._look(server, host)
+                self._ask_status(server, host)
 
-    def _look(self, server: str, host: str) -> None:
+    def _ask_status(self, server: str, host: str) -> None:
         """A worker may also hang with a batch of another rank: ours waits behind it."""
         status = self.discovery.status(server, stacks_after=self.deadline)
         for number, told in enumerate((status or {}).get("workers", ())):
             if (told.get("seconds") or 0.0) >= self.deadline:
-                self._fail(HangingUserFunctionError(self._words(host, number, told)))
+                self._fail(HangingUserFunctionError(self._describe(host, number, told)))
 
-    def _words(self, host: str, number: int, told: dict[str, Any]) -> str:
+    def _describe(self, host: str, number: int, told: dict[str, Any]) -> str:
         stack = str(told.get("stack") or "unknown")[-MOST_STACK:]
         batch = f"batch {told['id']} of epoch {told['epoch']} for {told['seconds']:.0f} s"
         return (

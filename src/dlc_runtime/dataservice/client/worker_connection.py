@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from dlc_runtime.dataservice.client.buffers import Buffer, Pool
+    from dlc_runtime.dataservice.client.buffers import Buffer, BufferPool
 
-ALIGN = 64  # bytes; every dtype may begin there
+ALIGN_BYTES = 64  # bytes; every dtype may begin there
 MOST_PARTS = 1000  # of one recvmsg_into; Linux takes 1024
-AT_ONCE = 16  # frames that one link may bring before the others get their turn
+MOST_FRAMES = 16  # frames that one link may bring before the others get their turn
 
 
-class Failure(NamedTuple):
+class RemoteFailure(NamedTuple):
     """What a worker says instead of a batch."""
 
     told: dict[str, Any]
 
 
-class Arrived(NamedTuple):
+class Arrival(NamedTuple):
     epoch: int
     id: int
     batch: Any  # or a Failure
@@ -44,11 +44,11 @@ class Layout(NamedTuple):
     views: tuple[Callable[[Any], Any], ...]  # each makes an array over the buffer, which it keeps alive
 
 
-class Link:
+class WorkerConnection:
     """Raises OSError (the worker is gone) and ProtocolError from its methods."""
 
-    def __init__(self, address: str, port: int, token: bytes, pool: Pool, most_batch: int) -> None:
-        self.address, self.port, self.token, self.pool, self.most_batch = address, port, token, pool, most_batch
+    def __init__(self, address: str, port: int, token: bytes, buffers: BufferPool, most_batch: int) -> None:
+        self.address, self.port, self.token, self.buffers, self.most_batch = address, port, token, buffers, most_batch
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
@@ -57,7 +57,7 @@ class Link:
         self.sock: tls.Socket = sock
         self.is_open = False
         self._is_connected = False
-        self._said = b""
+        self._hello = b""
         self._own = channel.new_nonce()
         self._inbox = bytearray()
         self._out = bytearray()
@@ -81,7 +81,7 @@ class Link:
         """Whether something came of which no selector tells."""
         return bool(tls.pending(self.sock))
 
-    def ask(self, requests: bytes | bytearray) -> None:
+    def send_requests(self, requests: bytes | bytearray) -> None:
         self._out += requests
         self.flush()
 
@@ -100,27 +100,27 @@ class Link:
                 return
             del self._out[:sent]
 
-    def receive(self) -> Iterator[Arrived]:
+    def receive(self) -> Iterator[Arrival]:
         """What came since. The link becomes open when both sides have proved themselves."""
         if not self.is_open:
-            self._greet()
+            self._shake_hands()
             if not self.is_open:
                 return
-        for _ in range(AT_ONCE):
+        for _ in range(MOST_FRAMES):
             try:
-                frame = self._next()
+                frame = self._next_frame()
             except (BlockingIOError, InterruptedError):
                 return
             if frame is None:
                 return
-            arrived = self._finish(frame)
+            arrived = self._finish_frame(frame)
             if arrived is not None:
                 yield arrived
             if not self._got:  # nothing of a next frame came along: there is none yet
                 return
 
-    def _greet(self) -> None:
-        missing = (channel.PROOF_BYTES if self._said else channel.HELLO_BYTES) - len(self._inbox)
+    def _shake_hands(self) -> None:
+        missing = (channel.PROOF_BYTES if self._hello else channel.HELLO_BYTES) - len(self._inbox)
         try:
             data = self.sock.recv(missing)
         except (BlockingIOError, InterruptedError):
@@ -132,14 +132,14 @@ class Link:
             return
         given = bytes(self._inbox)
         self._inbox.clear()
-        if not self._said:
-            self._said = given
-            self.ask(channel.answer(given, self.token, self._own))
+        if not self._hello:
+            self._hello = given
+            self.send_requests(channel.answer(given, self.token, self._own))
             return
-        channel.check_welcome(given, self.token, self._said, self._own)
+        channel.check_welcome(given, self.token, self._hello, self._own)
         self.is_open = True
 
-    def _next(self) -> frames.Frame | None:
+    def _next_frame(self) -> frames.Frame | None:
         """The next frame once all of it is here. None: its header is not.
 
         A body is read together with the header after it, so that a small batch costs one system call.
@@ -148,18 +148,18 @@ class Link:
             if self._frame is None:
                 if self._got < frames.FRAME:
                     size = self.sock.recv_into(self._head[self._got :])
-                    self._read(size)
+                    self._check_open(size)
                     self._got += size
                     if self._got < frames.FRAME:
                         return None
-                self._begin(frames.read_frame(self._head, self.most_batch))
+                self._begin_body(frames.read_frame(self._head, self.most_batch))
             if self._views:
                 self._read_body()
             if not self._views:
                 frame, self._frame = self._frame, None
                 return frame
 
-    def _read(self, size: int) -> None:
+    def _check_open(self, size: int) -> None:
         if not size:
             raise ConnectionError("closed")
 
@@ -169,7 +169,7 @@ class Link:
             size = self.sock.recvmsg_into([*views, self._head])[0]
         else:
             size = self.sock.recvmsg_into(views[:MOST_PARTS])[0]
-        self._read(size)
+        self._check_open(size)
         done = 0
         for view in views:
             if size < view.nbytes:
@@ -181,7 +181,7 @@ class Link:
         del views[:done]
         self._got = size  # what went beyond the body
 
-    def _begin(self, frame: frames.Frame) -> None:
+    def _begin_body(self, frame: frames.Frame) -> None:
         """Make room for the frame's body."""
         self._frame, self._got = frame, 0
         if frame.kind != frames.BATCH:
@@ -195,40 +195,40 @@ class Link:
         self._views = [memoryview(self._text)] if frame.extras else []
         self._buffer = None
         if layout.size:
-            self._buffer = self.pool.take(layout.size)
+            self._buffer = self.buffers.take(layout.size)
             memory = self._buffer.memory
             self._views += [memory[start : start + size] for start, size in layout.places if size]
 
-    def _finish(self, frame: frames.Frame) -> Arrived | None:
+    def _finish_frame(self, frame: frames.Frame) -> Arrival | None:
         if frame.kind == frames.SCHEMA:
-            self._layouts[frame.schema] = layout_of(serialization.read_schema(bytes(self._text), self.most_batch))
+            self._layouts[frame.schema] = make_layout(serialization.read_schema(bytes(self._text), self.most_batch))
             return None
         if frame.kind == frames.ERROR:
-            return Arrived(frame.epoch, frame.id, Failure(_told(self._text)), frame.size)
+            return Arrival(frame.epoch, frame.id, RemoteFailure(_read_failure(self._text)), frame.size)
         layout, buffer, self._buffer = self._layouts[frame.schema], self._buffer, None
         arrays = [view(buffer) for view in layout.views]
-        return Arrived(frame.epoch, frame.id, serialization.unpack(layout.schema, arrays, self._text), frame.size)
+        return Arrival(frame.epoch, frame.id, serialization.unpack(layout.schema, arrays, self._text), frame.size)
 
     def close(self) -> None:
         self.sock.close()
 
 
-def layout_of(schema: serialization.Schema) -> Layout:
+def make_layout(schema: serialization.Schema) -> Layout:
     places, views, at = [], [], 0
     for leaf in schema.arrays:
         places.append((at, leaf.size))
-        views.append(_view_of(leaf, at))
-        at += -(-leaf.size // ALIGN) * ALIGN
+        views.append(_make_view(leaf, at))
+        at += -(-leaf.size // ALIGN_BYTES) * ALIGN_BYTES
     return Layout(schema, tuple(places), at, tuple(views))
 
 
-def _view_of(leaf: serialization.Leaf, start: int) -> Callable[[Any], Any]:
+def _make_view(leaf: serialization.Leaf, start: int) -> Callable[[Any], Any]:
     """What makes the array of a leaf that begins there in a buffer. What all batches share is found out once, here."""
     kind, dtype, shape, size = leaf
     if kind == "B":
         return lambda buffer: bytes(buffer.memory[start : start + size]) if size else b""
     if kind == "T":
-        return _tensor_of(dtype, shape, start, size)
+        return _tensor_view(dtype, shape, start, size)
     import numpy
 
     def array(buffer: Any) -> Any:
@@ -240,7 +240,7 @@ def _view_of(leaf: serialization.Leaf, start: int) -> Callable[[Any], Any]:
     return array
 
 
-def _tensor_of(dtype: str, shape: tuple[int, ...], start: int, size: int) -> Callable[[Any], Any]:
+def _tensor_view(dtype: str, shape: tuple[int, ...], start: int, size: int) -> Callable[[Any], Any]:
     import torch
 
     own = getattr(torch, dtype)
@@ -268,7 +268,7 @@ def _tensor_of(dtype: str, shape: tuple[int, ...], start: int, size: int) -> Cal
     return tensor
 
 
-def _told(text: bytearray) -> dict[str, Any]:
+def _read_failure(text: bytearray) -> dict[str, Any]:
     try:
         told = json.loads(bytes(text))
     except ValueError:

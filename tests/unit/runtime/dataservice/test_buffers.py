@@ -8,7 +8,7 @@ import weakref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.dataservice.client.buffers import Pool, rounded
+from dlc_runtime.dataservice.client.buffers import BufferPool, round_up
 from dlc_runtime.dataservice.wire import serialization
 from harness.examples import examples
 
@@ -34,7 +34,7 @@ def test_a_batch_that_was_sent_is_freed_at_once_and_waits_for_no_garbage_collect
 
 
 def test_a_buffer_comes_back_when_the_last_view_of_it_is_gone_and_not_before() -> None:
-    pool = Pool(1 << 20)
+    pool = BufferPool(1 << 20)
     buffer = pool.take(5000)
     view = memoryview(buffer.owner)[10:20]
     buffer.owner[10:20] = list(b"0123456789")
@@ -42,12 +42,12 @@ def test_a_buffer_comes_back_when_the_last_view_of_it_is_gone_and_not_before() -
     assert pool.unused == 0
     assert bytes(view) == b"0123456789"
     del view
-    assert pool.unused == rounded(5000)
+    assert pool.unused == round_up(5000)
     assert bytes(pool.take(4999).memory[10:20]) == b"0123456789"  # the same memory again
 
 
 def test_memory_that_nobody_uses_is_bounded() -> None:
-    pool = Pool(100_000)
+    pool = BufferPool(100_000)
     buffers = [pool.take(50_000) for _ in range(5)]
     buffers.clear()
     assert pool.unused <= 100_000
@@ -56,5 +56,5 @@ def test_memory_that_nobody_uses_is_bounded() -> None:
 @examples(100)
 @given(st.integers(0, 1 << 33))
 def test_a_buffer_is_at_most_an_eighth_larger_than_asked_for_or_a_page(size: int) -> None:
-    assert size <= rounded(size) <= max(4096, size + size // 8 + 4096)
-    assert rounded(rounded(size)) == rounded(size)
+    assert size <= round_up(size) <= max(4096, size + size // 8 + 4096)
+    assert round_up(round_up(size)) == round_up(size)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.dataservice.client.device_transfer import AHEAD, staged
+from dlc_runtime.dataservice.client.device_transfer import AHEAD, stage
 
 
 class Source:
@@ -30,7 +30,7 @@ class Source:
 @pytest.mark.parametrize("here", [0, 1, 3, 7])
 def test_copies_begin_ahead_of_the_loop_in_order_and_within_the_bound(here: int) -> None:
     source, begun, given = Source(7, here), [], []
-    for id_, batch in staged(source.take, source.take_ready, lambda batch: begun.append(batch) or batch):
+    for id_, batch in stage(source.take, source.take_ready, lambda batch: begun.append(batch) or batch):
         given.append(id_)
         assert batch == f"batch {id_}"
         assert len(begun) - len(given) <= AHEAD - 1
@@ -40,6 +40,6 @@ def test_copies_begin_ahead_of_the_loop_in_order_and_within_the_bound(here: int)
 
 def test_the_loop_is_not_kept_waiting_for_the_batch_after_the_one_that_is_here() -> None:
     source = Source(3, 0)
-    items = staged(source.take, source.take_ready, lambda batch: batch)
+    items = stage(source.take, source.take_ready, lambda batch: batch)
     assert next(items) == (0, "batch 0")
     assert source.waited == 1

@@ -37,20 +37,21 @@ TWO = {"data_group": ["algo-3", "algo-1"], "dnn_group": ["algo-2", "algo-4"]}
 
 def test_the_data_groups_hosts_are_the_servers() -> None:
     environ = job("algo-2", TWO, ["dnn_group"])
-    assert list(config.servers(None, None, None, environ)) == ["algo-3:7800", "algo-1:7800"]
-    assert list(config.servers(None, None, None, {**environ, "DLC_DATA_PORT": "9"})) == ["algo-3:9", "algo-1:9"]
+    assert list(config.find_servers(None, None, None, environ)) == ["algo-3:7800", "algo-1:7800"]
+    assert list(config.find_servers(None, None, None, {**environ, "DLC_DATA_PORT": "9"})) == ["algo-3:9", "algo-1:9"]
 
 
 def test_a_server_keeps_its_hosts_name_where_it_is_reached_at_an_address() -> None:
     environ = {**job("algo-2", TWO, ["dnn_group"]), "DLC_HOST_ADDRESSES": '{"algo-1": "10.0.0.1", "algo-3": "fd00::3"}'}
     expected = {"algo-3:7800": "[fd00::3]:7800", "algo-1:7800": "10.0.0.1:7800"}
-    assert config.servers(None, None, None, environ) == expected
+    assert config.find_servers(None, None, None, environ) == expected
 
 
 def test_under_another_name_the_only_group_that_does_not_train_serves() -> None:
-    assert config.servers(None, None, None, job("g", {"cpu": ["c"], "gpu": ["g"]}, ["gpu"])) == {"c:7800": "c:7800"}
+    environ = job("g", {"cpu": ["c"], "gpu": ["g"]}, ["gpu"])
+    assert config.find_servers(None, None, None, environ) == {"c:7800": "c:7800"}
     with pytest.raises(SettingError, match="which instance group serves"):
-        config.servers(None, None, None, job("g", {"a": ["c"], "b": ["d"], "gpu": ["g"]}, ["gpu"]))
+        config.find_servers(None, None, None, job("g", {"a": ["c"], "b": ["d"], "gpu": ["g"]}, ["gpu"]))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_under_another_name_the_only_group_that_does_not_train_serves() -> None:
     [("a", "a:5"), ("a:1", "a:1"), ("::1", "[::1]:5"), ("[::1]:1", "[::1]:1"), ("10.0.0.1", "10.0.0.1:5")],
 )
 def test_servers_may_be_named_with_and_without_a_port(asked: str, found: str) -> None:
-    assert config.servers([asked], None, 5, {}) == {found: found}
+    assert config.find_servers([asked], None, 5, {}) == {found: found}
 
 
 @pytest.mark.parametrize(
@@ -74,35 +75,35 @@ def test_servers_may_be_named_with_and_without_a_port(asked: str, found: str) ->
 def test_the_share_of_a_rank_is_what_its_starter_says_else_its_hosts_place(
     environ: dict[str, str], expected: Share
 ) -> None:
-    assert config.share(None, None, environ) == expected
+    assert config.find_share(None, None, environ) == expected
 
 
 def test_a_rank_beyond_the_number_of_ranks_is_refused() -> None:
     with pytest.raises(SettingError, match="rank 2 of 2"):
-        config.share(2, 2, {})
+        config.find_share(2, 2, {})
 
 
 def test_one_server_instead_of_a_list_is_refused() -> None:
     with pytest.raises(SettingError, match="expected a list of host or host:port, found 'host:7800'"):
-        config.servers("host:7800", None, None, {})
+        config.find_servers("host:7800", None, None, {})
 
 
 @pytest.mark.parametrize("port", ["x", "0", "70000"])
 def test_a_variable_that_holds_no_port_is_refused(port: str) -> None:
     with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
-        config.servers(["a"], None, None, {"DLC_DATA_PORT": port})
+        config.find_servers(["a"], None, None, {"DLC_DATA_PORT": port})
     with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
-        config.leases("a", {"DLC_DATA_LEASE_PORT": port})
+        config.find_lease_server("a", {"DLC_DATA_LEASE_PORT": port})
 
 
 @pytest.mark.parametrize("asked", ["a:0", "a:99999", "[::1]:70000"])
 def test_leases_at_a_place_that_holds_no_port_are_refused(asked: str) -> None:
     with pytest.raises(SettingError, match="expected a number from 1 to 65535"):
-        config.leases(asked, {})
+        config.find_lease_server(asked, {})
 
 
 def test_the_leases_are_kept_on_the_first_host_that_trains() -> None:
-    assert config.leases(None, job("algo-4", TWO, ["dnn_group"])) == ("algo-2", "algo-2", 7801)
+    assert config.find_lease_server(None, job("algo-4", TWO, ["dnn_group"])) == ("algo-2", "algo-2", 7801)
 
 
 @pytest.mark.parametrize(

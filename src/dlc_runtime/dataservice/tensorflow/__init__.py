@@ -31,7 +31,7 @@ def distribute(
     name: str | None = None,
     group: str | None = None,
     service: str | None = None,
-    patience: float = endpoints.PATIENCE,
+    patience: float = endpoints.PATIENCE_SECONDS,
     compression: str | None = None,
     max_outstanding_requests: int | None = None,
 ) -> Any:
@@ -51,14 +51,14 @@ def distribute(
     endpoints.require_tensorflow()
     from dlc_runtime.dataservice.tensorflow import pipeline
 
-    graph = pipeline.graph_of(dataset)
+    graph = pipeline.read_graph(dataset)
     job = cluster_facts.read()
-    found = endpoints.Service(service, ()) if service else endpoints.of_job(job, group)
+    found = endpoints.Service(service, ()) if service else endpoints.find_service(job, group)
     if not service:  # whose workers may be in this process
         pipeline.refuse_python(graph)
     if mode == "dynamic":
         pipeline.warn_of_shuffle(graph)
-    endpoints.past_proxies([found.dispatcher, *found.workers])
+    endpoints.bypass_proxies([found.dispatcher, *found.workers])
     # TensorFlow itself would wait without a bound, and without a word.
     endpoints.wait_for_one([found.dispatcher], "the dispatcher", patience)
     if found.workers:
@@ -76,8 +76,8 @@ def distribute(
             target_workers="ANY",
         )
     )
-    if mode == "dynamic" and not (service or name) and endpoints.is_alone(job, group or endpoints.data_group(job)):
-        shared = pipeline.counted(shared, dataset, graph, shared_as, len(found.workers))
+    if mode == "dynamic" and not (service or name) and endpoints.is_alone(job, group or endpoints.find_data_group(job)):
+        shared = pipeline.count_elements(shared, dataset, graph, shared_as, len(found.workers))
     options = tf.data.Options()  # a rank's elements are its own: tf.distribute must not take a share of them
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return shared.with_options(options)

@@ -22,8 +22,8 @@ DISPATCHER_SWITCH, WORKER_SWITCH = "DLC_TF_DATA_PORT", "DLC_TF_DATA_WORKER_PORT"
 GROUP = "DLC_TF_DATA_GROUP"  # set by the launcher where a group's program is tf.data
 WORKERS = "DLC_TF_DATA_WORKERS"
 USUAL_GROUP = "data_group"  # the name in the platform's examples
-PATIENCE = 300.0  # seconds for the data hosts to start: their images may be pulled later
-PAUSE, CONNECTS_WITHIN = 0.2, 5.0
+PATIENCE_SECONDS = 300.0  # seconds for the data hosts to start: their images may be pulled later
+PAUSE_SECONDS, CONNECT_SECONDS = 0.2, 5.0
 
 
 class Service(NamedTuple):
@@ -33,18 +33,18 @@ class Service(NamedTuple):
     workers: tuple[str, ...]
 
 
-def of_job(job: Cluster, group: str | None = None, environ: Mapping[str, str] = os.environ) -> Service:
+def find_service(job: Cluster, group: str | None = None, environ: Mapping[str, str] = os.environ) -> Service:
     """The dispatcher is on the first host of the data group, a worker on each. Raises SettingError without a group."""
-    hosts = job.hosts_of(group or data_group(job, environ))
+    hosts = job.hosts_of(group or find_data_group(job, environ))
     serving = {peer.host for peer in hosts}
     everywhere = environ.get(WORKERS) == "all"
     workers = [*hosts, *(peer for peer in job.hosts if everywhere and peer.host not in serving)]
-    number = port(WORKER_SWITCH, WORKER_PORT, environ)
-    first = addresses.join_host_port(hosts[0].address, port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ))
+    number = read_port(WORKER_SWITCH, WORKER_PORT, environ)
+    first = addresses.join_host_port(hosts[0].address, read_port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ))
     return Service(first, tuple(addresses.join_host_port(peer.address, number) for peer in workers))
 
 
-def data_group(job: Cluster, environ: Mapping[str, str] = os.environ) -> str:
+def find_data_group(job: Cluster, environ: Mapping[str, str] = os.environ) -> str:
     """The group that serves: the one whose program is tf.data, by name, else the only one that does not train."""
     stated = environ.get(GROUP, "")
     if stated or USUAL_GROUP in job.groups:
@@ -59,7 +59,7 @@ def data_group(job: Cluster, environ: Mapping[str, str] = os.environ) -> str:
     )
 
 
-def port(name: str, default: int, environ: Mapping[str, str] = os.environ) -> int:
+def read_port(name: str, default: int, environ: Mapping[str, str] = os.environ) -> int:
     """The port that a variable names. Raises SettingError for a number that is none."""
     text = environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
@@ -67,9 +67,9 @@ def port(name: str, default: int, environ: Mapping[str, str] = os.environ) -> in
     return int(text)
 
 
-def ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+def read_ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
     """Those of the dispatcher and the workers. Raises SettingError where they are the same."""
-    found = port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ), port(WORKER_SWITCH, WORKER_PORT, environ)
+    found = read_port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ), read_port(WORKER_SWITCH, WORKER_PORT, environ)
     if found[0] == found[1]:
         raise SettingError(f"{DISPATCHER_SWITCH}, {WORKER_SWITCH}: expected two ports, found {found[0]} for both")
     return found
@@ -85,15 +85,15 @@ def require_tensorflow() -> None:
 
 
 def wait_for_one(
-    addresses: Sequence[str], what: str, patience: float, is_ended: Callable[[], bool] = lambda: False
+    targets: Sequence[str], what: str, patience: float, is_ended: Callable[[], bool] = lambda: False
 ) -> None:
-    """Return when one of the addresses takes a connection. Raises ServersLostError after `patience` seconds."""
+    """Return when one of the targets takes a connection. Raises ServersLostError after `patience` seconds."""
     deadline = time.monotonic() + patience
     reasons: dict[str, str] = {}
     while not is_ended():
-        for where in addresses:
+        for where in targets:
             try:
-                _connect(where, max(0.1, min(CONNECTS_WITHIN, deadline - time.monotonic())))
+                _connect(where, max(0.1, min(CONNECT_SECONDS, deadline - time.monotonic())))
             except (OSError, UnicodeError) as error:
                 reasons[where] = str(error)
             else:
@@ -104,7 +104,7 @@ def wait_for_one(
                 f"tf.data.service: {what} cannot be reached within {patience:g} s: {said}; see the data hosts' logs,"
                 f" and whether the network lets this port through ({DISPATCHER_SWITCH} and {WORKER_SWITCH} name others)"
             )
-        time.sleep(PAUSE)
+        time.sleep(PAUSE_SECONDS)
 
 
 def is_alone(job: Cluster, serving: str, environ: Mapping[str, str] = os.environ) -> bool:
@@ -114,11 +114,11 @@ def is_alone(job: Cluster, serving: str, environ: Mapping[str, str] = os.environ
     return not several and sum(peer.group != serving for peer in job.hosts) == 1
 
 
-def past_proxies(addresses: Sequence[str], environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
+def bypass_proxies(targets: Sequence[str], environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
     """Let gRPC connect to the job's hosts directly, where a proxy is set for the rest of the world."""
     if any(environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
         known = environ.get("no_grpc_proxy") or environ.get("no_proxy") or ""
-        hosts = dict.fromkeys([*filter(None, known.split(",")), *(_split(where)[0] for where in addresses)])
+        hosts = dict.fromkeys([*filter(None, known.split(",")), *(_split(where)[0] for where in targets)])
         environ["no_grpc_proxy"] = ",".join(hosts)
 
 

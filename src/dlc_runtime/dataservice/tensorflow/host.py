@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.tensorflow import endpoints
-from dlc_runtime.dataservice.tensorflow.server import DISPATCHER, WORKER, Order
+from dlc_runtime.dataservice.tensorflow.server import DISPATCHER, WORKER, ServerConfig
 from dlc_runtime.dataservice.wire import addresses
 from dlc_runtime.usable_cpus import until_signalled
 
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTENS_WITHIN = 600.0  # seconds for a server to import TensorFlow and to read its journal
+LISTEN_SECONDS = 600.0  # seconds for a server to import TensorFlow and to read its journal
 MOST_STARTS = 20  # of one server: that is no chance
-PAUSE = 0.5  # seconds before a lost server is started again
+PAUSE_SECONDS = 0.5  # seconds before a lost server is started again
 CONFIG, UNAVAILABLE = 78, 69  # exit codes, as in sysexits.h
 _MODULE = "dlc_runtime.dataservice.tensorflow.server"
 
 
-def serve(*, group: str | None = None, address: str | None = None, patience: float = endpoints.PATIENCE) -> None:
+def serve(
+    *, group: str | None = None, address: str | None = None, patience: float = endpoints.PATIENCE_SECONDS
+) -> None:
     """Run this host's worker, and on the data group's first host the dispatcher, until this process is told to end.
 
     `group` is the data group's name. `address` is where to listen, by default this host's on the job's network. Raises
@@ -45,34 +47,34 @@ def serve(*, group: str | None = None, address: str | None = None, patience: flo
     """
     endpoints.require_tensorflow()
     job = cluster_facts.read()
-    group = group or (job.group if len(job.hosts) == 1 else endpoints.data_group(job))
-    service = endpoints.of_job(job, group)
+    group = group or (job.group if len(job.hosts) == 1 else endpoints.find_data_group(job))
+    service = endpoints.find_service(job, group)
     listen = address or addresses.own_address(job.me.address, job.interface)
-    dispatcher_port, worker_port = endpoints.ports()
+    dispatcher_port, worker_port = endpoints.read_ports()
     with _journal() as folder:
         own = addresses.join_host_port(job.me.address, worker_port)
-        orders = [Order(WORKER, job.host, listen, worker_port, service.dispatcher, own)]
+        configs = [ServerConfig(WORKER, job.host, listen, worker_port, service.dispatcher, own)]
         if job.hosts_of(group)[0].host == job.host:
-            orders.insert(0, Order(DISPATCHER, job.host, listen, dispatcher_port, journal=folder))
+            configs.insert(0, ServerConfig(DISPATCHER, job.host, listen, dispatcher_port, journal=folder))
         if job.group == group:
             cluster_facts.tell_that_this_serves()
-        with Host(orders, service, patience) as host, until_signalled(host.stop):
+        with HostServers(configs, service, patience) as host, until_signalled(host.stop):
             host.run()
 
 
-class Server:
-    """A server's process. `life` is readable when it has something to say, and at its end."""
+class ServerProcess:
+    """A server's process. `report_fd` is readable when it has something to say, and at its end."""
 
-    def __init__(self, order: Order) -> None:
-        self.order = order
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
         self.starts = 0
-        self.life = -1
+        self.report_fd = -1
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, environ: dict[str, str]) -> None:
         self.starts += 1
-        self.life, theirs = os.pipe()
-        told = json.dumps(self.order._replace(report=theirs)._asdict())
+        self.report_fd, theirs = os.pipe()
+        told = json.dumps(self.config._replace(report=theirs)._asdict())
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, told], stdin=subprocess.PIPE, pass_fds=(theirs,), env=environ
@@ -80,12 +82,12 @@ class Server:
         finally:
             os.close(theirs)
 
-    def said(self) -> dict[str, Any]:
+    def read_report(self) -> dict[str, Any]:
         """What it says; empty at its end."""
-        line = os.read(self.life, 65536)
+        line = os.read(self.report_fd, 65536)
         return dict(json.loads(line)) if line else {}
 
-    def end(self) -> int:
+    def kill(self) -> int:
         """Kill it: all that it has to save, the journal, is on the disk."""
         if self.process is None:
             return 0
@@ -93,28 +95,28 @@ class Server:
         code = self.process.wait()
         if self.process.stdin:
             self.process.stdin.close()
-        os.close(self.life)
+        os.close(self.report_fd)
         self.process = None
         return code
 
 
-class Host:
+class HostServers:
     """The servers of this host."""
 
-    def __init__(self, orders: list[Order], service: endpoints.Service, patience: float) -> None:
-        self.servers = [Server(order) for order in orders]
+    def __init__(self, configs: list[ServerConfig], service: endpoints.Service, patience: float) -> None:
+        self.servers = [ServerProcess(config) for config in configs]
         self.service, self.patience = service, patience
         self.environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}  # the GPUs are the training's
-        endpoints.past_proxies([service.dispatcher, *service.workers], self.environ)
+        endpoints.bypass_proxies([service.dispatcher, *service.workers], self.environ)
         self.wake, self._wake_write = os.pipe()
         self.is_ended = False
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> HostServers:
         return self
 
     def __exit__(self, *_: object) -> None:
         for server in self.servers:
-            server.end()
+            server.kill()
         os.close(self.wake)
         os.close(self._wake_write)
 
@@ -129,44 +131,44 @@ class Host:
         for server in self.servers:
             self._start(server)
         while not self.is_ended:
-            for server in self._readable({server.life: server for server in self.servers}):
+            for server in self._readable({server.report_fd: server for server in self.servers}):
                 self._replace(server)
 
-    def _start(self, server: Server) -> None:
+    def _start(self, server: ServerProcess) -> None:
         """Start it and wait until it listens; return early at the end."""
-        order = server.order
-        if order.kind == WORKER:
-            endpoints.wait_for_one([order.dispatcher], "the dispatcher", self.patience, lambda: self.is_ended)
+        config = server.config
+        if config.kind == WORKER:
+            endpoints.wait_for_one([config.dispatcher], "the dispatcher", self.patience, lambda: self.is_ended)
         if self.is_ended:
             return
         server.start(self.environ)
-        has_spoken = self._readable({server.life: server}, LISTENS_WITHIN)
+        has_spoken = self._readable({server.report_fd: server}, LISTEN_SECONDS)
         if self.is_ended:
             return
-        said = server.said() if has_spoken else {"error": f"it does not listen after {LISTENS_WITHIN:g} s"}
-        if "error" in said:
-            raise DataServiceError(self._not_started(order, said["error"]))
-        if said:
-            LOG.info("tf.data.service: the %s on %s listens at %s:%d", *order[:4])
+        report = server.read_report() if has_spoken else {"error": f"it does not listen after {LISTEN_SECONDS:g} s"}
+        if "error" in report:
+            raise DataServiceError(self._start_failure(config, report["error"]))
+        if report:
+            LOG.info("tf.data.service: the %s on %s listens at %s:%d", *config[:4])
 
-    def _not_started(self, order: Order, why: str) -> str:
-        switch = endpoints.DISPATCHER_SWITCH if order.kind == DISPATCHER else endpoints.WORKER_SWITCH
+    def _start_failure(self, config: ServerConfig, why: str) -> str:
+        switch = endpoints.DISPATCHER_SWITCH if config.kind == DISPATCHER else endpoints.WORKER_SWITCH
         return (
-            f"the {order.kind} of tf.data.service on {order.host} cannot serve at {order.listen}:{order.port}: {why};"
-            f" {switch} on every host names another port"
+            f"the {config.kind} of tf.data.service on {config.host} cannot serve at {config.listen}:{config.port}:"
+            f" {why}; {switch} on every host names another port"
         )
 
-    def _replace(self, server: Server) -> None:
-        code, order = server.end(), server.order
+    def _replace(self, server: ServerProcess) -> None:
+        code, config = server.kill(), server.config
         if server.starts >= MOST_STARTS:
             raise DataServiceError(
-                f"the {order.kind} of tf.data.service on {order.host} ended {server.starts} times, now with {code}"
+                f"the {config.kind} of tf.data.service on {config.host} ended {server.starts} times, now with {code}"
             )
-        LOG.warning("tf.data.service: the %s on %s ended with %d; a new one starts", order.kind, order.host, code)
-        time.sleep(PAUSE)
+        LOG.warning("tf.data.service: the %s on %s ended with %d; a new one starts", config.kind, config.host, code)
+        time.sleep(PAUSE_SECONDS)
         self._start(server)
 
-    def _readable(self, found: dict[int, Server], seconds: float | None = None) -> list[Server]:
+    def _readable(self, found: dict[int, ServerProcess], seconds: float | None = None) -> list[ServerProcess]:
         """Those that say something or have ended; none at this host's end, or when the time is over."""
         poll = select.poll()
         for descriptor in (self.wake, *found):

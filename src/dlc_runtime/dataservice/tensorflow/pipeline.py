@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+PYTHON_OPERATIONS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 PASSES_ON = ("PrefetchDataset", "OptionsDataset")
 BATCHES = ("BatchDataset", "ParallelBatchDataset")
 _lost: list[str] = []
 
 
-def graph_of(dataset: Any) -> Any:
+def read_graph(dataset: Any) -> Any:
     """Its GraphDef; an empty one where this TensorFlow does not tell it."""
     import tensorflow as tf
 
@@ -36,7 +36,7 @@ def graph_of(dataset: Any) -> Any:
 def refuse_python(graph: Any) -> None:
     """Raise SettingError where the graph calls Python, which is in this process alone."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    if any(node.op in PYTHON for node in nodes):
+    if any(node.op in PYTHON_OPERATIONS for node in nodes):
         raise SettingError(
             "distribute: the dataset calls Python before it (tf.py_function, tf.numpy_function, from_generator); a data"
             " host gets its graph alone, and would say `Could not find callback`. Let TensorFlow's own operations do"
@@ -61,7 +61,7 @@ def warn_of_shuffle(graph: Any) -> None:
         )  # fmt: skip
 
 
-def counted(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> Any:
+def count_elements(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> Any:
     """`shared`, which says at the end of an epoch how many elements of `dataset` did not arrive, if it is known.
 
     A batch counts as its samples where it is made last. Where it is not, each of the `workers` may leave one out.
@@ -85,7 +85,7 @@ def counted(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> A
 
     def ended(count: Any) -> bool:
         if expected - count > has_batches * (workers - 1):
-            _say_lost(name, int(count), expected)
+            _warn_of_lost(name, int(count), expected)
         return False
 
     return _with_count(shared, of_rows, tf.autograph.experimental.do_not_convert(ended))
@@ -120,7 +120,7 @@ def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
     return nothing(begin).concatenate(shared.map(plain(add))).concatenate(nothing(end))
 
 
-def _say_lost(name: str, count: int, expected: int) -> None:
+def _warn_of_lost(name: str, count: int, expected: int) -> None:
     text = (
         f"tf.data.service: an epoch ({name}) ended with {count} of {expected} elements: {expected - count} are lost (a"
         " worker that dies takes along what it has in hand), or another process took them"

@@ -30,7 +30,7 @@ DISPATCHER_TIMEOUT_MS = 60 * 1000  # then the worker's process ends and says so
 OPEN = "DLC_TF_DATA_OPEN"
 
 
-class Order(NamedTuple):
+class ServerConfig(NamedTuple):
     """What a server is told by its host's process."""
 
     kind: str
@@ -44,34 +44,34 @@ class Order(NamedTuple):
 
 
 def main(text: str) -> None:
-    order = Order(**json.loads(text))
+    config = ServerConfig(**json.loads(text))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the host's process too, which ends this one
     try:
-        server = _start(order)
+        server = _start(config)
     except Exception as error:  # of whatever kind: TensorFlow's are
-        _say(order.report, {"error": f"{type(error).__name__}: {error}"})
+        _report(config.report, {"error": f"{type(error).__name__}: {error}"})
         sys.exit(1)
-    _say(order.report, {"listens": order.port})
+    _report(config.report, {"listens": config.port})
     while os.read(0, 4096):
         pass
     del server
     os._exit(0)  # TensorFlow's servers wait for their clients to go; there is nothing to save
 
 
-def _start(order: Order) -> Any:
-    addresses.open_listener("0.0.0.0", order.port).close()  # noqa: S104 - gRPC would share the port with another server
+def _start(config: ServerConfig) -> Any:
+    addresses.open_listener("0.0.0.0", config.port).close()  # noqa: S104 - gRPC would share the port with another server
     import tensorflow as tf
 
     service = tf.data.experimental.service
-    if order.kind == DISPATCHER:
-        config = service.DispatcherConfig(port=order.port, work_dir=order.journal, fault_tolerant_mode=True)
-        server = service.DispatchServer(config, start=False)
+    if config.kind == DISPATCHER:
+        dispatcher = service.DispatcherConfig(port=config.port, work_dir=config.journal, fault_tolerant_mode=True)
+        server = service.DispatchServer(dispatcher, start=False)
     else:
         server = service.WorkerServer(
             service.WorkerConfig(
-                dispatcher_address=order.dispatcher,
-                worker_address=order.own,
-                port=order.port,
+                dispatcher_address=config.dispatcher,
+                worker_address=config.own,
+                port=config.port,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 dispatcher_timeout_ms=DISPATCHER_TIMEOUT_MS,
             ),
@@ -79,26 +79,26 @@ def _start(order: Order) -> Any:
         )
     server.start()
     if os.environ.get(OPEN) != "1":
-        _close_to_strangers(order)
+        _close_other_addresses(config)
     return server
 
 
-def _close_to_strangers(order: Order) -> None:
+def _close_other_addresses(config: ServerConfig) -> None:
     try:
-        found = keep_to(order.listen, order.port)
+        found = accept_only(config.listen, config.port)
     except OSError as error:  # some kernels ask for CAP_NET_ADMIN
-        others = other_interfaces(order.listen)
+        others = other_interfaces(config.listen)
         if not others:
             return
         raise RuntimeError(
             f"TensorFlow listens at every address, also on {', '.join(others)}, and asks for no password; the kernel"
-            f" takes no filter that keeps it to {order.listen}: {error}; {OPEN}=1 goes on without"
+            f" takes no filter that keeps it to {config.listen}: {error}; {OPEN}=1 goes on without"
         ) from error
     if not found:
-        raise RuntimeError(f"no socket listens at port {order.port} after the start")
+        raise RuntimeError(f"no socket listens at port {config.port} after the start")
 
 
-def _say(descriptor: int, what: dict[str, Any]) -> None:
+def _report(descriptor: int, what: dict[str, Any]) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(descriptor, json.dumps(what).encode() + b"\n")
 
@@ -111,12 +111,12 @@ _DESTINATION = {4: 16, 6: 24}  # its place in an IP header
 _WHOLE_PACKET = 0xFFFFFFFF
 
 
-def keep_to(address: str, port: int) -> int:
+def accept_only(address: str, port: int) -> int:
     """Let this process's sockets at `port` hear only what is sent to `address`; returns how many these are.
 
     Raises OSError where the kernel takes no filter.
     """
-    program = _program(address)
+    program = _filter_program(address)
     buffer = ctypes.create_string_buffer(program, len(program))
     attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))  # native, as struct sock_fprog
     count = 0
@@ -136,14 +136,14 @@ def other_interfaces(address: str) -> list[str]:
     with contextlib.suppress(FileNotFoundError), open("/proc/net/if_inet6", encoding="ascii") as file:
         for digits, *_, name in map(str.split, file):
             found.setdefault(name, set()).add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
-    return [name for name, own in found.items() if address not in own and not all(map(_is_inner, own))]
+    return [name for name, own in found.items() if address not in own and not all(map(_is_loopback, own))]
 
 
-def _is_inner(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
-def _program(address: str) -> bytes:
+def _filter_program(address: str) -> bytes:
     """Accept what goes to the address, drop the rest: the words of the destination are compared one after the other."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     version = 6 if len(packed) == 16 else 4

@@ -26,7 +26,7 @@ def environ(groups: dict[str, list[str]], training: list[str] | None = None, **o
 
 
 def service(variables: dict[str, str]) -> endpoints.Service:
-    return endpoints.of_job(cluster_facts.read(variables), None, variables)
+    return endpoints.find_service(cluster_facts.read(variables), None, variables)
 
 
 def test_the_dispatcher_is_on_the_first_host_of_the_group_that_serves_and_a_worker_on_each() -> None:
@@ -61,10 +61,10 @@ def test_arguments_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any])
 
 def test_connections_to_the_jobs_hosts_go_past_a_proxy() -> None:
     variables = {"http_proxy": "http://proxy", "no_proxy": "localhost,a"}
-    endpoints.past_proxies(["a:1", "b:2", "[::1]:3"], variables)
+    endpoints.bypass_proxies(["a:1", "b:2", "[::1]:3"], variables)
     assert variables["no_grpc_proxy"] == "localhost,a,b,::1"
     without: dict[str, str] = {}
-    endpoints.past_proxies(["a:1"], without)
+    endpoints.bypass_proxies(["a:1"], without)
     assert without == {}
 
 

@@ -1,5 +1,4 @@
-"""Which batch has which samples and goes to whom: values in, values out; may import the standard library only.
+"""Which batch has which samples and which rank gets it: values in, values out; may import `errors` alone.
 
-No clock, no socket, no torch: what is promised about order and completeness is decided here and tested without
-processes.
+No clock, no socket, no torch: promises about order and completeness are decided here, and tested without processes.
 """

@@ -1,4 +1,4 @@
-"""Which samples a batch holds, in which order, and which batches a training rank owns or may take. Pure."""
+"""Which samples a batch holds, and which batches a training rank owns or may take. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 TAILS = ("keep", "drop")
 WHEN_LOST = ("fail", "give_back")
-ROUNDS = 6  # of the permutation
+# Of the permutation.
+ROUNDS = 6
 _MASK = (1 << 64) - 1
 
 
@@ -31,10 +32,10 @@ class Sampling(NamedTuple):
 
 
 class Permutation:
-    """A permutation of range(count), decided by the key alone, of which each position is computed alone.
+    """A permutation of range(count), decided by the key alone; each position is computed alone.
 
     A list of it would cost every worker eight bytes per sample. Here a Feistel network permutes the smallest power of
-    four that holds the numbers, and a number that falls outside is permuted again until it falls inside.
+    four that holds the numbers; a number outside is permuted again until it falls inside.
     """
 
     def __init__(self, count: int, *key: int) -> None:
@@ -73,7 +74,7 @@ class Epoch:
         )
 
     def indices(self, batch: int) -> list[int]:
-        """Raises IndexError for an id that the epoch does not have."""
+        """Return the samples of a batch. Raises IndexError for an id that the epoch does not have."""
         if not 0 <= batch < self.sampling.batches:
             raise IndexError(batch)
         start = batch * self.sampling.batch_size
@@ -87,16 +88,16 @@ class Share(NamedTuple):
     world: int
 
     def ids(self, batches: int, start: int = 0, tail: str = "keep") -> range:
-        """The batches from `start` on that are this rank's: every `world`-th one.
+        """Return this rank's batches from `start` on: every `world`-th one.
 
-        The ranks' shares differ by one batch where the batches do not divide; with the tail dropped they do not.
+        If the batches do not divide, the ranks' shares differ by one batch; with the tail dropped they do not.
         """
         last = batches - (batches - start) % self.world if tail == "drop" else batches
         return range(min(start + self.rank, last), last, self.world)
 
 
 class Grant(NamedTuple):
-    """The answer to a consumer that asks for more: its next ids; over: there will be none any more."""
+    """The answer to a consumer that asks for more: its next ids. `over`: there will be no more."""
 
     ids: tuple[int, ...] = ()
     over: bool = False
@@ -107,12 +108,13 @@ class Leases:
 
     def __init__(self, ids: Iterable[int], when_lost: str = "fail") -> None:
         self._ids = iter(ids)
-        self._back: list[int] = []  # given back: they go out first
+        # Given back: they go out first.
+        self._back: list[int] = []
         self._leased: dict[int, set[int]] = {}
         self.when_lost = when_lost
 
     def grant(self, consumer: int, most: int) -> Grant | None:
-        """None: nothing now, but a consumer that is lost may yet give something back."""
+        """Return up to `most` ids. None: wait, a consumer that is lost may yet give some back."""
         found: list[int] = []
         while len(found) < most:
             id_ = heapq.heappop(self._back) if self._back else next(self._ids, None)
@@ -127,12 +129,12 @@ class Leases:
         return Grant(over=True)
 
     def finish(self, consumer: int, ids: Iterable[int]) -> None:
-        """Raises KeyError for an id that the consumer does not hold."""
+        """Take trained ids off the consumer. Raises KeyError for an id that it does not hold."""
         held = self._leased.get(consumer, set())
         for id_ in ids:
             held.remove(id_)
 
     def release(self, consumer: int) -> None:
-        """The consumer left, or is dead: what it held and did not take goes out again."""
+        """Let the ids that the consumer did not take go out again: it left, or is dead."""
         for id_ in self._leased.pop(consumer, set()):
             heapq.heappush(self._back, id_)

@@ -14,18 +14,12 @@ FORMAT = 1
 
 
 def to_runs(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """The ids as runs of neighbours: (first, one past the last), in order."""
-    found: list[tuple[int, int]] = []
-    for id_ in sorted(ids):
-        if found and found[-1][1] == id_:
-            found[-1] = (found[-1][0], id_ + 1)
-        else:
-            found.append((id_, id_ + 1))
-    return tuple(found)
+    """Return different ids as runs of neighbours: (first, one past the last), in order."""
+    return merge_runs((id_, id_ + 1) for id_ in ids)
 
 
 def merge_runs(*parts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The runs of several ranks as one. Raises SettingError where two have the same id."""
+    """Return the runs of several ranks as one. Raises SettingError if two have the same id."""
     found: list[tuple[int, int]] = []
     for first, end in sorted(run for part in parts for run in part):
         if first < 0 or end <= first or (found and first < found[-1][1]):
@@ -38,7 +32,7 @@ def merge_runs(*parts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]
 
 
 def missing_ids(done: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
-    """The ids below `count` that are in no run, in order."""
+    """Yield the ids below `count` that are in no run, in order."""
     at = 0
     for first, end in done:
         yield from range(at, min(first, count))
@@ -47,29 +41,32 @@ def missing_ids(done: Iterable[tuple[int, int]], count: int) -> Iterator[int]:
 
 
 class Progress(NamedTuple):
-    """One rank's place. Ordered: each of `world` ranks took `taken` batches from `start` on; else these are `done`."""
+    """One rank's place. Ordered: each of `world` ranks took `taken` batches from `start` on; else `done` are done.
+
+    `merged`: `done` is the work of all ranks, not of this one alone.
+    """
 
     epoch: int
     start: int = 0
     taken: int = 0
     world: int = 1
     done: tuple[tuple[int, int], ...] = ()
-    merged: bool = False  # `done` is what all ranks did, not this one alone
+    merged: bool = False
 
     @property
     def next_start(self) -> int:
-        """Where a resumed job starts, with any number of ranks: all of them stood at the same step."""
+        """Return where a job with any number of ranks resumes."""
         return self.start + self.taken * self.world
 
 
 def to_state(progress: Progress, order: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What `state_dict` returns: plain numbers and lists, which every checkpoint format takes."""
+    """Return `state_dict`'s value: plain numbers and lists, which every checkpoint format takes."""
     state = {**progress._asdict(), "done": [list(run) for run in progress.done]}
     return {"format": FORMAT, "order": order, "data": dict(data), **state}
 
 
 def from_state(state: Mapping[str, Any], order: str, data: Mapping[str, Any] | None) -> Progress:
-    """Raises SettingError for another order or other data: the ids would be other samples."""
+    """Read a state. Raises SettingError for another order or other data: the ids mean other samples."""
     if state.get("format") != FORMAT:
         raise SettingError(f"state of a data loader: expected format {FORMAT}, found {state.get('format')!r}")
     if state["order"] != order:
@@ -87,9 +84,9 @@ def from_state(state: Mapping[str, Any], order: str, data: Mapping[str, Any] | N
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The states of all ranks of a job as one, which every rank of a job with another number of ranks may load.
+    """Join the states of all ranks, for a job with any number of ranks.
 
-    Raises SettingError where they do not belong together.
+    Raises SettingError if they do not belong together.
     """
     first = dict(states[0])
     for state in states:

@@ -1,9 +1,8 @@
-"""Who is asked for which batch: a consumer's whole state between its servers and its training loop. Pure.
+"""Which server is asked for which batch: a consumer's state between its servers and its training loop. Pure.
 
-Every batch has an id. An id is asked from one server at a time, unless that one is silent for long: then another is
-asked too and what comes first counts. A server that answers other requests meanwhile is busy, not silent. A server
-owes an answer to each request until it answers or is lost. Nothing depends on a server's state, so a lost server costs
-its unanswered requests only.
+Every batch has an id. It is requested from one server at a time. If that server is silent for long, another is asked
+too, and the first answer counts. A server that answers other requests meanwhile is busy, not silent. It owes an
+answer to each request until it answers or is lost; so a lost server costs its unanswered requests only.
 """
 
 from __future__ import annotations
@@ -15,9 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from typing import Any
 
-MOST_LOST_SERVERS = 5  # servers that may be lost while they work on one id before the id is held to be the cause
-SLOWER_THAN_USUAL = 3  # how many times longer than usual a server's answer takes before another one is asked
-MOST_SERVERS = 3  # servers that may work on one id at a time
+# After so many servers were lost while they worked on an id, the id is held to be the cause.
+MOST_LOST_SERVERS = 5
+# Another server is asked when an answer takes so many times longer than usual.
+SLOWER_THAN_USUAL = 3
+# That may work on one id at a time.
+MOST_SERVERS = 3
 
 
 class Request(NamedTuple):
@@ -36,24 +38,28 @@ class LateRequest(NamedTuple):
 
 
 class RequestQueue:
-    """The ids on their way from a plan to a consumer; `ordered`: they come out in the order in which they went in.
+    """The ids on their way to a consumer; `ordered`: they come out in the order in which they went in.
 
-    At most `most` ids are asked or held at a time, `most_each` of them from one server; both may be changed.
+    At most `most` ids are requested or held at a time, `most_each` of them from one server; both may be changed.
     """
 
     def __init__(self, ordered: bool, most: int, most_each: int, elsewhere_after: float) -> None:
         self.ordered, self.most, self.most_each, self.elsewhere_after = ordered, most, most_each, elsewhere_after
-        self.waiting: dict[
-            int, list[tuple[int, float]]
-        ] = {}  # id -> (server, when) of each request, in order of the plan
-        self.held: dict[int, Any] = {}  # arrived, not yet taken; in order of arrival
-        self.owed: dict[int, dict[int, None]] = {}  # server -> ids it has yet to answer, oldest first
-        self.slow: set[int] = set()  # servers that let us wait for long, until they answer
-        self._answered_at: dict[int, float] = {}  # server -> when it answered last
-        self._pace: dict[int, float] = {}  # server -> seconds that a request in its turn took, of late
-        self.is_complete = True  # whether `add` is done: an epoch's end is known
+        # id -> (server, when) of each request, in the order of the epoch.
+        self.waiting: dict[int, list[tuple[int, float]]] = {}
+        # Arrived, not yet taken; in order of arrival.
+        self.held: dict[int, Any] = {}
+        # Server -> ids that it has yet to answer, oldest first.
+        self.owed: dict[int, dict[int, None]] = {}
+        # Servers that took long.
+        self.slow: set[int] = set()
+        self._answered_at: dict[int, float] = {}
+        # Server -> seconds that its last answers took.
+        self._pace: dict[int, float] = {}
+        # Whether `add` brings no more ids.
+        self.is_complete = True
         self._lost_servers: dict[int, int] = {}
-        self._order: deque[int] = deque()  # ids asked and not yet taken, in order of the plan
+        self._order: deque[int] = deque()
         self._sources: deque[Iterator[int]] = deque()
         self._peeked: int | None = None
         self._look_again_at = 0.0
@@ -66,7 +72,7 @@ class RequestQueue:
         self._look_again_at = 0.0
 
     def drop_server(self, server: int) -> int | None:
-        """What the server owed has to be asked again. Returns an id that lost too many servers, if there is one.
+        """Request again what the server owed. Returns an id that lost too many servers, if there is one.
 
         Only the oldest id counts as a cause: a server works on its requests in the order in which they came.
         """
@@ -83,7 +89,7 @@ class RequestQueue:
         return owed[0] if self._lost_servers[owed[0]] >= MOST_LOST_SERVERS else None
 
     def add_answer(self, server: int, id_: int, batch: Any, now: float) -> bool:
-        """Whether the answer counts: another server's may have come before it."""
+        """Keep the batch and return True, unless another server's answer came before it."""
         requested = self.waiting.pop(id_, None)
         asked = [when for other, when in requested or () if other == server]
         took = now - max(self._answered_at.get(server, 0.0), *asked) if asked else 0.0
@@ -98,20 +104,20 @@ class RequestQueue:
         return True
 
     def next_id(self) -> int | None:
-        """The id whose batch is to be taken next, None while it has not arrived."""
+        """Return the id whose batch is to be taken next, None while it has not arrived."""
         if self.ordered:
             return self._order[0] if self._order and self._order[0] in self.held else None
         return next(iter(self.held), None)
 
     def take(self, id_: int) -> Any:
-        """The batch of the id that `next_id` named."""
+        """Return the batch of the id that `next_id` named."""
         if self.ordered:
             self._order.popleft()
         return self.held.pop(id_)
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was added came out."""
+        """Return whether all that was added came out."""
         return not (self.waiting or self.held) and self._next_new_id() is None
 
     @property
@@ -119,7 +125,7 @@ class RequestQueue:
         return self.is_complete and self.is_empty
 
     def next_requests(self, now: float) -> list[Request]:
-        """What to ask now."""
+        """Return the requests to send now."""
         found = self._requests_elsewhere(now) if now >= self._look_again_at else []
         while len(self.waiting) + len(self.held) < self.most:
             id_ = self._next_new_id()
@@ -134,7 +140,7 @@ class RequestQueue:
         return found
 
     def first_late(self, now: float, seconds: float) -> LateRequest | None:
-        """The first id in order that was first asked `seconds` ago or more, and not answered."""
+        """Return the first id in order that was requested `seconds` ago or more, and is not answered."""
         for id_, asked in self.waiting.items():
             if asked and now - asked[0][1] >= seconds:
                 return LateRequest(id_, tuple(server for server, _ in asked), asked[0][1])
@@ -148,7 +154,7 @@ class RequestQueue:
         return self._peeked
 
     def _requests_elsewhere(self, now: float) -> list[Request]:
-        """Questions whose server is lost, or slow; oldest first, as the order waits for them."""
+        """Request again from other servers what a lost or slow one owes; oldest first, as the order waits."""
         self._look_again_at = now + self.elsewhere_after / 8
         found = []
         for id_, asked in self.waiting.items():
@@ -162,7 +168,7 @@ class RequestQueue:
         return found
 
     def _is_silent(self, server: int, asked: float, now: float) -> bool:
-        """Whether it lets us wait for longer than it may, and than its own pace explains."""
+        """Return whether the server takes longer than it may, and than its own pace explains."""
         waited = now - max(asked, self._answered_at.get(server, 0.0))
         return waited >= max(self.elsewhere_after, SLOWER_THAN_USUAL * self._pace.get(server, 0.0))
 
@@ -172,7 +178,7 @@ class RequestQueue:
         return Request(server, id_)
 
     def _least_loaded(self, but: Collection[int] = (), full: bool = False) -> int | None:
-        """The server that owes least; one that is slow only where all are."""
+        """Return the server that owes least; a slow one only if all are slow."""
         best, least = None, (True, self.most_each)
         for server, owed in self.owed.items():
             load = (server in self.slow, len(owed))

@@ -20,9 +20,9 @@ _SIOCGIFADDR = 0x8915
 
 
 def own_address(name: str, interface: str) -> str:
-    """The address that the other hosts reach this one at. Raises SettingError where none is known.
+    """Return this host's address for the other hosts. Raises SettingError if none is known.
 
-    The job's interface counts first; a name may also mean another interface, or an address that is not this host's.
+    The job's interface counts first; a name may also mean another interface, or another host's address.
     """
     if name != "localhost":
         found = [_interface_address(interface), *_resolve(name)]
@@ -37,12 +37,12 @@ def own_address(name: str, interface: str) -> str:
 
 
 def control_port(asked: int | None, environ: Mapping[str, str] = os.environ) -> int:
-    """The control port. Raises SettingError for a number that is none."""
+    """Return the control port. Raises SettingError for a number that is none."""
     return check_port(environ.get("DLC_DATA_PORT") or DEFAULT_PORT if asked is None else asked)
 
 
 def check_port(found: int | str) -> int:
-    """Raises SettingError."""
+    """Return the port as a number. Raises SettingError."""
     try:
         number = int(found)
     except ValueError:
@@ -57,11 +57,12 @@ def join_host_port(address: str, number: int) -> str:
 
 
 def open_listener(address: str, number: int = 0) -> socket.socket:
-    """A socket that listens there, at a port that the system chooses unless one is named."""
+    """Open a socket that listens there, at a port that the system chooses unless one is named."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a job that ended a moment ago
+        # The port may be that of a job that ended a moment ago.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address, number))
         sock.listen(BACKLOG)
     except OSError:

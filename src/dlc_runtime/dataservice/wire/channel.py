@@ -2,9 +2,9 @@
 
     server: MAGIC nonce          consumer: MAGIC nonce proof          server: proof
 
-Strength: that of DLC_DATA_TOKEN, which the launcher makes from the job's key. Without it the token comes from the
-job's ARN or name, which keeps out port scans and other jobs, but not somebody who knows the name and is let into the
-job's network; a host alone makes it from its names, which only loopback protects.
+The token is as strong as DLC_DATA_TOKEN, which the launcher makes from the job's key. Without it the token comes from
+the job's ARN or name: that keeps out port scans and other jobs, but not somebody who knows the name and is let into
+the job's network. A host alone makes it from its names, which only loopback protects.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 SOURCES = ("DLC_DATA_TOKEN", "TRAINING_JOB_ARN", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME", "SM_HOSTS")
 NONCE_BYTES = 32
 PROOF_BYTES = 32
-MAGIC = b"dlc-data-1\r\n"  # the line end tells text protocols from ours at once
-HELLO_BYTES = len(MAGIC) + NONCE_BYTES  # what the server sends first
-ANSWER_BYTES = len(MAGIC) + NONCE_BYTES + PROOF_BYTES
-MOST_LINE_BYTES = 8 << 20  # the longest is a list of what was done before a job was resumed
+# The line end tells text protocols from ours at once.
+MAGIC = b"dlc-data-1\r\n"
+HELLO_BYTES = len(MAGIC) + NONCE_BYTES
+ANSWER_BYTES = HELLO_BYTES + PROOF_BYTES
+# The longest line lists what was done before a job was resumed.
+MOST_LINE_BYTES = 8 << 20
 READ_BYTES = 1 << 16
 
 
 def job_token(environ: Mapping[str, str], own: str | None = None) -> bytes:
-    """32 bytes, equal on every host of the job. `own`: the user's own token, which comes before all."""
+    """Return 32 bytes, equal on every host of the job. `own`: the user's own token, which comes before all."""
     source = next((name for name in SOURCES if environ.get(name)), "")
     text = own or f"{source}={environ.get(source, '')}"
     return hashlib.sha256(b"dlc data service 1" + text.encode("utf-8", "surrogateescape")).digest()
@@ -45,10 +47,11 @@ def new_nonce() -> bytes:
 
 
 def proof(token: bytes, *parts: bytes) -> bytes:
-    """Who sends it holds the token and means these parts."""
+    """Prove that the sender holds the token and means these parts."""
     digest = hmac.new(token, digestmod="sha256")
     for part in parts:
-        digest.update(b"%d:%s" % (len(part), part))  # the length keeps ("a", "bc") apart from ("ab", "c")
+        # The length keeps ("a", "bc") apart from ("ab", "c").
+        digest.update(b"%d:%s" % (len(part), part))
     return digest.digest()
 
 
@@ -57,19 +60,19 @@ def is_proof(given: bytes, token: bytes, *parts: bytes) -> bool:
 
 
 def hello(nonce: bytes) -> bytes:
-    """What the server says first."""
+    """Return the server's first bytes."""
     return MAGIC + nonce
 
 
 def answer(said: bytes, token: bytes, own: bytes) -> bytes:
-    """What the consumer says to the server's hello. Raises ProtocolError if it was none."""
+    """Return the consumer's answer to the server's hello. Raises ProtocolError if it was none."""
     if said[: len(MAGIC)] != MAGIC:
         raise ProtocolError(f"no data service listens there: it said {said[: len(MAGIC)]!r}")
     return MAGIC + own + proof(token, b"consumer", said[len(MAGIC) :], own)
 
 
 def check_answer(given: bytes, token: bytes, own: bytes) -> bytes:
-    """The server's last word to a consumer that holds the token. Raises RefusedError for one that does not."""
+    """Return the server's proof for a consumer that holds the token. Raises RefusedError for another."""
     theirs, given_proof = given[len(MAGIC) : len(MAGIC) + NONCE_BYTES], given[len(MAGIC) + NONCE_BYTES :]
     if given[: len(MAGIC)] != MAGIC or not is_proof(given_proof, token, b"consumer", own, theirs):
         raise RefusedError("a connection that does not hold this job's token")
@@ -77,13 +80,16 @@ def check_answer(given: bytes, token: bytes, own: bytes) -> bytes:
 
 
 def check_welcome(given: bytes, token: bytes, said: bytes, own: bytes) -> None:
-    """Raises RefusedError where the server does not hold the token either."""
+    """Raise RefusedError if the server does not hold the token either."""
     if not is_proof(given, token, b"server", said[len(MAGIC) :], own):
         raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")
 
 
 class Channel:
-    """Never blocks. Its methods raise OSError when the other side is gone, ProtocolError when it breaks the rules."""
+    """Values as lines of JSON, after the handshake. Never blocks.
+
+    Its methods raise OSError when the other side is gone, ProtocolError when it breaks the rules.
+    """
 
     def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:
         self.sock, self.token, self.is_server = tls.secure(sock, token, is_server), token, is_server
@@ -92,7 +98,8 @@ class Channel:
         self._hello = b""
         self._in = bytearray()
         self._out = bytearray(hello(self._own) if is_server else b"")
-        self._unsent: list[Any] = []  # what is sent once the connection is open
+        # Is sent once the connection is open.
+        self._unsent: list[Any] = []
 
     @property
     def wants_to_write(self) -> bool:
@@ -113,7 +120,7 @@ class Channel:
             return
 
     def receive(self) -> list[Any]:
-        """The values that came since."""
+        """Return the values that came since."""
         try:
             data = self.sock.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -124,7 +131,8 @@ class Channel:
         if not self.is_open and not self._shake_hands():
             return []
         if b"\n" not in data and len(self._in) != len(data) and len(self._in) <= MOST_LINE_BYTES:
-            return []  # a long line, of which a part came
+            # A part of a long line came.
+            return []
         *lines, rest = bytes(self._in).split(b"\n")
         if len(rest) > MOST_LINE_BYTES:
             raise ProtocolError(f"a line of more than {MOST_LINE_BYTES} bytes")
@@ -135,7 +143,7 @@ class Channel:
             raise ProtocolError(f"expected a line of JSON ({error})") from error
 
     def _shake_hands(self) -> bool:
-        """Take the next step of the handshake; whether it is done."""
+        """Take the next step of the handshake; return whether it is done."""
         if self.is_server:
             if not MAGIC.startswith(self._in[: len(MAGIC)]):
                 raise ProtocolError("expected a consumer")

@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 
 SERVICE = "dlc.dataservice.Control"
 CHALLENGE, DESCRIBE, STATUS, STOP = "Challenge", "Describe", "Status", "Stop"
-MOST_MESSAGE = 1 << 20  # bytes, either way
+# Bytes, either way.
+MOST_MESSAGE = 1 << 20
 DEFAULT_PORT = 7800
 
 
 def seal_call(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
-    """A call's bytes."""
+    """Return a call's bytes."""
     text = json.dumps(body).encode()
     return nonce + channel.proof(token, b"call", method.encode(), nonce, text) + text
 
 
 def split_call(call: bytes) -> tuple[bytes, bytes, bytes]:
-    """Nonce, proof and text of a call."""
+    """Return nonce, proof and text of a call."""
     head = channel.NONCE_BYTES + channel.PROOF_BYTES
     return call[: channel.NONCE_BYTES], call[channel.NONCE_BYTES : head], call[head:]
 
 
 def open_call(token: bytes, call: bytes, method: str) -> Any:
-    """Raises RefusedError for a call that does not hold the token, ProtocolError for one that is malformed."""
+    """Read a call. Raises RefusedError if it lacks the token's proof, ProtocolError if it is malformed."""
     nonce, proof, text = split_call(call)
     if not channel.is_proof(proof, token, b"call", method.encode(), nonce, text):
         raise RefusedError("a call that does not hold this job's token")
@@ -48,7 +49,7 @@ def seal_reply(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
 
 
 def open_reply(token: bytes, nonce: bytes, method: str, reply: bytes) -> Any:
-    """Raises RefusedError where the server does not hold the token."""
+    """Read a reply. Raises RefusedError if the server does not hold the token."""
     proof, text = reply[: channel.PROOF_BYTES], reply[channel.PROOF_BYTES :]
     if not channel.is_proof(proof, token, b"reply", method.encode(), nonce, text):
         raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")
@@ -66,7 +67,7 @@ PACKAGES = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking"}
 
 
 def require_packages() -> None:
-    """Raises MissingPackageError. Imports nothing: whoever forks later must not have gRPC's threads."""
+    """Raise MissingPackageError without gRPC. Imports nothing: a process that forks must not have gRPC's threads."""
     absent = [package for module, package in PACKAGES.items() if importlib.util.find_spec(module) is None]
     if absent:
         raise MissingPackageError(
@@ -76,7 +77,7 @@ def require_packages() -> None:
 
 
 def load_grpc() -> Any:
-    """The module. Raises MissingPackageError."""
+    """Import gRPC. Raises MissingPackageError."""
     require_packages()
     import grpc
 
@@ -84,11 +85,12 @@ def load_grpc() -> Any:
 
 
 def load_health() -> tuple[Any, Any, Any]:
-    """The modules of the health service. Raises MissingPackageError, also where their version does not fit gRPC's."""
+    """Import the health service. Raises MissingPackageError, also if its version does not fit gRPC's."""
     module = load_grpc()
     try:
         from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-    except Exception as error:  # generated code raises RuntimeError for a gRPC, and for a protobuf, that is too old
+    except Exception as error:
+        # Generated code raises RuntimeError for a gRPC, and for a protobuf, that is too old.
         version = getattr(module, "__version__", "unknown")
         raise MissingPackageError(
             f"grpc_health cannot be imported beside grpcio {version}: {type(error).__name__}: {error}; add"
@@ -105,12 +107,14 @@ class CallError(DataServiceError):
 
 
 def call(target: str, token: bytes, method: str, body: Any = None, within: float = WITHIN_SECONDS) -> Any:
-    """Raises CallError, and RefusedError where one side does not hold the other's token."""
+    """Ask a server. Raises CallError, and RefusedError if one side does not hold the other's token."""
     grpc = load_grpc()
     options = [
         ("grpc.max_receive_message_length", MOST_MESSAGE),
-        ("grpc.enable_http_proxy", 0),  # the job's own network
-        ("grpc.use_local_subchannel_pool", 1),  # a server that was restarted is not kept waiting by an old backoff
+        # The job's own network has no proxy.
+        ("grpc.enable_http_proxy", 0),
+        # An old connection's backoff must not delay the call of a restarted server.
+        ("grpc.use_local_subchannel_pool", 1),
     ]
     own = tls.enabled_identity(token)
     if own is None:

@@ -10,10 +10,14 @@ from typing import NamedTuple
 
 from dlc_runtime.dataservice.errors import ProtocolError
 
-BATCH, SCHEMA, ERROR, END = range(1, 5)  # kinds of frames
-MOST_TEXT = 1 << 20  # bytes of a schema, an error, or what a batch holds beside its tensors
-MOST_SCHEMAS = 256  # that a connection remembers
-MOST_BATCH = 1 << 30  # bytes, unless the user says otherwise
+# Kinds of frames.
+BATCH, SCHEMA, ERROR, END = range(1, 5)
+# Bytes of a schema, of an error, or of what a batch holds beside its tensors.
+MOST_TEXT = 1 << 20
+# That a connection remembers.
+MOST_SCHEMAS = 256
+# Bytes, unless the user says otherwise.
+MOST_BATCH = 1 << 30
 
 _FRAME = struct.Struct("<2sBBIIIQQ")
 _REQUEST = struct.Struct("<2sHIQ")
@@ -46,7 +50,7 @@ class BatchRequest(NamedTuple):
 
 
 def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:
-    """Raises ProtocolError for anything but a header that keeps the bounds."""
+    """Read a header. Raises ProtocolError for anything else, and for one beyond the bounds."""
     mark, kind, zero, schema, extras, epoch, id_, size = _FRAME.unpack_from(data)
     if mark != _FRAME_MARK or zero or not BATCH <= kind <= END or schema >= MOST_SCHEMAS:
         raise ProtocolError(f"expected a frame of the data service, found {bytes(data)[:FRAME]!r}")
@@ -57,7 +61,7 @@ def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:
 
 
 def read_request(data: bytes | bytearray | memoryview, at: int = 0) -> BatchRequest:
-    """Raises ProtocolError for anything else."""
+    """Read a request. Raises ProtocolError for anything else."""
     mark, zero, epoch, id_ = _REQUEST.unpack_from(data, at)
     if mark != _REQUEST_MARK or zero:
         raise ProtocolError(f"expected a request, found {bytes(data[at : at + REQUEST])!r}")

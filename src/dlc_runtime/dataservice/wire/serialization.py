@@ -1,4 +1,4 @@
-"""A batch as a tree: what describes it in JSON, and the memory of its leaves, arrays and tensors.
+"""A batch as a tree: a description in JSON, and the memory of its leaves, arrays and tensors.
 
 Tuples, named tuples, lists and mappings may be nested; leaves are tensors, numpy arrays, bytes, and what JSON has.
 A description (schema) is the same for batches of the same shapes, so it crosses a connection once.
@@ -32,27 +32,28 @@ if TYPE_CHECKING:
 
         @property
         def flat(self) -> Any:
-            """All of it as a tensor of uint8."""
+            """Return all of it as a tensor of uint8."""
 
     Memory = tuple[str, str, Sequence[int], Optional[memoryview], Any]
-    Place = tuple[Any, ...]  # of a node: the keys that lead to it
+    # The keys that lead to a node.
+    Place = tuple[Any, ...]
 
 DEEPEST = 32
 _PLAIN = (str, int, float, bool, type(None))
 
 
 class Packed(NamedTuple):
-    """A batch ready to be sent: `schema` and `extras` are JSON, `parts` the arrays' memory in order."""
+    """A batch ready to be sent: `schema` and `extras` are JSON, `parts` the arrays' memory, which `kept` owns."""
 
     schema: bytes
     extras: bytes
     parts: list[memoryview]
-    kept: list[Any]  # what owns the memory of `parts`
+    kept: list[Any]
     size: int
 
 
 class Leaf(NamedTuple):
-    """An array of a schema: how many bytes it takes."""
+    """An array of a schema, with its bytes."""
 
     kind: str
     dtype: str
@@ -61,7 +62,7 @@ class Leaf(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A read description. `flat`: makes the batch of its arrays, where it is a tuple or list of them and no more."""
+    """A read description. `flat` makes a batch that is a tuple or list of arrays and nothing else."""
 
     tree: Any
     arrays: tuple[Leaf, ...]
@@ -73,7 +74,7 @@ class Schema(NamedTuple):
 
 
 def pack(batch: Any) -> Packed:
-    """Raises UnsupportedBatchError, which names the place, for what does not travel."""
+    """Make a batch ready. Raises UnsupportedBatchError, which names the place, for what does not travel."""
     values: list[Any] = []
     parts: list[memoryview] = []
     kept: list[Any] = []
@@ -89,7 +90,7 @@ def pack(batch: Any) -> Packed:
 
 
 def _describe(tree: Any) -> bytes:
-    """The tree as JSON. Most batches of a job have one of a few trees: comparing is faster than writing it anew."""
+    """Return the tree as JSON. A job's batches have few different trees: to compare is faster than to write."""
     key = marshal.dumps(tree, _NO_REFERENCES)
     found = _DESCRIBED.get(key)
     if found is None:
@@ -99,12 +100,16 @@ def _describe(tree: Any) -> bytes:
     return found
 
 
-_NO_REFERENCES = 2  # marshal's version in which equal trees have equal bytes
+# Marshal's version in which equal trees have equal bytes.
+_NO_REFERENCES = 2
 _DESCRIBED: dict[bytes, bytes] = {}
 
 
 def _walk(node: Any, place: Place, values: list[Any], parts: list[memoryview], kept: list[Any]) -> list[Any]:
-    """No closure that calls itself: such a cycle would keep batches until the garbage collector comes."""
+    """Describe a node and collect its parts.
+
+    A closure that calls itself would be a cycle, which keeps batches until the garbage collector comes.
+    """
     if len(place) > DEEPEST:
         raise UnsupportedBatchError(f"{_name_of(place)}: nested more than {DEEPEST} deep")
     found = find_memory(node, place)
@@ -141,14 +146,14 @@ def _name_of(place: Place) -> str:
 
 
 def _is_plain(node: Any) -> bool:
-    """What JSON gives back as it was: a scalar, or a list of scalars, which crosses as one value."""
+    """Return whether JSON gives it back as it was: a scalar, or a list of scalars, which crosses as one value."""
     if type(node) is list:
         return all(type(item) in _PLAIN for item in node)
     return type(node) in _PLAIN
 
 
 def read_schema(text: bytes | memoryview, most: int) -> Schema:
-    """Raises ProtocolError for anything that `pack` does not write."""
+    """Read a description. Raises ProtocolError for anything that `pack` does not write."""
     arrays: list[Leaf] = []
 
     def walk(node: Any, depth: int) -> None:
@@ -202,7 +207,7 @@ def _is_name(text: Any) -> bool:
 
 
 def unpack(schema: Schema, arrays: Sequence[Any], extras: bytes | bytearray) -> Any:
-    """The batch again. Raises ProtocolError where the values do not fit the description."""
+    """Make the batch again. Raises ProtocolError if the values do not fit the description."""
     if schema.flat is not None and not extras:
         return schema.flat(arrays)
     try:
@@ -233,7 +238,7 @@ _NAMED_TUPLES: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def _named_tuple_class(name: str, fields: tuple[str, ...]) -> Any:
-    """A class with the remote one's name and fields: the remote one itself may not exist here, unless it is torch's."""
+    """Return a class with the remote one's name and fields, which may not exist here; torch's own if it is that."""
     if (name, fields) not in _NAMED_TUPLES:
         if len(_NAMED_TUPLES) >= MOST_NAMED_TUPLES:
             _NAMED_TUPLES.clear()
@@ -254,14 +259,15 @@ TORCH_DTYPES = {
     **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 8),
     "complex128": 16,
 }
-_READ = 0x100  # PyBUF_READ
+# PyBUF_READ.
+_READ = 0x100
 _from_memory = ctypes.pythonapi.PyMemoryView_FromMemory
 _from_memory.restype = ctypes.py_object
 _from_memory.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 
 
 def find_memory(node: Any, place: Place) -> Memory | None:
-    """None for what is no array. Raises UnsupportedBatchError for an array that does not travel."""
+    """Return an array's memory, None for anything else. Raises UnsupportedBatchError if it does not travel."""
     if isinstance(node, (bytes, bytearray)):
         return "B", "", (len(node),), memoryview(bytes(node)) if node else None, node
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
@@ -275,7 +281,8 @@ def find_memory(node: Any, place: Place) -> Memory | None:
 def _tensor_memory(torch: Any, node: Any, place: Place) -> Memory:
     dtype = _dtype_name(node.dtype)
     is_dense = node.layout is torch.strided and not getattr(node, "is_nested", False)
-    is_here = getattr(node, "is_cpu", False) or node.device.type == "cpu"  # the first is faster, and not in old ones
+    # The first is faster; old versions lack it.
+    is_here = getattr(node, "is_cpu", False) or node.device.type == "cpu"
     if dtype not in TORCH_DTYPES or not is_dense or not is_here:
         raise UnsupportedBatchError(
             f"{_name_of(place)}: a tensor of {node.dtype}, {node.layout} on {node.device} does not travel; expected a"
@@ -310,7 +317,7 @@ def _array_memory(numpy: Any, node: Any, place: Place) -> Memory:
 
 
 def count_bytes(kind: str, dtype: str, shape: Sequence[int]) -> int:
-    """Bytes. Raises ValueError for a dtype that nobody sends, and for a numpy array where numpy is not installed."""
+    """Return an array's bytes. Raises ValueError for a dtype that nobody sends, or numpy's without numpy."""
     if kind == "B":
         (size,) = shape
         return size
@@ -329,7 +336,8 @@ def count_bytes(kind: str, dtype: str, shape: Sequence[int]) -> int:
 
 
 def find_torch_class(name: str, fields: Sequence[str]) -> Any:
-    """torch's own class of named tuples of that name, which its layers ask for; None where there is none."""
-    torch = sys.modules.get("torch")  # a batch that arrived with tensors has imported it
+    """Return torch's own named tuple of that name, which its layers ask for; None if there is none."""
+    # A batch that arrived with tensors has imported it.
+    torch = sys.modules.get("torch")
     found = torch.nn.utils.rnn.PackedSequence if torch is not None and name == "PackedSequence" else None
     return found if found is not None and found._fields == tuple(fields) else None

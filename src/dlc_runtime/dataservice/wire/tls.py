@@ -1,8 +1,8 @@
 """Mutual TLS between a job's hosts, by DLC_DATA_TLS=1: no certificate is sent, and no file is written.
 
 Every host makes the key of the same certificate authority from the job's token, then a key and a certificate of its
-own, which live as long as the process. So who holds the token is let in, as without TLS. Nobody on the network reads or
-changes what travels, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
+own, which live as long as the process. So the token lets a host in, as without TLS. Nobody on the network reads or
+changes the data, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     Socket = Union[socket.socket, "TlsSocket"]
 
 SWITCH = "DLC_DATA_TLS"
-NAME = "dlc-data-service"  # in every certificate; which host it is, the address says
-YEARS = (2000, 2100)  # the authority ends with the job's processes, whatever the hosts' clocks say
-RECORD_BYTES = 1 << 14  # TLS's largest record, without its frame
-AT_ONCE_BYTES = 1 << 18  # what passes between the kernel and OpenSSL in one call
+# In every certificate; the address says which host it is.
+NAME = "dlc-data-service"
+# The authority ends with the job's processes, whatever the hosts' clocks say.
+YEARS = (2000, 2100)
+# TLS's largest record, without its frame.
+RECORD_BYTES = 1 << 14
+# That pass between the kernel and OpenSSL in one call.
+AT_ONCE_BYTES = 1 << 18
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -42,7 +46,7 @@ class Identity(NamedTuple):
 
 
 def check_settings(environ: Mapping[str, str], own: str | None) -> None:
-    """Raises SettingError where the switch is wrong or the token is no secret, MissingPackageError."""
+    """Raise SettingError if the switch is wrong or the token no secret; MissingPackageError."""
     asked = environ.get(SWITCH, "0")
     if asked not in ("", "0", "1"):
         raise SettingError(f"{SWITCH}: expected 0 or 1, found {asked!r}; set it equally on every host")
@@ -62,7 +66,7 @@ def check_settings(environ: Mapping[str, str], own: str | None) -> None:
 
 @functools.lru_cache(maxsize=8)
 def identity(token: bytes) -> Identity:
-    """Made once in a process, for those that are forked from it too."""
+    """Make it once in a process, for its forks too."""
     import datetime
 
     from cryptography import x509
@@ -97,13 +101,13 @@ def identity(token: bytes) -> Identity:
 
 
 def _private_number(token: bytes) -> int:
-    """A private key of P-256; of 64 bytes, so that none of its values is likelier."""
+    """Return a private key of P-256; from 64 bytes, so that none of its values is likelier."""
     digest = hmac.new(token, b"the certificate authority of the data service 1", hashlib.sha512).digest()
     return int.from_bytes(digest, "big") % (_ORDER_P256 - 1) + 1
 
 
 def enabled_identity(token: bytes) -> Identity | None:
-    """None without the switch."""
+    """Return the identity, None without the switch."""
     return identity(token) if os.environ.get(SWITCH) == "1" else None
 
 
@@ -115,7 +119,8 @@ def _context(token: bytes, is_server: bool) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=own.authority.decode())
     if is_server:
-        context.num_tickets = 0  # nobody resumes
+        # Nobody resumes.
+        context.num_tickets = 0
     with _in_memory(own.certificate + own.key) as path:
         context.load_cert_chain(path)
     return context
@@ -123,7 +128,7 @@ def _context(token: bytes, is_server: bool) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _in_memory(text: bytes) -> Iterator[str]:
-    """A path of text that no disk has: the module ssl reads keys from files only."""
+    """Yield a path of text that is on no disk: the module ssl reads keys from files only."""
     fd = os.memfd_create("dlc-data-key")
     try:
         os.write(fd, text)
@@ -133,7 +138,7 @@ def _in_memory(text: bytes) -> Iterator[str]:
 
 
 def secure(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
-    """The connected socket inside TLS, or as it is without the switch. Never blocks afterwards."""
+    """Return the connected socket inside TLS, or as it is without the switch. Never blocks afterwards."""
     sock.setblocking(False)
     if enabled_identity(token) is None:
         return sock
@@ -141,12 +146,12 @@ def secure(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
 
 
 def is_ready(sock: Socket) -> bool:
-    """Whether it can be written to: not within the handshake, which waits for the other side."""
+    """Return whether it can be written to: not within the handshake, which waits for the other side."""
     return not isinstance(sock, TlsSocket) or sock.is_ready
 
 
 def pending(sock: Socket) -> int:
-    """Bytes that have come and were not read: no selector tells of them."""
+    """Return how many bytes have come and were not read: no selector tells of them."""
     return sock.pending() if isinstance(sock, TlsSocket) else 0
 
 
@@ -163,8 +168,10 @@ class TlsSocket:
         self._tls = _context(token, is_server).wrap_bio(
             self._in, self._out, server_side=is_server, server_hostname=None if is_server else NAME
         )
-        self._unsent = memoryview(b"")  # records that the kernel did not take yet
-        self._ciphered = 0  # bytes that the caller still has, and that are in these records
+        # Records that the kernel did not take yet.
+        self._unsent = memoryview(b"")
+        # Bytes that the caller still has, and that are in these records.
+        self._ciphered = 0
         self._got = memoryview(bytearray(AT_ONCE_BYTES))
         self.is_ready = False
         with contextlib.suppress(BlockingIOError):
@@ -181,12 +188,13 @@ class TlsSocket:
                 if not self._fill(AT_ONCE_BYTES):
                     raise ConnectionError("closed") from None
             finally:
-                with contextlib.suppress(OSError):  # the last words, also those of a refusal
+                # The last words, also those of a refusal.
+                with contextlib.suppress(OSError):
                     self._flush()
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Errors of TLS as those of a socket, or as what the other side did."""
+        """Raise errors of TLS as those of a socket, or as the other side's fault."""
         try:
             yield
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -203,13 +211,13 @@ class TlsSocket:
             ) from None
 
     def _fill(self, most: int) -> int:
-        """Take what the kernel has; 0 at the end of the connection."""
+        """Take what the kernel has; return 0 at the end of the connection."""
         size = self._sock.recv_into(self._got[:most])
         self._in.write(self._got[:size])
         return size
 
     def _flush(self) -> None:
-        """Give the kernel what waits. Raises BlockingIOError where it does not take all."""
+        """Give the kernel what waits. Raises BlockingIOError if it does not take all."""
         while self._unsent or self._out.pending:
             if not self._unsent:
                 self._unsent = memoryview(self._out.read())
@@ -225,12 +233,12 @@ class TlsSocket:
         self._sock.close()
 
     def recv(self, size: int) -> bytes:
-        """All that is there, if `size` is above two records: no selector tells of what would be left."""
+        """Return all that is there if `size` is above two records: no selector tells of a rest."""
         data = bytearray(size)
         return bytes(data[: self._read_into([memoryview(data)], max(1, size - 2 * RECORD_BYTES))])
 
     def recvmsg_into(self, views: Sequence[memoryview]) -> tuple[int, None]:
-        """As a socket's, but it goes on until there is nothing more, or no room."""
+        """Read as a socket does, but until nothing more is there, or no room."""
         return self._read_into(views, AT_ONCE_BYTES), None
 
     def recv_into(self, view: memoryview) -> int:
@@ -268,7 +276,8 @@ class TlsSocket:
             size = min(self._ciphered, len(data))
             self._ciphered -= size
             return size
-        copied = isinstance(data, bytearray)  # its owner changes its size, which no view of it outlives
+        # Its owner changes its size, which no view of it outlives.
+        copied = isinstance(data, bytearray)
         view = memoryview(bytes(data[:AT_ONCE_BYTES]) if copied else data)[:AT_ONCE_BYTES]
         with self._translate_errors():
             while self._ciphered < view.nbytes:

@@ -1,4 +1,4 @@
-"""The user's dataset and functions as one thing that makes batch `id` of an epoch, equally on every data host."""
+"""Turns the user's dataset and functions into batches: batch `id` of an epoch is the same on every data host."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ class BatchSource(NamedTuple):
     dataset: Any
     collate: Callable[[Any], Any]
     sampling: Sampling
-    batched: bool = True  # False: a sample of the dataset is a batch already
+    # False: a sample of the dataset is a batch already.
+    batched: bool = True
     worker_init: Callable[[int], None] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What has to be equal on all data hosts."""
+        """Return what has to be equal on all data hosts."""
         return {**self.sampling._asdict(), "dataset": type(self.dataset).__qualname__}
 
 
@@ -44,16 +45,17 @@ class BatchMaker:
         self._epoch: tuple[int, Epoch] | None = None
 
     def indices(self, epoch: int, id_: int) -> list[int]:
-        """Raises IndexError for an id that the epoch does not have."""
+        """Return a batch's samples. Raises IndexError for an id that the epoch does not have."""
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = (epoch, Epoch(self.source.sampling, epoch))
         return self._epoch[1].indices(id_)
 
     def batch(self, epoch: int, id_: int, indices: list[int]) -> Any:
-        """Runs the user's code. Random numbers follow from seed, epoch and id: any worker makes the same batch."""
+        """Run the user's code. Random numbers follow from seed, epoch and id: any worker makes the same batch."""
         known = seed_all(self.source.sampling.seed, epoch, id_)
         batch = self._make(indices)
-        if known != seeded_modules():  # the user's code imported one only now, and drew from it unseeded
+        # The user's code may import one only now, and draw from it unseeded.
+        if known != seeded_modules():
             seed_all(self.source.sampling.seed, epoch, id_)
             batch = self._make(indices)
         return batch
@@ -68,12 +70,12 @@ class BatchMaker:
 
 
 def seeded_modules() -> tuple[Any, Any]:
-    """numpy and torch where they are in use: their global generators are seeded."""
+    """Return numpy and torch if they are in use: their global generators are seeded."""
     return sys.modules.get("numpy"), sys.modules.get("torch")
 
 
 def seed_all(seed: int, epoch: int, id_: int) -> tuple[Any, Any]:
-    """Seed the global generators of Python, and of numpy and torch where they are in use: these two."""
+    """Seed the global generators of Python, and of numpy and torch if they are in use; return these two."""
     digest = hashlib.blake2b(f"{seed},{epoch},{id_}".encode(), digest_size=8, person=b"dlc seed").digest()
     seed = int.from_bytes(digest, "little")
     random.seed(seed)
@@ -81,7 +83,8 @@ def seed_all(seed: int, epoch: int, id_: int) -> tuple[Any, Any]:
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
     if torch is not None:
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed also asks every kind of device, which takes long
+        # Not torch.manual_seed, which also asks every kind of device: that takes long.
+        torch.default_generator.manual_seed(seed)
     return known
 
 
@@ -94,7 +97,7 @@ def make_source(
     seed: int,
     worker_init: Callable[[int], None] | None,
 ) -> BatchSource:
-    """A source from a dataset, or from a DataLoader, whose own settings count. Raises SettingError."""
+    """Make a source from a dataset, or from a DataLoader, whose own settings count. Raises SettingError."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(data, torch.utils.data.DataLoader):
         if collate is not None or batch_size != 1 or shuffle or drop_last or worker_init is not None:
@@ -103,7 +106,8 @@ def make_source(
                 " state them there"
             )
         return _source_of_loader(torch, data, seed)
-    is_iterable = torch is not None and isinstance(data, torch.utils.data.IterableDataset)  # inherits a __getitem__
+    # An iterable one inherits a __getitem__.
+    is_iterable = torch is not None and isinstance(data, torch.utils.data.IterableDataset)
     if is_iterable or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise SettingError(f"serve: a {type(data).__qualname__} is not indexable; {NOT_INDEXABLE}")
     size = None if batch_size is None else _check_whole("batch_size", batch_size)
@@ -116,7 +120,7 @@ def make_source(
 
 
 def _check_whole(name: str, value: Any) -> int:
-    """A number of Python's own: numpy's cannot be told to the training hosts."""
+    """Return a number of Python's own: numpy's cannot be sent to the training hosts."""
     try:
         return operator.index(value)
     except TypeError:
@@ -135,7 +139,8 @@ def _source_of_loader(torch: Any, loader: Any, seed: int) -> BatchSource:
         # One that the script made is all that tells: the loader then says batch_size=None and another sampler.
         sampler, batch_size, drop_last = batches.sampler, batches.batch_size, batches.drop_last
     if isinstance(sampler, kinds.distributed.DistributedSampler):
-        shuffle, seed = bool(sampler.shuffle), int(sampler.seed)  # the training ranks share the batches themselves
+        # The training ranks share the batches themselves.
+        shuffle, seed = bool(sampler.shuffle), int(sampler.seed)
     elif (
         type(sampler) is kinds.RandomSampler and not sampler.replacement and sampler.num_samples == len(loader.dataset)
     ):
@@ -163,7 +168,7 @@ def _return_unchanged(sample: Any) -> Any:
 
 
 def _default_collate() -> Callable[[Any], Any]:
-    """torch's own, a list of the samples where there is no torch."""
+    """Return torch's own function, without torch the list of samples."""
     try:
         from torch.utils.data.dataloader import default_collate
     except ImportError:

@@ -16,22 +16,27 @@ if TYPE_CHECKING:
 
     from dlc_runtime.dataservice.wire.serialization import Packed
 
-HANDSHAKE_SECONDS = 10.0  # seconds a stranger may take to prove who it is
-MOST_REQUESTS = 4096  # that a consumer may have open here
-PATIENCE_SECONDS = 0.1  # seconds without progress after which a slow consumer's bytes wait while others are served
-MOST_PARTS = 1000  # of one sendmsg; Linux takes 1024
+# In which a connection has to prove that it is of this job.
+HANDSHAKE_SECONDS = 10.0
+# That a consumer may have open here.
+MOST_REQUESTS = 4096
+# Without progress for so long, a slow consumer's bytes wait while others are served.
+PATIENCE_SECONDS = 0.1
+# Of one sendmsg; Linux takes 1024.
+MOST_PARTS = 1000
 READ_BYTES = 1 << 16
 
 
 class ConsumerConnection:
-    """Raises ConnectionError from its methods when the consumer is gone, ProtocolError when it breaks the rules."""
+    """Its methods raise ConnectionError when the consumer is gone, ProtocolError when it breaks the rules."""
 
     def __init__(self, sock: socket.socket, token: bytes) -> None:
         self.sock, self.token = tls.secure(sock, token, is_server=True), token
         self.nonce = channel.new_nonce()
         self.is_authenticated = False
         self.deadline = time.monotonic() + HANDSHAKE_SECONDS
-        self.events = selectors.EVENT_READ  # that the worker looks for
+        # That the worker looks for.
+        self.events = selectors.EVENT_READ
         self.requests: deque[frames.BatchRequest] = deque()
         self._inbox = bytearray()
         self._out: deque[memoryview] = deque()
@@ -41,7 +46,7 @@ class ConsumerConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether a batch for it waits: it gets no other one until that has left."""
+        """Return whether a batch for it waits: it gets no other until that has left."""
         return bool(self._out)
 
     @property
@@ -66,7 +71,7 @@ class ConsumerConnection:
             raise ProtocolError(f"more than {MOST_REQUESTS} open requests")
 
     def _shake_hands(self) -> bool:
-        """Whether the consumer has proved itself."""
+        """Return whether the consumer has proved itself."""
         if not channel.MAGIC.startswith(self._inbox[: len(channel.MAGIC)]):
             raise ProtocolError(f"expected a consumer, found {bytes(self._inbox[:32])!r}")
         if len(self._inbox) < channel.ANSWER_BYTES:
@@ -78,7 +83,7 @@ class ConsumerConnection:
         return True
 
     def send_batch(self, request: frames.BatchRequest, packed: Packed) -> None:
-        """Send a batch, before it its description where this connection has not had it."""
+        """Send a batch, and before it its description if this connection has not had it."""
         parts = []
         number = self._schemas.get(packed.schema)
         if number is None:

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from dlc_runtime.dataservice.server.worker_status import StatusTable
 
 THREADS = 8
-MOST_NONCES = 1024  # given out and not yet used
-NONCE_LIFE_SECONDS = 30.0  # seconds
-STACKS_SECONDS = 0.5  # seconds; a worker writes its stacks even while the user's code holds Python's lock
-MOST_STACK_BYTES = 1 << 15  # bytes
+# Given out and not yet used.
+MOST_NONCES = 1024
+NONCE_LIFE_SECONDS = 30.0
+# A worker writes its stacks even while the user's code holds Python's lock.
+STACKS_SECONDS = 0.5
+MOST_STACK_BYTES = 1 << 15
 
 
 class Nonces:
-    """Each serves once and not for long; strangers that ask for many push out the oldest ones only."""
+    """Each serves once and not for long; strangers that ask for many push out the oldest only."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[bytes, float] = OrderedDict()
@@ -60,7 +62,7 @@ class ControlCalls:
         return self.nonces.give()
 
     def checked(self, method: str, answer: Callable[[Any], Any]) -> Callable[[bytes, Any], bytes]:
-        """A method: it checks the caller, then answers."""
+        """Return a method that checks the caller, then answers."""
 
         def handle(request: bytes, context: Any) -> bytes:
             grpc = control_rpc.load_grpc()
@@ -80,7 +82,7 @@ class ControlCalls:
         return dict(self.facts)
 
     def status(self, body: Any) -> Any:
-        """What each worker does; with its stacks for those that have worked for `stacks_after` seconds.
+        """Tell what each worker does; with its stacks if it has worked for `stacks_after` seconds.
 
         Seconds in which the host stood still do not count: the user's function did not work then either.
         """
@@ -96,7 +98,7 @@ class ControlCalls:
         return {"workers": found, "refused": self.refused}
 
     def stack(self, slot: int, pid: int) -> str:
-        """Where the worker is. Its handler needs no Python lock, so a hanging extension is seen too."""
+        """Return where the worker is. Its handler needs no Python lock, so a hanging extension is seen too."""
         fd = self.stacks[slot]
         before = os.fstat(fd).st_size
         try:
@@ -117,15 +119,15 @@ class ControlCalls:
 
 
 class StartFailure(NamedTuple):
-    """Why a control process does not serve."""
+    """Why a control process does not serve: it cannot `what`."""
 
-    what: str  # it cannot
+    what: str
     why: str
     remedy: str = ""
 
 
 def run_control(bound: Any, address: str, calls: ControlCalls, parent: int) -> None:
-    """The control process's whole life. `bound`: a pipe on which it says None when it listens, else an Unable."""
+    """Live as the control process. Sends None through `bound` when it listens, else a StartFailure."""
     worker.die_with_parent(parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -138,7 +140,8 @@ def run_control(bound: Any, address: str, calls: ControlCalls, parent: int) -> N
         futures.ThreadPoolExecutor(THREADS),
         maximum_concurrent_rpcs=THREADS * 8,
         options=[
-            ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a lottery
+            # A second server on the port is an error, not a lottery.
+            ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", control_rpc.MOST_MESSAGE),
             ("grpc.max_metadata_size", 8192),
             ("grpc.max_connection_idle_ms", 60_000),

@@ -1,4 +1,4 @@
-"""`serve`: the public entry on a data host. Starts the control process and the workers, and starts lost ones again."""
+"""`serve`: the public entry on a data host. Starts the control process and the workers, and replaces lost ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTEN_SECONDS = 60.0  # seconds for the control process to import gRPC and to listen
-FAILED_STARTS = 5  # of one worker, one after the other without a batch between, that end the server
-PAUSE_SECONDS = 0.5  # seconds before a worker that did not make a batch is started again
+# For the control process to import gRPC and to listen.
+LISTEN_SECONDS = 60.0
+# Of one worker in a row, without a batch between, that end the server.
+FAILED_STARTS = 5
+# Before a worker that did not make a batch is started again.
+PAUSE_SECONDS = 0.5
 
 
 def serve(
@@ -48,7 +51,7 @@ def serve(
 
     `data` is a dataset with `__len__` and `__getitem__`, or a DataLoader over one, whose own settings then count. The
     arguments have to be the same on every data host. `workers`: processes, by default one for each CPU that this
-    container may use. Raises SettingError, MissingPackageError, and DataServiceError where it cannot listen or the
+    container may use. Raises SettingError, MissingPackageError, and DataServiceError if it cannot listen or the
     workers do not start.
     """
     require_packages()
@@ -63,7 +66,7 @@ def serve(
 
 
 def count_workers(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
-    """How many processes. A container's quota counts: more of them than it has CPUs wait for each other."""
+    """Return how many processes to start: more of them than the container's CPUs would wait for each other."""
     if asked is None:
         asked = getattr(data, "num_workers", 0) or math.ceil(usable_cpus.usable(groups))
     if asked < 1:
@@ -87,7 +90,8 @@ class Server:
         self.source, self.host, self.listen, self.port = source, host, listen, port
         self.token, self.most_batch = token, most_batch
         self.table = StatusTable(workers)
-        self.context: Any = multiprocessing.get_context("fork")  # the dataset is shared, not copied or pickled
+        # The dataset is shared, not copied or pickled.
+        self.context: Any = multiprocessing.get_context("fork")
         self.listeners = [addresses.open_listener(listen) for _ in range(workers)]
         self.stacks = [os.memfd_create(f"dlc-stacks-{slot}") for slot in range(workers)]
         self.configs = [
@@ -107,14 +111,16 @@ class Server:
         self.close()
 
     def run(self) -> None:
-        """Until the end. Raises DataServiceError where this host cannot serve."""
+        """Serve until the end. Raises DataServiceError if this host cannot."""
         with until_signalled(self.stop):
-            tls.enabled_identity(self.token)  # made once, before the processes are forked
+            # Made once, before the processes are forked.
+            tls.enabled_identity(self.token)
             self.control = self._start_control()
             for slot in range(self.table.slots):
                 self._start(slot)
             LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.table.slots)
-            cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")  # while one of its group serves
+            # While another of its group serves.
+            cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")
             cluster_facts.tell_that_this_serves()
             while not self._wait():
                 pass
@@ -137,13 +143,14 @@ class Server:
             os.write(self._wake_write, b".")
 
     def _wait(self) -> bool:
-        """Wait for the end of something; whether it is that of the server."""
+        """Wait for the end of something; return whether it is that of the server."""
         sentinels = {process.sentinel: slot for slot, process in enumerate(self.processes)}
         ready = connection.wait([self.wake, self.control.sentinel, *sentinels])
         if self.wake in ready:
             return True
         if self.control.sentinel in ready:
-            self.control.join()  # its exit code is known a moment later than its end
+            # Its exit code is known a moment later than its end.
+            self.control.join()
             LOG.warning("data service: the control process ended with %s; a new one starts", self.control.exitcode)
             self.control = self._start_control()
         for sentinel in ready:
@@ -195,7 +202,7 @@ class Server:
         return process
 
     def _start_failure(self, process: Any, said: Any) -> control_server.StartFailure | None:
-        """Why a control process does not serve; None: it listens."""
+        """Return why a control process does not serve; None if it listens."""
         starting = "start its control process"
         if not said.poll(LISTEN_SECONDS):
             why = f"it does not listen after {LISTEN_SECONDS:.0f} s"

@@ -30,15 +30,19 @@ if TYPE_CHECKING:
     from dlc_runtime.dataservice.server.worker_status import StatusTable
 
 MOST_CONNECTIONS = 4096
-MOST_PENDING = 64  # connections that have not proved themselves yet
-MOST_TRACEBACK = 1 << 16  # characters
-LOOK_SECONDS = 0.05  # seconds of making batches after which new connections and requests are looked for
-STACKS_SIGNAL = signal.SIGRTMIN + 5  # writes the worker's stacks
+# Connections that have not proved themselves yet.
+MOST_PENDING = 64
+# Characters.
+MOST_TRACEBACK = 1 << 16
+# After making batches for so long, it looks for new connections and requests.
+LOOK_SECONDS = 0.05
+# Writes the worker's stacks.
+STACKS_SIGNAL = signal.SIGRTMIN + 5
 _PR_SET_PDEATHSIG = 1
 
 
 class WorkerConfig:
-    """What a worker has to know beside its source; the same for its successor."""
+    """What a worker and its successor have to know beside the source."""
 
     def __init__(self, slot: int, workers: int, host: str, listener: socket.socket, stacks: int) -> None:
         self.slot, self.workers, self.host, self.listener, self.stacks = slot, workers, host, listener, stacks
@@ -47,10 +51,11 @@ class WorkerConfig:
 def run_worker(
     source: BatchSource, config: WorkerConfig, table: StatusTable, token: bytes, most_batch: int, parent: int
 ) -> None:
-    """The worker's whole life; it ends with its parent."""
+    """Live as a worker; end with the parent."""
     die_with_parent(parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent ends its workers
+    # Ctrl-C reaches the whole group: the parent ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.register(STACKS_SIGNAL, file=config.stacks, all_threads=True)
     table.start_worker(config.slot, os.getpid())
     _act_as_torch_worker(source, config)
@@ -65,7 +70,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def _act_as_torch_worker(source: BatchSource, config: WorkerConfig) -> None:
-    """What a DataLoader's worker finds: its number by get_worker_info(), one thread, its init function called."""
+    """Do as a DataLoader's worker: tell get_worker_info() a number, use one thread, call the init function."""
     torch = sys.modules.get("torch")
     if torch is not None:
         from torch.utils.data._utils import worker as torch_worker
@@ -80,17 +85,18 @@ def _act_as_torch_worker(source: BatchSource, config: WorkerConfig) -> None:
 
 
 def _keep_memory_private(torch: Any) -> None:
-    """In a worker torch's default_collate takes memory of /dev/shm, for a main process that is to read the batch.
+    """Keep torch's default_collate off /dev/shm, through which a main process would read the batch.
 
     Here it leaves by a socket, and in many containers /dev/shm has less room than the workers' batches take.
     """
-    storage: Any = getattr(torch, "UntypedStorage", None)  # not in old ones
+    # Old versions lack it.
+    storage: Any = getattr(torch, "UntypedStorage", None)
     if hasattr(storage, "_new_shared"):
         storage._new_shared = classmethod(lambda kind, size, *, device="cpu": kind(size, device=device))
 
 
 class Worker:
-    """The loop."""
+    """Accepts consumers, and makes one batch after the other for them."""
 
     def __init__(
         self, source: BatchSource, config: WorkerConfig, table: StatusTable, token: bytes, most_batch: int
@@ -111,7 +117,7 @@ class Worker:
                 pass
 
     def send_batches(self) -> bool:
-        """One batch for each consumer that waits for one. Whether there was any."""
+        """Make one batch for each consumer that waits; return whether there was any."""
         found = False
         for fd, conn in [*self.connections.items()]:
             if conn.requests and not conn.is_full:
@@ -202,7 +208,7 @@ class Worker:
 
 
 def failure_message(error: BaseException, config: WorkerConfig, indices: list[int]) -> bytes:
-    """What the training rank is told about an error here: as JSON, that fits a frame whatever the text is."""
+    """Describe an error for the training rank: JSON that fits a frame, whatever the text is."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     if len(text) > MOST_TRACEBACK:
         text = f"{text[: MOST_TRACEBACK // 2]}\n...\n{text[-MOST_TRACEBACK // 2 :]}"

@@ -1,4 +1,4 @@
-"""Memory that a data host's processes share: what each worker is doing; and times in which the host stood still."""
+"""Memory shared by a data host's processes: what each worker does; and times in which the host stood still."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _COUNTS_AT = 24
 
 
 class WorkerStatus(NamedTuple):
-    """A worker. `since` is a time of the monotonic clock, which all processes of a host share; 0: it has no work."""
+    """One worker. `since` is a time of the monotonic clock, which all processes of a host share; 0: it has no work.
+
+    `refused` connections lack the token, `malformed` ones sent what they must not send.
+    """
 
     pid: int
     epoch: int
@@ -25,12 +28,12 @@ class WorkerStatus(NamedTuple):
     since: float
     batches: int
     bytes: int
-    refused: int  # connections without the token
-    malformed: int  # connections that sent what they must not send
+    refused: int
+    malformed: int
 
 
 class StatusTable:
-    """Made before the workers are forked."""
+    """The workers' shared memory. Made before they are forked."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -40,7 +43,7 @@ class StatusTable:
         return WorkerStatus(*_SLOT.unpack_from(self._memory, slot * _SLOT.size))
 
     def start_worker(self, slot: int, pid: int) -> None:
-        """A worker without work; the counts of the one before it stay."""
+        """Enter a worker without work; the counts of the one before it stay."""
         struct.pack_into("<IIQd", self._memory, slot * _SLOT.size, pid, 0, 0, 0.0)
 
     def begin_batch(self, slot: int, epoch: int, id_: int) -> None:
@@ -55,13 +58,15 @@ class StatusTable:
         _COUNTS.pack_into(self._memory, at, made + batches, sent + bytes_, strange + refused, wrong + malformed)
 
 
-LOOK_SECONDS = 0.25  # seconds between two looks at the clock
-PAUSE_SECONDS = 1.0  # seconds between two looks from which on the host stood still
-MOST_PAUSES = 64  # pauses that are remembered
+# Between two looks at the clock.
+LOOK_SECONDS = 0.25
+# So long between two looks, the host stood still.
+PAUSE_SECONDS = 1.0
+MOST_PAUSES = 64
 
 
 class HostPauses:
-    """Two threads call it: the one that looks, and those that answer calls."""
+    """Times in which the host stood still. Two threads call it: one looks, one answers calls."""
 
     def __init__(self) -> None:
         self._looked = time.monotonic()
@@ -69,21 +74,22 @@ class HostPauses:
         self._lock = threading.Lock()
 
     def watch(self) -> None:
-        """Look for ever."""
+        """Look at the clock for ever."""
         while True:
             time.sleep(LOOK_SECONDS)
             self.note_time(time.monotonic())
 
     def note_time(self, now: float) -> None:
-        """Nothing of this process ran since the last look if that was long ago. `now`: of the monotonic clock."""
+        """Note a pause if the last look was long ago. `now`: of the monotonic clock."""
         with self._lock:
             if now - self._looked >= PAUSE_SECONDS:
                 self._found.append((self._looked, now))
             self._looked = now
 
     def running_seconds(self, begin: float, now: float) -> float:
-        """Seconds of the time from `begin` to `now` in which the host ran."""
-        self.note_time(now)  # a call may be answered before the watching thread wakes
+        """Return for how many seconds between `begin` and `now` the host ran."""
+        # A call may be answered before the watching thread wakes.
+        self.note_time(now)
         with self._lock:
             still = sum(max(0.0, min(end, now) - max(start, begin)) for start, end in self._found)
         return now - begin - still

@@ -35,7 +35,7 @@ def distribute(
     compression: str | None = None,
     max_outstanding_requests: int | None = None,
 ) -> Any:
-    """The dataset, made on the job's data hosts; what comes after it runs here.
+    """Let the job's data hosts make the dataset; return it. What comes after it runs here.
 
     `mode`: "dynamic" gives each element of an epoch to one worker and so to one training process, at most once: what a
     worker had in hand when it died is lost. "off" gives every worker the whole dataset. The training processes that
@@ -54,7 +54,8 @@ def distribute(
     graph = pipeline.read_graph(dataset)
     job = cluster_facts.read()
     found = endpoints.Service(service, ()) if service else endpoints.find_service(job, group)
-    if not service:  # whose workers may be in this process
+    # The workers of a stated service may be in this process.
+    if not service:
         pipeline.refuse_python(graph)
     if mode == "dynamic":
         pipeline.warn_of_shuffle(graph)
@@ -78,13 +79,14 @@ def distribute(
     )
     if mode == "dynamic" and not (service or name) and endpoints.is_alone(job, group or endpoints.find_data_group(job)):
         shared = pipeline.count_elements(shared, dataset, graph, shared_as, len(found.workers))
-    options = tf.data.Options()  # a rank's elements are its own: tf.distribute must not take a share of them
+    # A rank's elements are its own: tf.distribute must not take a share of them.
+    options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return shared.with_options(options)
 
 
 def __getattr__(name: str) -> Any:
-    """A training host imports nothing of the servers, a data host nothing of what a training host does."""
+    """Import lazily: a training host nothing of the servers."""
     if name == "serve":
         from dlc_runtime.dataservice.tensorflow.host import serve
 

@@ -1,4 +1,4 @@
-"""Where the job's dispatcher and workers of tf.data.service are, from the launcher's variables."""
+"""Where the job's dispatcher and workers of tf.data.service listen, from the launcher's variables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 DISPATCHER_PORT, WORKER_PORT = 7802, 7803
 DISPATCHER_SWITCH, WORKER_SWITCH = "DLC_TF_DATA_PORT", "DLC_TF_DATA_WORKER_PORT"
-GROUP = "DLC_TF_DATA_GROUP"  # set by the launcher where a group's program is tf.data
+# The launcher sets it if a group's program is tf.data.
+GROUP = "DLC_TF_DATA_GROUP"
 WORKERS = "DLC_TF_DATA_WORKERS"
-USUAL_GROUP = "data_group"  # the name in the platform's examples
-PATIENCE_SECONDS = 300.0  # seconds for the data hosts to start: their images may be pulled later
+# The name in the platform's examples.
+USUAL_GROUP = "data_group"
+# For the data hosts to start: their images may be pulled later.
+PATIENCE_SECONDS = 300.0
 PAUSE_SECONDS, CONNECT_SECONDS = 0.2, 5.0
 
 
@@ -34,7 +37,7 @@ class Service(NamedTuple):
 
 
 def find_service(job: Cluster, group: str | None = None, environ: Mapping[str, str] = os.environ) -> Service:
-    """The dispatcher is on the first host of the data group, a worker on each. Raises SettingError without a group."""
+    """Return the addresses: the dispatcher is on the data group's first host, a worker on each. Raises SettingError."""
     hosts = job.hosts_of(group or find_data_group(job, environ))
     serving = {peer.host for peer in hosts}
     everywhere = environ.get(WORKERS) == "all"
@@ -45,7 +48,7 @@ def find_service(job: Cluster, group: str | None = None, environ: Mapping[str, s
 
 
 def find_data_group(job: Cluster, environ: Mapping[str, str] = os.environ) -> str:
-    """The group that serves: the one whose program is tf.data, by name, else the only one that does not train."""
+    """Return the group that serves: with tf.data as program, of that name, else the only one that does not train."""
     stated = environ.get(GROUP, "")
     if stated or USUAL_GROUP in job.groups:
         return stated or USUAL_GROUP
@@ -60,7 +63,7 @@ def find_data_group(job: Cluster, environ: Mapping[str, str] = os.environ) -> st
 
 
 def read_port(name: str, default: int, environ: Mapping[str, str] = os.environ) -> int:
-    """The port that a variable names. Raises SettingError for a number that is none."""
+    """Return the port that a variable names. Raises SettingError for a number that is none."""
     text = environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
         raise SettingError(f"{name}: expected a port from 1 to 65535, found {text!r}")
@@ -68,7 +71,7 @@ def read_port(name: str, default: int, environ: Mapping[str, str] = os.environ) 
 
 
 def read_ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Those of the dispatcher and the workers. Raises SettingError where they are the same."""
+    """Return the dispatcher's and the workers' port. Raises SettingError if they are the same."""
     found = read_port(DISPATCHER_SWITCH, DISPATCHER_PORT, environ), read_port(WORKER_SWITCH, WORKER_PORT, environ)
     if found[0] == found[1]:
         raise SettingError(f"{DISPATCHER_SWITCH}, {WORKER_SWITCH}: expected two ports, found {found[0]} for both")
@@ -76,7 +79,7 @@ def read_ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
 
 
 def require_tensorflow() -> None:
-    """Raise MissingPackageError where this Python has no TensorFlow."""
+    """Raise MissingPackageError if this Python has no TensorFlow."""
     if importlib.util.find_spec("tensorflow") is None:
         raise MissingPackageError(
             "tf.data.service is a part of TensorFlow, and this Python has none; use a TensorFlow image on every host of"
@@ -108,14 +111,14 @@ def wait_for_one(
 
 
 def is_alone(job: Cluster, serving: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process takes all elements: it trains alone."""
+    """Return whether this process takes all elements: it trains alone."""
     sizes = ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE")
     several = any(environ.get(name, "1") != "1" for name in sizes)
     return not several and sum(peer.group != serving for peer in job.hosts) == 1
 
 
 def bypass_proxies(targets: Sequence[str], environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
-    """Let gRPC connect to the job's hosts directly, where a proxy is set for the rest of the world."""
+    """Let gRPC connect to the job's hosts directly if a proxy is set for the rest of the world."""
     if any(environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
         known = environ.get("no_grpc_proxy") or environ.get("no_proxy") or ""
         hosts = dict.fromkeys([*filter(None, known.split(",")), *(_split(where)[0] for where in targets)])

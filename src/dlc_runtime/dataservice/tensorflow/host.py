@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTEN_SECONDS = 600.0  # seconds for a server to import TensorFlow and to read its journal
-MOST_STARTS = 20  # of one server: that is no chance
-PAUSE_SECONDS = 0.5  # seconds before a lost server is started again
-CONFIG, UNAVAILABLE = 78, 69  # exit codes, as in sysexits.h
+# For a server to import TensorFlow and to read its journal.
+LISTEN_SECONDS = 600.0
+# Of one server: more are no chance.
+MOST_STARTS = 20
+# Before a lost server is started again.
+PAUSE_SECONDS = 0.5
+# Exit codes, as in sysexits.h.
+CONFIG, UNAVAILABLE = 78, 69
 _MODULE = "dlc_runtime.dataservice.tensorflow.server"
 
 
@@ -42,8 +46,8 @@ def serve(
     """Run this host's worker, and on the data group's first host the dispatcher, until this process is told to end.
 
     `group` is the data group's name. `address` is where to listen, by default this host's on the job's network. Raises
-    SettingError, MissingPackageError, ServersLostError where the dispatcher does not answer within `patience` seconds,
-    and DataServiceError where a server cannot listen or is lost again and again.
+    SettingError, MissingPackageError, ServersLostError if the dispatcher does not answer within `patience` seconds,
+    and DataServiceError if a server cannot listen or is lost again and again.
     """
     endpoints.require_tensorflow()
     job = cluster_facts.read()
@@ -83,12 +87,12 @@ class ServerProcess:
             os.close(theirs)
 
     def read_report(self) -> dict[str, Any]:
-        """What it says; empty at its end."""
+        """Return what it says; empty at its end."""
         line = os.read(self.report_fd, 65536)
         return dict(json.loads(line)) if line else {}
 
     def kill(self) -> int:
-        """Kill it: all that it has to save, the journal, is on the disk."""
+        """Kill it: all that it has to save, the journal, is on the disk. Return its exit code."""
         if self.process is None:
             return 0
         self.process.kill()
@@ -106,7 +110,8 @@ class HostServers:
     def __init__(self, configs: list[ServerConfig], service: endpoints.Service, patience: float) -> None:
         self.servers = [ServerProcess(config) for config in configs]
         self.service, self.patience = service, patience
-        self.environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}  # the GPUs are the training's
+        # The GPUs are the training's.
+        self.environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
         endpoints.bypass_proxies([service.dispatcher, *service.workers], self.environ)
         self.wake, self._wake_write = os.pipe()
         self.is_ended = False
@@ -127,7 +132,7 @@ class HostServers:
             os.write(self._wake_write, b".")
 
     def run(self) -> None:
-        """Until the end. Raises DataServiceError where this host cannot serve."""
+        """Serve until the end. Raises DataServiceError if this host cannot."""
         for server in self.servers:
             self._start(server)
         while not self.is_ended:
@@ -169,7 +174,7 @@ class HostServers:
         self._start(server)
 
     def _readable(self, found: dict[int, ServerProcess], seconds: float | None = None) -> list[ServerProcess]:
-        """Those that say something or have ended; none at this host's end, or when the time is over."""
+        """Return those that say something or have ended; none at this host's end, or when the time is over."""
         poll = select.poll()
         for descriptor in (self.wake, *found):
             poll.register(descriptor, select.POLLIN)
@@ -179,7 +184,7 @@ class HostServers:
 
 @contextlib.contextmanager
 def _journal() -> Iterator[str]:
-    """A private folder for this process's life: a dispatcher that is started again finds it."""
+    """Make a private folder for this process's life: a dispatcher that is started again finds it."""
     own = os.environ.get("DLC_RUN_DIR", "")
     folder = tempfile.mkdtemp(prefix="dlc-tf-data-", dir=own if os.path.isdir(own) else None)
     try:
@@ -189,7 +194,7 @@ def _journal() -> Iterator[str]:
 
 
 def main() -> int:
-    """For the launcher, which passes the job's arguments: they are the training's."""
+    """Serve for the launcher, which passes the job's arguments: they are the training's."""
     logging.basicConfig(level=logging.INFO, format="dlc: %(message)s")
     try:
         serve()

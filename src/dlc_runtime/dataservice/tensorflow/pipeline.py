@@ -1,4 +1,4 @@
-"""What a dataset says of itself before the data hosts make it, and how many of its elements arrive here.
+"""Checks a dataset's graph before the data hosts make it, and counts the elements that arrive here.
 
 Imports TensorFlow inside functions.
 """
@@ -24,17 +24,18 @@ _lost: list[str] = []
 
 
 def read_graph(dataset: Any) -> Any:
-    """Its GraphDef; an empty one where this TensorFlow does not tell it."""
+    """Return its GraphDef; an empty one if this TensorFlow does not tell it."""
     import tensorflow as tf
 
     graph = tf.compat.v1.GraphDef()
-    with contextlib.suppress(Exception):  # it is no public interface, and all that it gives is advice
+    # It is no public interface, and all that it gives is advice.
+    with contextlib.suppress(Exception):
         graph.ParseFromString(dataset._as_serialized_graph().numpy())
     return graph
 
 
 def refuse_python(graph: Any) -> None:
-    """Raise SettingError where the graph calls Python, which is in this process alone."""
+    """Raise SettingError if the graph calls Python, which is in this process alone."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     if any(node.op in PYTHON_OPERATIONS for node in nodes):
         raise SettingError(
@@ -62,9 +63,10 @@ def warn_of_shuffle(graph: Any) -> None:
 
 
 def count_elements(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> Any:
-    """`shared`, which says at the end of an epoch how many elements of `dataset` did not arrive, if it is known.
+    """Let `shared` say at an epoch's end how many elements of `dataset` did not arrive, if that is known.
 
-    A batch counts as its samples where it is made last. Where it is not, each of the `workers` may leave one out.
+    If the dataset's last step makes batches, their samples are counted. If an earlier one does, each of the `workers`
+    may leave out a batch.
     """
     import tensorflow as tf
 
@@ -95,7 +97,8 @@ def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
     import tensorflow as tf
 
     ops, plain, spec = tf.raw_ops, tf.autograph.experimental.do_not_convert, shared.element_spec
-    with tf.init_scope(), tf.device("CPU:0"):  # no tf.Variable: a strategy would make one for each replica
+    # No tf.Variable: a strategy would make one for each replica.
+    with tf.init_scope(), tf.device("CPU:0"):
         count = ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=f"dlc-count-{id(shared)}")
 
     def add(*element: Any) -> Any:
@@ -114,7 +117,7 @@ def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
         return tf.nest.map_structure(lambda leaf: tf.zeros([size or 0 for size in leaf.shape], leaf.dtype), spec)
 
     def nothing(act: Any) -> Any:
-        """A dataset without elements that acts when its turn comes."""
+        """Make a dataset without elements that acts when its turn comes."""
         return tf.data.Dataset.range(1).filter(plain(act)).map(plain(shaped))
 
     return nothing(begin).concatenate(shared.map(plain(add))).concatenate(nothing(end))

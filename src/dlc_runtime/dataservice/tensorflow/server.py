@@ -1,6 +1,6 @@
 """One server of TensorFlow's, kept to one address, in a process of its own: `python -m ...server JSON`.
 
-It says on the descriptor that it is told when it listens, or why it does not. Imports TensorFlow.
+It reports through a descriptor when it listens, or why it does not. Imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,37 +25,45 @@ if TYPE_CHECKING:
     from typing import Any
 
 DISPATCHER, WORKER = "dispatcher", "worker"
-HEARTBEAT_MS = 200  # so soon a worker hears of a new epoch, and a new dispatcher of its workers; TensorFlow says 30 s
-DISPATCHER_TIMEOUT_MS = 60 * 1000  # then the worker's process ends and says so
+# So soon a worker hears of a new epoch, a new dispatcher of its workers. TensorFlow's is 30 s.
+HEARTBEAT_MS = 200
+# Then the worker's process ends and says so.
+DISPATCHER_TIMEOUT_MS = 60 * 1000
 OPEN = "DLC_TF_DATA_OPEN"
 
 
 class ServerConfig(NamedTuple):
-    """What a server is told by its host's process."""
+    """What a server is told by its host's process.
+
+    `listen` is this host's address on the job's network. A worker gets `dispatcher`, and in `own` its address for consumers,
+    both as host:port; a dispatcher its `journal` folder. `report` is a descriptor.
+    """
 
     kind: str
     host: str
-    listen: str  # the address of this host on the job's network
+    listen: str
     port: int
-    dispatcher: str = ""  # for a worker: host:port
-    own: str = ""  # for a worker: host:port under which consumers reach it
-    journal: str = ""  # for a dispatcher: its folder
-    report: int = -1  # a descriptor
+    dispatcher: str = ""
+    own: str = ""
+    journal: str = ""
+    report: int = -1
 
 
 def main(text: str) -> None:
     config = ServerConfig(**json.loads(text))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the host's process too, which ends this one
+    # Ctrl-C reaches the host's process too, which ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         server = _start(config)
-    except Exception as error:  # of whatever kind: TensorFlow's are
+    except Exception as error:
         _report(config.report, {"error": f"{type(error).__name__}: {error}"})
         sys.exit(1)
     _report(config.report, {"listens": config.port})
     while os.read(0, 4096):
         pass
     del server
-    os._exit(0)  # TensorFlow's servers wait for their clients to go; there is nothing to save
+    # TensorFlow's servers wait for their clients to go; there is nothing to save.
+    os._exit(0)
 
 
 def _start(config: ServerConfig) -> Any:
@@ -86,7 +94,8 @@ def _start(config: ServerConfig) -> Any:
 def _close_other_addresses(config: ServerConfig) -> None:
     try:
         found = accept_only(config.listen, config.port)
-    except OSError as error:  # some kernels ask for CAP_NET_ADMIN
+    except OSError as error:
+        # Some kernels ask for CAP_NET_ADMIN.
         others = other_interfaces(config.listen)
         if not others:
             return
@@ -105,20 +114,23 @@ def _report(descriptor: int, what: dict[str, Any]) -> None:
 
 SO_ATTACH_FILTER = 26
 _SIOCGIFADDR = 0x8915
-_NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF: offsets from the start of the IP header
+# SKF_NET_OFF: offsets from the start of the IP header.
+_NETWORK_HEADER = 0xFFF00000
 _LOAD_BYTE, _LOAD_WORD, _SHIFT_RIGHT, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x74, 0x15, 0x06
-_DESTINATION = {4: 16, 6: 24}  # its place in an IP header
+# Its place in an IP header.
+_DESTINATION = {4: 16, 6: 24}
 _WHOLE_PACKET = 0xFFFFFFFF
 
 
 def accept_only(address: str, port: int) -> int:
-    """Let this process's sockets at `port` hear only what is sent to `address`; returns how many these are.
+    """Let this process's sockets at `port` hear only what is sent to `address`; return how many these are.
 
-    Raises OSError where the kernel takes no filter.
+    Raises OSError if the kernel takes no filter.
     """
     program = _filter_program(address)
     buffer = ctypes.create_string_buffer(program, len(program))
-    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))  # native, as struct sock_fprog
+    # Native, as struct sock_fprog.
+    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
     count = 0
     for sock in _sockets(port):
         sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
@@ -127,7 +139,7 @@ def accept_only(address: str, port: int) -> int:
 
 
 def other_interfaces(address: str) -> list[str]:
-    """Interfaces with an address, but neither this address nor the loopback's: there strangers could reach a server."""
+    """Return interfaces with other addresses than this and the loopback's: there strangers could reach a server."""
     found: dict[str, set[str]] = {}
     for _, name in socket.if_nameindex():
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -144,12 +156,13 @@ def _is_loopback(address: str) -> bool:
 
 
 def _filter_program(address: str) -> bytes:
-    """Accept what goes to the address, drop the rest: the words of the destination are compared one after the other."""
+    """Accept what goes to the address, drop the rest: the destination is compared word by word."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     version = 6 if len(packed) == 16 else 4
     words = struct.unpack(f"!{len(packed) // 4}I", packed)
     tests = [(_LOAD_WORD, _NETWORK_HEADER + _DESTINATION[version] + 4 * i, word) for i, word in enumerate(words)]
-    after_version = 2 * len(tests) + 1  # instructions from the version's comparison to the refusal
+    # If the version differs, jump over the tests to the refusal.
+    after_version = 2 * len(tests) + 1
     steps = [
         (_LOAD_BYTE, 0, 0, _NETWORK_HEADER),
         (_SHIFT_RIGHT, 0, 0, 4),
@@ -163,14 +176,15 @@ def _filter_program(address: str) -> bytes:
 
 
 def _sockets(port: int) -> Iterator[socket.socket]:
-    """This process's TCP sockets at a port of its own, those that listen and those that were accepted."""
+    """Yield this process's TCP sockets at its own port, those that listen and those that were accepted."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
             copy = os.dup(int(name))
         except OSError:
-            continue  # closed meanwhile
+            # Closed meanwhile.
+            continue
         with socket.socket(fileno=copy) as sock:
             is_tcp = sock.type == socket.SOCK_STREAM and sock.family in (socket.AF_INET, socket.AF_INET6)
             if is_tcp and sock.getsockname()[1] == port:

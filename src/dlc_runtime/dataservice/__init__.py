@@ -19,7 +19,7 @@ __all__ = ["RemoteLoader", "merge_states", "serve"]
 
 
 def __getattr__(name: str) -> Any:
-    """A training host imports nothing of the server, a data host nothing of the client."""
+    """Import lazily: a training host nothing of the server, a data host nothing of the client."""
     if name == "RemoteLoader":
         from dlc_runtime.dataservice.client.remote_loader import RemoteLoader
 

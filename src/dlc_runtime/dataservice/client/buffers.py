@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 PAGE_BYTES = 4096
-HUGE_BYTES = 4 << 20  # bytes from which huge pages are worth asking for
+# From here on huge pages are worth asking for.
+HUGE_BYTES = 4 << 20
 
 
 class Buffer:
@@ -33,7 +34,7 @@ class Buffer:
 
     @property
     def flat(self) -> Any:
-        """All of it as a tensor of uint8, which keeps the memory."""
+        """Return all of it as a tensor of uint8, which keeps the memory."""
         if self._flat is None:
             import torch
 
@@ -77,7 +78,7 @@ class BufferPool:
         return Buffer(self._leases[size].over(block))
 
     def give_back(self, size: int, block: mmap.mmap) -> None:
-        """From whichever thread drops the last tensor, also within this class's own code: so without a lock."""
+        """Keep a block. Called by any thread that drops the last tensor, also within this class: so without a lock."""
         free = self._free[size]
         unused = size * len(free) if len(self._free) == 1 else self.unused
         if unused + size <= self.most:
@@ -90,7 +91,7 @@ class BufferPool:
 
 @functools.lru_cache(maxsize=256)
 def round_up(size: int) -> int:
-    """A size with few neighbours, at most an eighth larger: batches of nearly one size share buffers."""
+    """Return a size with few neighbours, at most an eighth larger: batches of nearly one size share buffers."""
     step = max(PAGE_BYTES, 1 << max(0, size.bit_length() - 4))
     return max(PAGE_BYTES, -(-size // step) * step)
 
@@ -104,7 +105,7 @@ def _allocate(size: int) -> mmap.mmap:
 
 
 def _make_lease_class(pool: BufferPool, size: int) -> Any:
-    """The object that tensors refer to: when the last one lets go, the block returns to the pool."""
+    """Make the class that tensors refer to: when the last one lets go, the block returns to the pool."""
 
     class Lease(ctypes.c_ubyte * size):  # type: ignore[misc]
         @classmethod

@@ -1,4 +1,4 @@
-"""Which rank this is, where the data servers are, and what a consumer may be told, with its bounds."""
+"""Which rank this is, where the data servers are, and the settings of a consumer with their bounds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ RANK_VARIABLES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
 LEASE_PORT = 7801
-DATA_GROUP = "data_group"  # the name in the platform's examples
+# The name in the platform's examples.
+DATA_GROUP = "data_group"
 
 
 def find_share(rank: int | None, world: int | None, environ: Mapping[str, str] = os.environ) -> Share:
-    """This process among the training ranks. Raises SettingError for numbers that make no sense."""
+    """Return this process among the training ranks. Raises SettingError for numbers that make no sense."""
     if rank is None or world is None:
         found = _share_of_torch() or _share_of_variables(environ) or _share_of_hosts(environ)
         rank, world = found.rank if rank is None else rank, found.world if world is None else world
@@ -39,8 +40,9 @@ def find_share(rank: int | None, world: int | None, environ: Mapping[str, str] =
 def find_servers(
     asked: Sequence[str] | None, group: str | None, port: int | None, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """The data hosts' control, `host:port` as people name it -> where it is reached. Raises SettingError where the job
-    has no data group.
+    """Return the data hosts' control: `host:port` as people name it -> where it is reached.
+
+    Raises SettingError if the job has no data group.
     """
     number = addresses.control_port(port, environ)
     if asked is not None:
@@ -54,7 +56,7 @@ def find_servers(
 
 
 def find_lease_server(asked: str | None, environ: Mapping[str, str] = os.environ) -> tuple[str, str, int]:
-    """Where training rank 0 keeps the leases: the address at which it listens, the one it is reached at, the port.
+    """Return where training rank 0 keeps the leases: its own address, the one for others, the port.
 
     Rank 0 is on the first host of the first group that trains: so the launcher counts ranks.
     """
@@ -70,7 +72,7 @@ def find_lease_server(asked: str | None, environ: Mapping[str, str] = os.environ
 
 
 def _find_data_group(job: cluster_facts.Cluster) -> str:
-    """The group that serves data: by name, else the only one that does not train."""
+    """Return the group that serves data: by name, else the only one that does not train."""
     if DATA_GROUP in job.groups or len(job.hosts) == 1:
         return DATA_GROUP if DATA_GROUP in job.groups else job.group
     others = [group for group in job.groups if group not in job.training_groups]
@@ -103,7 +105,7 @@ def _share_of_hosts(environ: Mapping[str, str]) -> Share:
 
 
 def _has_port(host: str) -> bool:
-    """`a:1` and `[::1]:1` have one, `a` and `::1` have none."""
+    """Return whether a port is named: `a:1` and `[::1]:1` have one, `a` and `::1` have none."""
     return host.rpartition(":")[2].isdigit() and (host.count(":") == 1 or host.startswith("["))
 
 
@@ -116,8 +118,9 @@ def _with_port(host: str, number: int) -> str:
 ORDERS = ("deterministic", "first_come")
 # As many batches as come in this time are requested or held: while one side pauses, the other one works on.
 QUICK_SECONDS = 0.02
-MOST_QUICK = 64  # batches for each worker, and
-MOST_QUICK_BYTES = 4 << 20  # their bytes
+# Batches for each worker, and their bytes.
+MOST_QUICK = 64
+MOST_QUICK_BYTES = 4 << 20
 # As good as float("inf"), for which no lock can wait.
 LONGEST_SECONDS = 1e9
 # Of a batch, before the first one came.
@@ -125,27 +128,29 @@ UNKNOWN_BYTES = 4 << 20
 
 
 class Settings(NamedTuple):
-    """`prefetch`: batches asked or held at most, None: eight for each worker, more of small ones that come fast.
+    """What a user may set; all times in seconds.
 
-    All times in seconds.
+    `prefetch`: batches requested or held at most; None: eight for each worker, more of small ones that come fast.
+    `elsewhere_after`: a late answer is requested from another server too. `deadline`: for one batch of the user's
+    function. `patience`: without any server.
     """
 
     order: str = "deterministic"
     prefetch: int | None = None
     prefetch_bytes: int = 256 << 20
     most_batch_bytes: int = MOST_BATCH
-    elsewhere_after: float = 10.0  # an answer that takes longer is asked from another server too
-    deadline: float = 600.0  # for one batch of the user's function
-    patience: float = 300.0  # with no server at all
+    elsewhere_after: float = 10.0
+    deadline: float = 600.0
+    patience: float = 300.0
 
     @property
     def is_ordered(self) -> bool:
         return self.order == "deterministic"
 
     def window(self, workers: int, largest: int, each_second: float = 0.0) -> int:
-        """How many batches may be asked or held: bounded in number and in bytes, at least two.
+        """Return how many batches may be requested or held: bounded in number and in bytes, at least two.
 
-        `each_second`: how many come. With first_come what one rank has asked for is lost to a faster one.
+        `each_second`: how many come. With first_come a rank's requests are lost to a faster one.
         """
         workers, size = max(1, workers), max(1, largest or UNKNOWN_BYTES)
         quick = int(QUICK_SECONDS * each_second) if self.is_ordered else 0
@@ -154,7 +159,7 @@ class Settings(NamedTuple):
         return max(2, min(wanted, self.prefetch_bytes // size))
 
     def check(self) -> Settings:
-        """Itself, with times that can be waited for. Raises SettingError."""
+        """Return itself with times that can be waited for. Raises SettingError."""
         if self.order not in ORDERS:
             raise SettingError(f"RemoteLoader: order: expected one of {ORDERS}, found {self.order!r}")
         for name in ("prefetch", "prefetch_bytes", "most_batch_bytes", "elsewhere_after", "deadline", "patience"):
@@ -165,6 +170,6 @@ class Settings(NamedTuple):
 
 
 def check_above_zero(name: str, value: object) -> None:
-    """Raises SettingError."""
+    """Raise SettingError if it is no number above 0."""
     if not isinstance(value, numbers.Real) or not float(value) > 0:
         raise SettingError(f"RemoteLoader: {name}: expected a number above 0, found {value!r}")

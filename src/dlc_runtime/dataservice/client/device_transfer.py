@@ -1,4 +1,4 @@
-"""Batches moved to the training's device, ahead of the loop. torch lazily."""
+"""Batches on the training's device, ahead of the loop. torch lazily."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from dlc_runtime.dataservice.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Optional
 
     Item = tuple[int, Any]
+    Take = Callable[[], Optional[Item]]
 
-AHEAD = 2  # batches on the device that the loop has not had, the next one among them
+# Batches on the device.
+AHEAD = 2
 
 
 class DeviceMover:
@@ -24,8 +26,8 @@ class DeviceMover:
         self.is_cuda = self.device is not None and self.device.type == "cuda"
         self._stream: Any = None
 
-    def batches(self, take: Callable[[], Item | None], take_ready: Callable[[], Item | None]) -> Iterator[Item]:
-        """What `take` gives until that is None. `take_ready` gives only what is here already, and never waits."""
+    def batches(self, take: Take, take_ready: Take) -> Iterator[Item]:
+        """Yield what `take` gives until that is None. `take_ready` never waits."""
         if self.is_cuda:
             for id_, (batch, event) in stage(take, take_ready, self._begin_copy):
                 yield id_, self._hand_over(batch, event)
@@ -44,7 +46,7 @@ class DeviceMover:
             return batch, self._stream.record_event()
 
     def _hand_over(self, batch: Any, event: Any) -> Any:
-        """The loop's stream waits for the copy, and its use of the memory counts for torch's allocator."""
+        """Let the loop's stream wait for the copy; tell torch's allocator."""
         import torch
 
         current = torch.cuda.current_stream(self.device)
@@ -54,10 +56,8 @@ class DeviceMover:
         return batch
 
 
-def stage(
-    take: Callable[[], Item | None], take_ready: Callable[[], Item | None], begin: Callable[[Any], Any]
-) -> Iterator[Item]:
-    """The items in order, with `begin` done for up to AHEAD of them; never waits for one while another is there."""
+def stage(take: Take, take_ready: Take, begin: Callable[[Any], Any]) -> Iterator[Item]:
+    """Yield the items in order, `begin` done for up to AHEAD, without a needless wait."""
     begun: deque[Item] = deque()
     while True:
         if not begun:
@@ -74,7 +74,7 @@ def stage(
 
 
 def check_device(device: Any) -> Any:
-    """The torch.device. Raises SettingError."""
+    """Return the torch.device. Raises SettingError."""
     import torch
 
     try:
@@ -90,13 +90,11 @@ def check_device(device: Any) -> Any:
 
 
 def move(node: Any, device: Any) -> Any:
-    """The same structure with each tensor on the device; everything else as it was."""
+    """Return the same structure with each tensor on the device."""
     import torch
 
-    if isinstance(node, torch.Tensor):
+    if isinstance(node, (torch.Tensor, torch.nn.utils.rnn.PackedSequence)):
         return node.to(device, non_blocking=True)
-    if isinstance(node, torch.nn.utils.rnn.PackedSequence):
-        return node.to(device, non_blocking=True)  # its batch sizes stay on the CPU
     if isinstance(node, tuple):
         items = [move(item, device) for item in node]
         return type(node)(*items) if hasattr(node, "_fields") else tuple(items)

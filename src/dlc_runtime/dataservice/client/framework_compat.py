@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 
 
 class RemoteDataset:
-    """What is known here of the dataset on the data hosts: its length, and by `__getitems__` this rank's batches."""
+    """What is known here of the remote dataset: its length, and by `__getitems__` this rank's batches."""
 
     def __init__(self, samples: int, loader: Loader) -> None:
         self._samples, self._loader = samples, loader
         self._batches: Iterator[Any] = iter(())
-        self._next = -1  # the number of the batch that `_batches` gives next
+        # The number of the batch that `_batches` gives next.
+        self._next = -1
 
     def __len__(self) -> int:
         return self._samples
 
     def __getitems__(self, numbers: Sequence[int]) -> Any:
-        """The batch with this rank's number in the epoch; only in order, from any one on."""
+        """Return the batch with this rank's number in the epoch; only in order, from any number on."""
         (number,) = numbers
         if number != self._next:
             self._loader.skip(number)
@@ -44,7 +45,7 @@ class RemoteDataset:
 
 
 class BatchNumbers:
-    """Stands where sampler and batch sampler stood: the numbers of this rank's batches in an epoch, each in a list."""
+    """As sampler and batch sampler: the numbers of this rank's batches in an epoch, each in a list."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -64,13 +65,13 @@ class BatchNumbers:
 
 
 def return_unchanged(batch: Any) -> Any:
-    """The collate function of batches that are made."""
+    """Collate batches that are made already."""
     return batch
 
 
 @contextlib.contextmanager
 def accelerate_iteration() -> Iterator[Any]:
-    """An object whose `end_of_dataloader` is to be True while the loop has the last batch; None without Accelerate."""
+    """Yield an object whose `end_of_dataloader` is to be True for the last batch; None without Accelerate."""
     mixin = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderStateMixin", None)
     if mixin is None:
         yield None
@@ -84,7 +85,8 @@ def accelerate_iteration() -> Iterator[Any]:
 
 
 def _make_state(mixin: Any) -> Any:
-    state = sys.modules["accelerate.state"]  # the mixin's module imports it
+    # The mixin's module imports it.
+    state = sys.modules["accelerate.state"]
 
     class State(mixin):  # type: ignore[misc]
         """Accelerate's own part of a loader."""

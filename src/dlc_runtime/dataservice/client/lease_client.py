@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from dlc_runtime.dataservice.client.prefetcher import Prefetcher
 
-BEAT_SECONDS = 1.0  # seconds
+BEAT_SECONDS = 1.0
 TICK_SECONDS = 0.25
-MOST_TICK_SECONDS = 1.0  # seconds; a longer one is a time in which this process stood still
+# In a longer tick this process stood still.
+MOST_TICK_SECONDS = 1.0
 
 
 class LeaseClient:
-    """Feeds the pump with ids. A lost connection ends the iteration: its ids may be another rank's by then."""
+    """Feeds the prefetcher with ids. A lost connection ends the iteration: its ids may be another rank's by then."""
 
     def __init__(
         self,
@@ -38,16 +39,19 @@ class LeaseClient:
         self.address, self.patience = address, patience
         self._channel = Channel(connect(address, patience), token, is_server=False)
         self._lock = threading.RLock()
-        self.round = 0  # of the keeper: how many iterations this rank has begun
-        self._leased = 0  # ids asked for or leased, and not yet taken
-        self._answered_at = 0.0  # send time of the last beat that the lease server has answered
+        # Of the lease server: how many iterations this rank has begun.
+        self.round = 0
+        # Ids requested or leased, and not yet taken.
+        self._leased = 0
+        # Send time of the last beat that the lease server has answered.
+        self._answered_at = 0.0
         self._answered = threading.Condition(self._lock)
         self._ended = False
-        self._thread = threading.Thread(target=self._run, name="dlc-data-lessee", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dlc-data-lease-client", daemon=True)
         self._thread.start()
 
     def begin(self, epoch: int, facts: dict[str, Any], done: Iterable[tuple[int, int]]) -> None:
-        """Let the pump begin the epoch, with the ids that the keeper grants from now on."""
+        """Let the prefetcher begin the epoch, with the ids that the lease server grants from now on."""
         with self._lock:
             self.prefetcher.begin(epoch, (), is_complete=False)
             self.round += 1
@@ -58,7 +62,7 @@ class LeaseClient:
             self.top_up()
 
     def confirm(self, id_: int) -> None:
-        """Before a batch is given out: wait until it is certain that no other rank has it, then say that it is done."""
+        """Before a batch is given out: wait until no other rank can have it, then say that it is done."""
         with self._answered:
             while time.monotonic() - self._answered_at > self.valid_seconds and self.prefetcher.fatal is None:
                 self._answered.wait(TICK_SECONDS)
@@ -67,7 +71,7 @@ class LeaseClient:
             self._send({"done": [id_], **self._request_more()})
 
     def top_up(self) -> None:
-        """Ask for more where the window has grown."""
+        """Request more ids if the window has grown."""
         with self._lock:
             more = self._request_more()
             if more:
@@ -151,7 +155,7 @@ class LeaseClient:
 
 
 def connect(address: tuple[str, int], patience: float) -> socket.socket:
-    """Rank 0 may start later than this rank. Raises ConsumerLostError where it does not within `patience` seconds."""
+    """Connect to rank 0, which may start later. Raises ConsumerLostError after `patience` seconds."""
     deadline = time.monotonic() + patience
     while True:
         try:

@@ -1,6 +1,6 @@
-"""Training rank 0's thread that says which rank may take which id next, where the first comer gets it.
+"""Training rank 0's thread that says which rank may take which id next, if the first comer gets it.
 
-A rank is gone when nothing was heard of it for `lost_after` seconds. A rank that has not heard of the keeper for two
+A rank is gone when nothing was heard of it for `lost_after` seconds. A rank that has not heard of this server for two
 thirds of that gives out no batch: so no id is given to another rank while the first one could still give it out.
 Between two epochs a rank may evaluate for long: while it is heard of, the others wait for it.
 """
@@ -25,13 +25,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-HANDSHAKE_SECONDS = 10.0  # seconds a stranger may take
+# In which a connection has to prove that it is of this job.
+HANDSHAKE_SECONDS = 10.0
 MOST_PENDING = 64
 TICK_SECONDS = 0.25
-PAUSE_SECONDS = 1.0  # seconds between two looks at the clock from which on this process stood still
-MOST_GRANTED = 4096  # ids of one grant
-PATIENCE_FACTOR = 12  # times the patience that a rank is waited for which is heard of
-NOBODY = -1  # the rank of a process that was refused: it gets nothing
+# So long between two looks at the clock, this process stood still.
+PAUSE_SECONDS = 1.0
+# Ids of one grant.
+MOST_GRANTED = 4096
+# A rank that still sends messages is waited for so many times longer.
+PATIENCE_FACTOR = 12
+# The rank of a process that was refused: it gets nothing.
+NOBODY = -1
 RESTART_ALL = "start all ranks anew, from a checkpoint"
 
 
@@ -40,21 +45,24 @@ class Round:
 
     def __init__(self, facts: dict[str, Any], when_lost: str) -> None:
         self.facts, self.when_lost = facts, when_lost
-        self.done: dict[int, list[tuple[int, int]]] = {}  # rank -> what it did before the job was resumed
+        # Rank -> what it did before the job was resumed.
+        self.done: dict[int, list[tuple[int, int]]] = {}
         self.heard: dict[int, float] = {}
-        self.waiting: dict[int, int] = {}  # rank -> how many ids it asked for
+        # Rank -> how many ids it asked for.
+        self.waiting: dict[int, int] = {}
         self.left: set[int] = set()
-        self.began = self.told_at = time.monotonic()  # told_at: when it was last said who is waited for
+        # `told_at`: when it was last said who is waited for.
+        self.began = self.told_at = time.monotonic()
         self.leases: Leases | None = None
 
     def start(self) -> None:
-        """Raises SettingError where two ranks did the same batch."""
+        """Offer what nobody did. Raises SettingError if two ranks did the same batch."""
         done = progress.merge_runs(*self.done.values())
         self.leases = Leases(progress.missing_ids(done, self.facts["batches"]), self.when_lost)
 
 
 class LeaseServer:
-    """Listens until `close`. `patience`: seconds within which a rank of which nothing is heard has to join a round."""
+    """Listens until `close`. A rank that is silent has to join a round within `patience` seconds."""
 
     def __init__(
         self, listener: socket.socket, token: bytes, world: int, when_lost: str, lost_after: float, patience: float
@@ -66,9 +74,12 @@ class LeaseServer:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
         self._channels: dict[int, Channel] = {}
-        self._pending: dict[int, float] = {}  # connections that have not proved themselves, and until when they may
-        self._ranks: dict[int, int] = {}  # connection -> rank
-        self._heard: dict[int, float] = {}  # rank -> when, in whatever round it is
+        # Connections that have not proved themselves, and until when they may.
+        self._pending: dict[int, float] = {}
+        # Connection -> rank.
+        self._ranks: dict[int, int] = {}
+        # Rank -> when it was heard of, in any round.
+        self._heard: dict[int, float] = {}
         self._rounds: dict[int, Round] = {}
         self._ticked_at = time.monotonic()
         self._ended = threading.Event()
@@ -76,7 +87,7 @@ class LeaseServer:
         self._thread.start()
 
     def wait_for_all(self, last: int, check: Callable[[], None]) -> None:
-        """Until every rank has left the round `last` and those before, or counts as lost. `check` may raise to end it.
+        """Wait until every rank has left the round `last` and those before, or is lost. `check` may raise.
 
         A rank that is ahead waits in the next round for this one: so that round is not waited for here.
         """
@@ -127,21 +138,23 @@ class LeaseServer:
                 self._pending.pop(fd, None)
             self._select(fd)
         except (OSError, ProtocolError, KeyError, TypeError, ValueError, AttributeError):
-            self._drop(fd)  # a rank that is gone is found out by its silence
+            # A rank that is gone is found out by its silence.
+            self._drop(fd)
 
     def _select(self, fd: int) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._channels[fd].wants_to_write else 0)
         self._selector.modify(fd, events)
 
     def _handle(self, fd: int, message: dict[str, Any]) -> None:
-        """A message has the round's number, and one of: join, more and done, beat, leave."""
+        """Do what a message says: it has the round's number, and one of: join, more and done, beat, leave."""
         number, now = int(message["round"]), time.monotonic()
         if "join" in message:
             self._join(fd, number, message["join"])
             return
         rank, found = self._ranks[fd], self._rounds.get(number)
         self._heard[rank] = now
-        is_between = found is not None and rank in found.left  # it waits for the others, or evaluates
+        # It waits for the others, or evaluates.
+        is_between = found is not None and rank in found.left
         if is_between and "beat" in message:
             self._send(fd, {"round": number, "beat": message["beat"]})
         if is_between:
@@ -167,24 +180,27 @@ class LeaseServer:
     def _join(self, fd: int, number: int, told: dict[str, Any]) -> None:
         rank = int(told["rank"])
         for old in [key for key in self._rounds if key < number - 1]:
-            del self._rounds[old]  # every rank has begun the one after it
+            # Every rank has begun the round after it.
+            del self._rounds[old]
         problem = self._why_refused(number, rank, told["facts"])
         if problem:
             self._ranks[fd] = NOBODY
             self._send(fd, {"round": number, "error": problem})
             return
         for other in [key for key, same in self._ranks.items() if same == rank and key != fd]:
-            self._drop(other)  # of a process that is gone: it would be sent what this one waits for
+            # Of a process that is gone: it would be sent what this one waits for.
+            self._drop(other)
         self._ranks[fd] = rank
         found = self._rounds.setdefault(number, Round(told["facts"], self.when_lost))
         found.heard[rank] = self._heard[rank] = time.monotonic()
         if found.leases is not None:
-            return  # it was lost, and what it had not taken went to others: it takes part again
+            # It was lost, and what it had not taken went to others: it takes part again.
+            return
         found.done[rank] = [(int(first), int(end)) for first, end in told["done"]]
         self._start(number, found)
 
     def _start(self, number: int, found: Round) -> None:
-        """If nobody is waited for any more."""
+        """Start the round if all ranks are there."""
         if found.leases is not None or self._missing(found, time.monotonic()):
             return
         try:
@@ -195,13 +211,13 @@ class LeaseServer:
         self._grant(number, found)
 
     def _missing(self, found: Round, now: float) -> list[int]:
-        """The ranks that have yet to join; not a lost one where the others take what it leaves."""
+        """Return the ranks that have yet to join; not a lost one if the others take what it leaves."""
         may_be_lost = self._heard if self.when_lost == "give_back" else {}
         lost = {rank for rank, heard in may_be_lost.items() if now - heard > self.lost_after}
         return [rank for rank in range(self.world) if rank not in found.done and rank not in lost]
 
     def _why_refused(self, number: int, rank: int, facts: dict[str, Any]) -> str:
-        """Why the rank may not join the round, if there is a reason."""
+        """Return why the rank may not join the round, if there is a reason."""
         found = self._rounds.get(number)
         if found is None:
             is_late = number < max(self._rounds, default=0)
@@ -237,15 +253,16 @@ class LeaseServer:
                 self._drop_rank(number, found, rank)
 
     def _excuse_pause(self, begin: float, now: float) -> None:
-        """Of a time in which this process stood still HALT counts as silence of a rank, its own one too.
+        """Count a time in which this process stood still as PAUSE_SECONDS of silence, of each rank.
 
-        Not nothing: where a step keeps this thread from its turn each time, a lost rank would never be found out.
+        Not as nothing: if a step keeps this thread from its turn each time, a lost rank would never be found out.
         """
         still = now - begin - PAUSE_SECONDS
         for heard in [self._heard, *[found.heard for found in self._rounds.values()]]:
             heard.update({rank: min(now, at + still) for rank, at in heard.items()})
         for found in self._rounds.values():
-            found.began = min(now, found.began + still)  # what a rank that is not known yet has said waits to be read
+            # Words of a rank that is not known yet wait to be read.
+            found.began = min(now, found.began + still)
 
     def _check_missing(self, number: int, found: Round, now: float) -> None:
         """Say who is waited for; and end the wait for a rank that is silent, or that takes far too long."""
@@ -274,7 +291,8 @@ class LeaseServer:
             self._send(fd, {"round": number, **message})
 
     def _send(self, fd: int, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # a connection that is gone is found when it is read
+        # A connection that is gone is found when it is read.
+        with contextlib.suppress(OSError):
             self._channels[fd].send(message)
             self._select(fd)
 

@@ -1,4 +1,4 @@
-"""Moves batches from the servers to the training loop: asks, receives, asks elsewhere.
+"""Moves batches from the servers to the training loop: requests, receives, requests elsewhere.
 
 A thread does it while the training loop computes. A loop that waits for a batch does it itself: to wake another thread
 for a small batch would take longer than the batch.
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from dlc_runtime.dataservice.client.config import Settings
 
 LOG = logging.getLogger("dlc.dataservice")
-TICK_SECONDS = 0.25  # seconds between two looks at the clock
-IDLE_SECONDS = 0.002  # seconds without the training loop after which the thread drives
-RETRY_SECONDS = 0.5  # seconds until a lost connection is made again
+# Between two looks at the clock.
+TICK_SECONDS = 0.25
+# So long without the training loop, the thread drives.
+IDLE_SECONDS = 0.002
+# Until a lost connection is made again.
+RETRY_SECONDS = 0.5
 
 
 class Rate:
@@ -52,17 +55,22 @@ class Prefetcher:
         self.queue = RequestQueue(settings.is_ordered, 0, 1, settings.elsewhere_after)
         self.epoch = -1
         self.connections: dict[int, WorkerConnection] = {}
-        self.servers: dict[int, str] = {}  # connection -> the server that it belongs to
+        # Connection -> the server that it belongs to.
+        self.servers: dict[int, str] = {}
         self.found: dict[str, FoundServer] = {}
-        self.largest = 0  # bytes of a batch, so far
+        # Bytes of a batch, so far.
+        self.largest = 0
         self._rate = Rate()
         self.fatal: BaseException | None = None
         self.progressed_at = time.monotonic()
-        self._retry: list[tuple[float, str, int]] = []  # when, server, port
+        # When, server, port.
+        self._retry: list[tuple[float, str, int]] = []
         self._lock = threading.Lock()
-        self._driver = threading.Lock()  # who holds it reads the connections
+        # Its holder reads the connections.
+        self._driver = threading.Lock()
         self._loop_drives = False
-        self._driven_at = 0.0  # when the training loop drove last
+        # When the training loop drove last.
+        self._driven_at = 0.0
         self._next_tick = 0.0
         self._selector = selectors.DefaultSelector()
         self._wake, self._wake_write = os.pipe()
@@ -87,7 +95,7 @@ class Prefetcher:
             self._send_requests()
 
     def window(self) -> int:
-        """How many ids may be on their way or held."""
+        """Return how many ids may be on their way or held."""
         with self._lock:
             return self._find_window()
 
@@ -95,20 +103,20 @@ class Prefetcher:
         return self.settings.window(len(self.queue.owed), self.largest, self._rate.each_second)
 
     def end_ids(self) -> None:
-        """There will be no more ids."""
+        """Bring no more ids."""
         with self._lock:
             self.queue.is_complete = True
         self._wake_thread()
 
     def add(self, ids: Iterable[int]) -> None:
-        """More ids of the epoch."""
+        """Bring more ids of the epoch."""
         with self._lock:
             self.queue.add(ids)
             self._send_requests()
         self._wake_thread()
 
     def take(self) -> tuple[int, Any] | None:
-        """The next batch with its id; None when there is none left. Raises what went wrong."""
+        """Return the next batch with its id; None if there is none left. Raises what went wrong."""
         while True:
             taken = self.take_ready()
             if taken is not None:
@@ -119,7 +127,7 @@ class Prefetcher:
             self._drive()
 
     def take_ready(self) -> tuple[int, Any] | None:
-        """The next batch if it is here."""
+        """Return the next batch if it is here."""
         with self._lock:
             self.raise_fatal()
             queue = self.queue
@@ -127,12 +135,13 @@ class Prefetcher:
             if id_ is None:
                 return None
             batch = queue.take(id_)
-            if len(queue.waiting) + len(queue.held) <= queue.most // 2:  # several requests are one packet
+            # Several requests are one packet.
+            if len(queue.waiting) + len(queue.held) <= queue.most // 2:
                 self._send_requests()
             return id_, batch
 
     def raise_fatal(self) -> None:
-        """Raises what went wrong."""
+        """Raise what went wrong."""
         if self.fatal is not None:
             raise self.fatal
 
@@ -157,7 +166,7 @@ class Prefetcher:
         self._wake_write = -1
 
     def describe_silence(self) -> str:
-        """Why no server is heard, server by server."""
+        """Tell why no server is heard, server by server."""
         return "; ".join(
             self.discovery.silent.get(server, f"{server}: it no longer answers") for server in self.discovery.servers
         )
@@ -178,7 +187,7 @@ class Prefetcher:
             self._loop_drives = False
 
     def _add_server(self, found: FoundServer) -> None:
-        """From the discovery's threads."""
+        """Connect to a server's workers. Called by the discovery's threads."""
         with self._lock:
             before = self.found.get(found.server)
             self.found[found.server] = found
@@ -188,7 +197,7 @@ class Prefetcher:
         self._wake_thread()
 
     def _late_servers(self, seconds: float) -> dict[str, str]:
-        """Servers that owe the first late id, with their hosts' names. From the watch's thread."""
+        """Return the servers that owe the first late id, with their hosts' names. Called by the watch."""
         with self._lock:
             late = self.queue.first_late(time.monotonic(), seconds)
             fds = late.servers if late else ()
@@ -196,7 +205,8 @@ class Prefetcher:
             return {server: self.found[server].host for server in servers}
 
     def _wake_thread(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended
+        # It may have ended.
+        with contextlib.suppress(OSError):
             os.write(self._wake_write, b".")
 
     def _run(self) -> None:
@@ -213,7 +223,7 @@ class Prefetcher:
             self.fail(error)
 
     def _step(self) -> None:
-        """Wait for events, for TICK at most, and handle them. By one thread at a time."""
+        """Wait for events, for a tick at most, and handle them. By one thread at a time."""
         for key, mask in self._selector.select(TICK_SECONDS):
             if key.fd == self._wake:
                 os.read(self._wake, 4096)
@@ -262,7 +272,7 @@ class Prefetcher:
             self.queue.add_answer(fd, arrived.id, arrived.batch, self.progressed_at)
 
     def _send_requests(self) -> None:
-        """Send what is to be asked now. Under the lock."""
+        """Send what is to be requested now. Under the lock."""
         queue = self.queue
         queue.most = self._find_window()
         queue.most_each = max(2, -(-queue.most // max(1, len(queue.owed))))
@@ -280,7 +290,7 @@ class Prefetcher:
                 continue
 
     def _on_tick(self, now: float) -> None:
-        """What time alone brings about. Under the lock."""
+        """Connect again, request late batches elsewhere, lose patience. Under the lock."""
         self._rate.tick(now)
         due = [item for item in self._retry if item[0] <= now]
         self._retry = [item for item in self._retry if item[0] > now]
@@ -299,7 +309,8 @@ class Prefetcher:
     def _connect(self, server: str, port: int) -> None:
         found = self.found.get(server)
         if found is None or port not in found.ports:
-            return  # the server was started anew and has other workers
+            # The server was started anew and has other workers.
+            return
         try:
             connection = WorkerConnection(found.address, port, self.token, self.buffers, self.settings.most_batch_bytes)
         except OSError:
@@ -314,7 +325,7 @@ class Prefetcher:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.wants_to_write else 0)
 
     def _drop(self, fd: int, error: Exception) -> None:
-        """A worker is gone: what it owes is asked elsewhere. Under the lock."""
+        """Request a lost worker's batches elsewhere. Under the lock."""
         connection, server = self.connections.pop(fd), self.servers.pop(fd)
         self._selector.unregister(fd)
         connection.close()

@@ -1,4 +1,4 @@
-"""`RemoteLoader`: stands where the DataLoader stood; its batches are made on the data hosts."""
+"""`RemoteLoader`: takes the DataLoader's place; its batches are made on the data hosts."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ class RemoteLoader:
     `order`: "deterministic", the same batches in the same order for the same seed, whatever the number of data hosts;
     or "first_come", the next batch to the rank that asks first.
     `tail`: what happens to the batches that do not divide among the ranks: "keep" gives some ranks one more, "drop"
-    none. `servers`: addresses, where the job's data group (`group`) is not to be used. `rank`, `world`: this process
-    among the training ranks, where torch.distributed or the launcher's variables do not say. `device`: where the
-    tensors go; without it they stay in the CPU's memory, with `pin_memory` page-locked. Other arguments: see
-    `client/config.py`. Raises SettingError, and while it iterates the errors of `errors.py`.
+    none. `servers`: addresses, if not the job's data group (`group`). `rank`, `world`: this process among the training
+    ranks, if torch.distributed or the launcher's variables do not say. `device`: for the tensors; without it they stay
+    in the CPU's memory, with `pin_memory` page-locked. Other arguments: see `client/config.py`. Raises SettingError,
+    and while it iterates the errors of `errors.py`.
 
-    It is no DataLoader, so no framework shards it a second time. But it has what they ask one for.
+    It is no DataLoader, so no framework shards it a second time. But it has what they look for.
     """
 
     collate_fn = staticmethod(framework_compat.return_unchanged)
-    prefetch_factor = None  # of a DataLoader that a framework builds over this one: it has no workers
+    # A framework that builds a DataLoader over this one asks; there are no workers.
+    prefetch_factor = None
 
     def __init__(
         self,
@@ -94,18 +95,21 @@ class RemoteLoader:
         self._sampling: Sampling | None = None
         self._saved: Mapping[str, Any] | None = None
         self._progress = Progress(epoch=0, world=self.share.world)
-        self._has_begun = False  # whether an iteration has begun the epoch that `_progress` is in
-        self._done: set[int] = set()  # ids of this epoch, where order does not tell them
+        # Whether an iteration has begun the epoch that `_progress` is in.
+        self._has_begun = False
+        # Ids of this epoch, if order does not tell them.
+        self._done: set[int] = set()
         self._lease_server: LeaseServer | None = None
         self._lease_client: LeaseClient | None = None
         self._leases = leases
         self._lease_place = self._find_lease_place()
-        self._round = 0  # which iteration is the current one
+        # Which iteration is the current one.
+        self._round = 0
         self._process = os.getpid()
         self.sampler = self.batch_sampler = framework_compat.BatchNumbers(self)
 
     def __len__(self) -> int:
-        """Batches of this rank in a whole epoch. Waits for the first data server."""
+        """Return this rank's batches in a whole epoch. Waits for the first data server."""
         return len(self.share.ids(self._wait_for_sampling().batches, tail=self.tail))
 
     @property
@@ -122,18 +126,18 @@ class RemoteLoader:
 
     @property
     def sampling(self) -> Sampling:
-        """How the data hosts draw the batches."""
+        """Return how the data hosts draw the batches."""
         return self._wait_for_sampling()
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next iteration; without it each iteration is the next epoch."""
+        """Set the epoch of the next iteration; without it each iteration is the next epoch."""
         if epoch != self._progress.epoch or self._has_begun:
             self._set_progress(Progress(epoch=epoch, world=self.share.world))
 
     def skip(self, batches: int) -> None:
         """Let the next iteration leave out this rank's first batches: for a job that counts its steps itself.
 
-        Raises SettingError with order="first_come", where a count does not say which batches were done.
+        Raises SettingError with order="first_come": a count does not say which batches were done.
         """
         if not self.settings.is_ordered:
             raise errors.SettingError(
@@ -145,7 +149,7 @@ class RemoteLoader:
         self._set_progress(Progress(epoch, batches * self.share.world, world=self.share.world))
 
     def state_dict(self) -> dict[str, Any]:
-        """How far this rank is: the batches that the loop was given. For `load_state_dict`.
+        """Return how far this rank is: the batches that the loop was given.
 
         With order="first_come" every rank's state is needed: each loads its own, or all load `merge_states(...)`.
         """
@@ -153,9 +157,9 @@ class RemoteLoader:
         return progress.to_state(at, self.settings.order, self._wait_for_sampling()._asdict())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iteration goes on from there. Raises SettingError for the state of other data or another order.
+        """Let the next iteration go on from there. Raises SettingError if data or order differ.
 
-        The number of data servers may be another one, and the number of ranks too.
+        The number of data servers may differ, and the number of ranks too.
         """
         found = progress.from_state(state, self.settings.order, self._wait_for_sampling()._asdict())
         self._set_progress(Progress(found.epoch, found.next_start, world=self.share.world))
@@ -172,7 +176,8 @@ class RemoteLoader:
 
     def _batches(self, own: int) -> Iterator[Any]:
         prefetcher = self._open_prefetcher()
-        if self._has_begun:  # the iteration before this one was left: its rest is not made up for
+        # The iteration before this one was left: its rest is not made up for.
+        if self._has_begun:
             self._set_progress(Progress(self._progress.epoch + 1, world=self.share.world))
         at, self._has_begun = self._progress, True
         self._request_batches(at)
@@ -192,7 +197,7 @@ class RemoteLoader:
             with framework_compat.accelerate_iteration() as told:
                 for id_, batch in self._device_mover.batches(current(prefetcher.take), current(prefetcher.take_ready)):
                     if isinstance(batch, RemoteFailure):
-                        raise remote_error(batch.told)
+                        raise batch.error()
                     self._count_batch(id_)
                     if told is not None:
                         told.end_of_dataloader = self._progress.taken == last
@@ -216,7 +221,7 @@ class RemoteLoader:
             self._done.add(id_)
 
     def _request_batches(self, at: Progress) -> None:
-        """Let the pump ask for this rank's batches: its share of them, or what it is granted."""
+        """Let the prefetcher request this rank's batches: its share of them, or what it is granted."""
         sampling, prefetcher, done = self._wait_for_sampling(), self._open_prefetcher(), progress.to_runs(self._done)
         if self.settings.is_ordered:
             prefetcher.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
@@ -282,7 +287,7 @@ class RemoteLoader:
             self._close_now()
 
     def _drop_after_fork(self) -> None:
-        """In a forked process: the threads are not here, and the connections are the parent's to read."""
+        """Drop the threads, which a forked process lacks, and the parent's connections."""
         if os.getpid() != self._process:
             self._process = os.getpid()
             self._round += 1
@@ -294,7 +299,7 @@ class RemoteLoader:
         return self._prefetcher
 
     def _update_share(self) -> None:
-        """The process group may have begun after this loader was made: then it says which rank this is."""
+        """Read rank and world again: the process group may have begun after this loader was made."""
         found = config.find_share(*self._asked_share)
         if found != self.share:
             self.share = found
@@ -307,7 +312,7 @@ class RemoteLoader:
         return config.find_lease_server(self._leases)
 
     def _wait_for_sampling(self) -> Sampling:
-        """What the first data server describes. Raises ServersLostError where none does in time."""
+        """Return what the first data server describes. Raises ServersLostError if none does in time."""
         self._drop_after_fork()
         if not self._progress.taken and not self._has_begun:
             self._update_share()
@@ -329,21 +334,6 @@ class RemoteLoader:
                     self.share.world,
                 )
         return self._sampling
-
-
-def remote_error(told: Mapping[str, Any]) -> errors.DataServiceError:
-    """The error that a data host reported."""
-    kind, host = str(told.get("type", "")), str(told.get("host", "?"))
-    own = {"UnsupportedBatchError": errors.UnsupportedBatchError, "BatchTooLargeError": errors.BatchTooLargeError}
-    if told.get("ours") and kind in own:
-        return own[kind](f"on the data host {host}: {told.get('message')}")
-    return errors.RemoteUserError(
-        f"{kind} in the user's code on the data host {host} (worker {told.get('worker')}, pid {told.get('pid')},"
-        f" samples {told.get('indices')}): {told.get('message')}\n\n{told.get('traceback')}",
-        kind,
-        host,
-        str(told.get("traceback")),
-    )
 
 
 def _has_cuda() -> bool:

@@ -1,4 +1,4 @@
-"""Threads that find servers, and ask what one does that does not answer, or whose batch is late. Calls control only."""
+"""Threads that find servers, and ask a silent one what it does. Calls control only."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-AGAIN_SECONDS = 1.0  # seconds between two looks at a server that is not there
-CALLERS = 16  # servers that are asked at a time
+# Between two looks at a server that is not there.
+AGAIN_SECONDS = 1.0
+# Servers that are asked at a time.
+CALLERS = 16
 
 
 class FoundServer(NamedTuple):
     """A server that answered: where its workers listen."""
 
-    server: str  # host:port of its control, as the user or the job names it
+    # Host:port of its control, as the user or the job names it.
+    server: str
     address: str
     host: str
     ports: tuple[int, ...]
@@ -35,13 +38,14 @@ class ServerDiscovery:
 
     def __init__(self, servers: Mapping[str, str], token: bytes, found: Callable[[FoundServer], None]) -> None:
         self.servers, self.token, self._found = servers, token, found
-        self.silent: dict[str, str] = {
-            name: f"{name}: it was not asked yet" for name in servers
-        }  # those that do not answer
+        # Server that does not answer -> why.
+        self.silent: dict[str, str] = {name: f"{name}: it was not asked yet" for name in servers}
         self.data: dict[str, Any] | None = None
-        self.host = ""  # who described the data first
+        # Described the data first.
+        self.host = ""
         self.fatal: DataServiceError | None = None
-        self.answered_at = 0.0  # when a server answered last
+        # When a server answered last.
+        self.answered_at = 0.0
         self._wanted = set(servers)
         self._changed = threading.Condition()
         self._ended = False
@@ -55,7 +59,7 @@ class ServerDiscovery:
             thread.start()
 
     def look_again(self, server: str) -> None:
-        """The server's workers cannot be reached: it may have gone, or been started anew."""
+        """Ask a server whose workers cannot be reached: it may have gone, or been started anew."""
         with self._changed:
             self._wanted.add(server)
             self._changed.notify_all()
@@ -66,13 +70,13 @@ class ServerDiscovery:
             self._changed.notify_all()
 
     def wait_for_data(self, seconds: float) -> dict[str, Any] | None:
-        """What the first server that answers describes; None if none does in time."""
+        """Return what the first server that answers describes; None if none does in time."""
         with self._changed:
             self._changed.wait_for(lambda: self.data is not None or self.fatal is not None, seconds)
             return self.data
 
     def status(self, server: str, stacks_after: float) -> Any:
-        """What a server's workers do; None where it does not answer."""
+        """Return what a server's workers do; None if it does not answer."""
         try:
             answer = control_rpc.call(
                 self.servers[server], self.token, control_rpc.STATUS, {"stacks_after": stacks_after}
@@ -99,7 +103,7 @@ class ServerDiscovery:
                 self._found(found)
 
     def _next_server(self) -> str | None:
-        """A server that is to be asked now; None at the end."""
+        """Return a server that is to be asked now; None at the end."""
         with self._changed:
             while not self._ended:
                 now = time.monotonic()
@@ -139,8 +143,10 @@ class ServerDiscovery:
         return found
 
 
-LOOK_SECONDS = 5.0  # seconds an id may take before its server is asked about it, and between two such requests
-MOST_STACK = 8000  # characters
+# Within which an id has to come before its server is asked about it; also between two looks.
+LOOK_SECONDS = 5.0
+# Characters.
+MOST_STACK = 8000
 
 
 class StallWatch:
@@ -171,7 +177,7 @@ class StallWatch:
                 self._ask_status(server, host)
 
     def _ask_status(self, server: str, host: str) -> None:
-        """A worker may also hang with a batch of another rank: ours waits behind it."""
+        """Ask all its workers: one may hang with a batch of another rank, and ours waits behind it."""
         status = self.discovery.status(server, stacks_after=self.deadline)
         for number, told in enumerate((status or {}).get("workers", ())):
             if (told.get("seconds") or 0.0) >= self.deadline:

@@ -1,4 +1,4 @@
-"""One connection to one worker of a data host: connect, prove, ask, receive. Never blocks."""
+"""One connection to one worker of a data host: connect, prove, request, receive. Never blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import json
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime.dataservice.errors import ProtocolError
+from dlc_runtime.dataservice.errors import (
+    BatchTooLargeError,
+    DataServiceError,
+    ProtocolError,
+    RemoteUserError,
+    UnsupportedBatchError,
+)
 from dlc_runtime.dataservice.wire import channel, frames, serialization, tls
 from dlc_runtime.dataservice.wire.addresses import keep_alive
 
@@ -17,35 +23,55 @@ if TYPE_CHECKING:
 
     from dlc_runtime.dataservice.client.buffers import Buffer, BufferPool
 
-ALIGN_BYTES = 64  # bytes; every dtype may begin there
-MOST_PARTS = 1000  # of one recvmsg_into; Linux takes 1024
-MOST_FRAMES = 16  # frames that one link may bring before the others get their turn
+# Every dtype may begin there.
+ALIGN_BYTES = 64
+# Of one recvmsg_into; Linux takes 1024.
+MOST_PARTS = 1000
+# That one connection may bring before the others get their turn.
+MOST_FRAMES = 16
 
 
 class RemoteFailure(NamedTuple):
-    """What a worker says instead of a batch."""
+    """A worker's words instead of a batch."""
 
     told: dict[str, Any]
 
+    def error(self) -> DataServiceError:
+        """Make the error that the data host reported."""
+        told = self.told
+        kind, host = str(told.get("type", "")), str(told.get("host", "?"))
+        own = {"UnsupportedBatchError": UnsupportedBatchError, "BatchTooLargeError": BatchTooLargeError}
+        if told.get("ours") and kind in own:
+            return own[kind](f"on the data host {host}: {told.get('message')}")
+        return RemoteUserError(
+            f"{kind} in the user's code on the data host {host} (worker {told.get('worker')}, pid {told.get('pid')},"
+            f" samples {told.get('indices')}): {told.get('message')}\n\n{told.get('traceback')}",
+            kind,
+            host,
+            str(told.get("traceback")),
+        )
+
 
 class Arrival(NamedTuple):
+    """A batch, or a RemoteFailure in its place."""
+
     epoch: int
     id: int
-    batch: Any  # or a Failure
+    batch: Any
     size: int
 
 
 class Layout(NamedTuple):
-    """Where a schema's arrays lie in a buffer."""
+    """A schema's arrays in a buffer, each as (start, size); `views` make arrays that keep the buffer alive."""
 
     schema: serialization.Schema
-    places: tuple[tuple[int, int], ...]  # start, size
+    places: tuple[tuple[int, int], ...]
     size: int
-    views: tuple[Callable[[Any], Any], ...]  # each makes an array over the buffer, which it keeps alive
+    views: tuple[Callable[[Any], Any], ...]
 
 
 class WorkerConnection:
-    """Raises OSError (the worker is gone) and ProtocolError from its methods."""
+    """Its methods raise OSError (the worker is gone) and ProtocolError."""
 
     def __init__(self, address: str, port: int, token: bytes, buffers: BufferPool, most_batch: int) -> None:
         self.address, self.port, self.token, self.buffers, self.most_batch = address, port, token, buffers, most_batch
@@ -63,7 +89,8 @@ class WorkerConnection:
         self._out = bytearray()
         self._layouts: dict[int, Layout] = {}
         self._head = memoryview(bytearray(frames.FRAME))
-        self._got = 0  # bytes of the next header that are there
+        # Bytes of the next header that are there.
+        self._got = 0
         self._frame: frames.Frame | None = None
         self._views: list[memoryview] = []
         self._text = bytearray()
@@ -78,7 +105,7 @@ class WorkerConnection:
 
     @property
     def has_more(self) -> bool:
-        """Whether something came of which no selector tells."""
+        """Return whether something came of which no selector tells."""
         return bool(tls.pending(self.sock))
 
     def send_requests(self, requests: bytes | bytearray) -> None:
@@ -101,7 +128,7 @@ class WorkerConnection:
             del self._out[:sent]
 
     def receive(self) -> Iterator[Arrival]:
-        """What came since. The link becomes open when both sides have proved themselves."""
+        """Yield what came. The connection is open when both sides have proved themselves."""
         if not self.is_open:
             self._shake_hands()
             if not self.is_open:
@@ -116,7 +143,8 @@ class WorkerConnection:
             arrived = self._finish_frame(frame)
             if arrived is not None:
                 yield arrived
-            if not self._got:  # nothing of a next frame came along: there is none yet
+            # Nothing of a next frame came along: there is none yet.
+            if not self._got:
                 return
 
     def _shake_hands(self) -> None:
@@ -140,7 +168,7 @@ class WorkerConnection:
         self.is_open = True
 
     def _next_frame(self) -> frames.Frame | None:
-        """The next frame once all of it is here. None: its header is not.
+        """Return the next frame once all of it is here. None: its header is not.
 
         A body is read together with the header after it, so that a small batch costs one system call.
         """
@@ -179,7 +207,8 @@ class WorkerConnection:
             size -= view.nbytes
             done += 1
         del views[:done]
-        self._got = size  # what went beyond the body
+        # Bytes beyond the body.
+        self._got = size
 
     def _begin_body(self, frame: frames.Frame) -> None:
         """Make room for the frame's body."""
@@ -223,7 +252,7 @@ def make_layout(schema: serialization.Schema) -> Layout:
 
 
 def _make_view(leaf: serialization.Leaf, start: int) -> Callable[[Any], Any]:
-    """What makes the array of a leaf that begins there in a buffer. What all batches share is found out once, here."""
+    """Make a function from a buffer to a leaf's array. What all batches share is found out once, here."""
     kind, dtype, shape, size = leaf
     if kind == "B":
         return lambda buffer: bytes(buffer.memory[start : start + size]) if size else b""
@@ -248,7 +277,8 @@ def _tensor_view(dtype: str, shape: tuple[int, ...], start: int, size: int) -> C
         import numpy
 
         is_known = torch.from_numpy(numpy.empty(0, dtype)).dtype is own
-    except (ImportError, TypeError, RuntimeError):  # numpy has no such numbers, or torch was made for another numpy
+    except (ImportError, TypeError, RuntimeError):
+        # Numpy has no such numbers, or torch was made for another numpy.
         is_known = False
 
     def tensor(buffer: Any) -> Any:
@@ -258,9 +288,11 @@ def _tensor_view(dtype: str, shape: tuple[int, ...], start: int, size: int) -> C
             flat = buffer.flat[start : start + size]
             try:
                 return flat.view(own).view(shape)
-            except RuntimeError:  # PyTorch 1.10 views no elements of another size
+            except RuntimeError:
+                # PyTorch 1.10 views no elements of another size.
                 return torch.frombuffer(flat.numpy(), dtype=own).view(shape)
-        if is_known:  # half of what torch takes for it
+        # Takes half as long as torch.frombuffer.
+        if is_known:
             return torch.from_numpy(numpy.ndarray(shape, dtype, buffer.owner, start))
         count = size // serialization.TORCH_DTYPES[dtype]
         return torch.frombuffer(buffer.owner, dtype=own, count=count, offset=start).view(shape)

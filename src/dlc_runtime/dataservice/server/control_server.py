@@ -90,9 +90,9 @@ class ControlCalls:
         now, found = time.monotonic(), []
         for slot in range(self.table.slots):
             told: dict[str, Any] = self.table.read(slot)._asdict()
-            told["seconds"] = self.pauses.running_seconds(told["since"], now) if told["since"] else None
-            del told["since"]
-            if told["seconds"] is not None and isinstance(after, (int, float)) and told["seconds"] >= after:
+            since = told.pop("since")
+            told["seconds"] = self.pauses.running_seconds(since, now) if since else None
+            if since and isinstance(after, (int, float)) and told["seconds"] >= after:
                 told["stack"] = self.stack(slot, told["pid"])
             found.append(told)
         return {"workers": found, "refused": self.refused}

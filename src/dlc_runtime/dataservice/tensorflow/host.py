@@ -109,7 +109,7 @@ class HostServers:
 
     def __init__(self, configs: list[ServerConfig], service: endpoints.Service, patience: float) -> None:
         self.servers = [ServerProcess(config) for config in configs]
-        self.service, self.patience = service, patience
+        self.patience = patience
         # The GPUs are the training's.
         self.environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
         endpoints.bypass_proxies([service.dispatcher, *service.workers], self.environ)
@@ -152,39 +152,34 @@ class HostServers:
             return
         report = server.read_report() if has_spoken else {"error": f"it does not listen after {LISTEN_SECONDS:g} s"}
         if "error" in report:
-            raise DataServiceError(self._start_failure(config, report["error"]))
+            switch = endpoints.DISPATCHER_SWITCH if config.kind == DISPATCHER else endpoints.WORKER_SWITCH
+            raise DataServiceError(
+                f"{config.name} cannot serve at {config.listen}:{config.port}: {report['error']}; {switch} on every"
+                " host names another port"
+            )
         if report:
             LOG.info("tf.data.service: the %s on %s listens at %s:%d", *config[:4])
-
-    def _start_failure(self, config: ServerConfig, why: str) -> str:
-        switch = endpoints.DISPATCHER_SWITCH if config.kind == DISPATCHER else endpoints.WORKER_SWITCH
-        return (
-            f"the {config.kind} of tf.data.service on {config.host} cannot serve at {config.listen}:{config.port}:"
-            f" {why}; {switch} on every host names another port"
-        )
 
     def _replace(self, server: ServerProcess) -> None:
         code, config = server.kill(), server.config
         if server.starts >= MOST_STARTS:
-            raise DataServiceError(
-                f"the {config.kind} of tf.data.service on {config.host} ended {server.starts} times, now with {code}"
-            )
+            raise DataServiceError(f"{config.name} ended {server.starts} times, now with {code}")
         LOG.warning("tf.data.service: the %s on %s ended with %d; a new one starts", config.kind, config.host, code)
         time.sleep(PAUSE_SECONDS)
         self._start(server)
 
     def _readable(self, found: dict[int, ServerProcess], seconds: float | None = None) -> list[ServerProcess]:
-        """Return those that say something or have ended; none at this host's end, or when the time is over."""
+        """Return those that spoke or ended within `seconds`; none at this host's end."""
         poll = select.poll()
-        for descriptor in (self.wake, *found):
-            poll.register(descriptor, select.POLLIN)
+        for fd in (self.wake, *found):
+            poll.register(fd, select.POLLIN)
         events = poll.poll(None if seconds is None else seconds * 1000)
-        return [] if self.is_ended else [found[descriptor] for descriptor, _ in events if descriptor in found]
+        return [] if self.is_ended else [found[fd] for fd, _ in events if fd in found]
 
 
 @contextlib.contextmanager
 def _journal() -> Iterator[str]:
-    """Make a private folder for this process's life: a dispatcher that is started again finds it."""
+    """Make a private folder, in which a new dispatcher finds the old one's journal."""
     own = os.environ.get("DLC_RUN_DIR", "")
     folder = tempfile.mkdtemp(prefix="dlc-tf-data-", dir=own if os.path.isdir(own) else None)
     try:
@@ -194,7 +189,7 @@ def _journal() -> Iterator[str]:
 
 
 def main() -> int:
-    """Serve for the launcher, which passes the job's arguments: they are the training's."""
+    """Serve for the launcher; the job's arguments are the training's."""
     logging.basicConfig(level=logging.INFO, format="dlc: %(message)s")
     try:
         serve()

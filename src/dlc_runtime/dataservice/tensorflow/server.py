@@ -35,8 +35,8 @@ OPEN = "DLC_TF_DATA_OPEN"
 class ServerConfig(NamedTuple):
     """What a server is told by its host's process.
 
-    `listen` is this host's address on the job's network. A worker gets `dispatcher`, and in `own` its address for consumers,
-    both as host:port; a dispatcher its `journal` folder. `report` is a descriptor.
+    `listen` is this host's address on the job's network. A worker gets as host:port the `dispatcher`, and
+    its `own` address for consumers; a dispatcher gets its `journal` folder. `report` is a descriptor.
     """
 
     kind: str
@@ -47,6 +47,10 @@ class ServerConfig(NamedTuple):
     own: str = ""
     journal: str = ""
     report: int = -1
+
+    @property
+    def name(self) -> str:
+        return f"the {self.kind} of tf.data.service on {self.host}"
 
 
 def main(text: str) -> None:

@@ -1,8 +1,8 @@
 """Mutual TLS between a job's hosts, by DLC_DATA_TLS=1: no certificate is sent, and no file is written.
 
 Every host makes the key of the same certificate authority from the job's token, then a key and a certificate of its
-own, which live as long as the process. So the token lets a host in, as without TLS. Nobody on the network reads or
-changes the data, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
+own, which live as long as the process. So the token lets a host in, as without TLS. Nobody on the network reads the
+data, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     Socket = Union[socket.socket, "TlsSocket"]
 
 SWITCH = "DLC_DATA_TLS"
-# In every certificate; the address says which host it is.
+# In every certificate.
 NAME = "dlc-data-service"
-# The authority ends with the job's processes, whatever the hosts' clocks say.
+# Whatever the hosts' clocks say: the authority ends with the processes.
 YEARS = (2000, 2100)
-# TLS's largest record, without its frame.
-RECORD_BYTES = 1 << 14
-# That pass between the kernel and OpenSSL in one call.
-AT_ONCE_BYTES = 1 << 18
+# TLS's largest record, and what passes between the kernel and OpenSSL in one call.
+RECORD_BYTES, CHUNK_BYTES = 1 << 14, 1 << 18
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -119,7 +117,6 @@ def _context(token: bytes, is_server: bool) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=own.authority.decode())
     if is_server:
-        # Nobody resumes.
         context.num_tickets = 0
     with _in_memory(own.certificate + own.key) as path:
         context.load_cert_chain(path)
@@ -146,7 +143,7 @@ def secure(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
 
 
 def is_ready(sock: Socket) -> bool:
-    """Return whether it can be written to: not within the handshake, which waits for the other side."""
+    """Return whether it can be written to: not within the handshake."""
     return not isinstance(sock, TlsSocket) or sock.is_ready
 
 
@@ -158,8 +155,8 @@ def pending(sock: Socket) -> int:
 class TlsSocket:
     """A socket's methods over TLS. BlockingIOError: later; a plain OSError: the other side is gone.
 
-    OpenSSL sees memory, not the socket: on a socket it asks the kernel twice for each record of 16 KiB, which costs a
-    receiver as much as the deciphering. What `send` returns has left; a caller that has to wait offers the same bytes.
+    OpenSSL sees memory, not the socket, of which it asks the kernel twice for each record of 16 KiB: that costs a
+    receiver as much as deciphering. What `send` returns has left; a caller that waits offers the same bytes again.
     """
 
     def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:
@@ -168,11 +165,10 @@ class TlsSocket:
         self._tls = _context(token, is_server).wrap_bio(
             self._in, self._out, server_side=is_server, server_hostname=None if is_server else NAME
         )
-        # Records that the kernel did not take yet.
         self._unsent = memoryview(b"")
-        # Bytes that the caller still has, and that are in these records.
+        # Bytes that the caller still has, and that are in the unsent records.
         self._ciphered = 0
-        self._got = memoryview(bytearray(AT_ONCE_BYTES))
+        self._got = memoryview(bytearray(CHUNK_BYTES))
         self.is_ready = False
         with contextlib.suppress(BlockingIOError):
             self._shake_hands()
@@ -185,7 +181,7 @@ class TlsSocket:
                 self.is_ready = True
             except BlockingIOError:
                 self._flush()
-                if not self._fill(AT_ONCE_BYTES):
+                if not self._fill(CHUNK_BYTES):
                     raise ConnectionError("closed") from None
             finally:
                 # The last words, also those of a refusal.
@@ -239,10 +235,10 @@ class TlsSocket:
 
     def recvmsg_into(self, views: Sequence[memoryview]) -> tuple[int, None]:
         """Read as a socket does, but until nothing more is there, or no room."""
-        return self._read_into(views, AT_ONCE_BYTES), None
+        return self._read_into(views, CHUNK_BYTES), None
 
     def recv_into(self, view: memoryview) -> int:
-        return self._read_into([view], AT_ONCE_BYTES)
+        return self._read_into([view], CHUNK_BYTES)
 
     def _read_into(self, views: Sequence[memoryview], at_once: int) -> int:
         self._shake_hands()
@@ -253,7 +249,7 @@ class TlsSocket:
                     try:
                         size = cast("int", self._tls.read(view.nbytes, view))
                     except ssl.SSLWantReadError:
-                        if total and at_once < AT_ONCE_BYTES:
+                        if total and at_once < CHUNK_BYTES:
                             return total
                         try:
                             if not self._fill(at_once):
@@ -276,9 +272,9 @@ class TlsSocket:
             size = min(self._ciphered, len(data))
             self._ciphered -= size
             return size
-        # Its owner changes its size, which no view of it outlives.
+        # Its owner changes its size.
         copied = isinstance(data, bytearray)
-        view = memoryview(bytes(data[:AT_ONCE_BYTES]) if copied else data)[:AT_ONCE_BYTES]
+        view = memoryview(bytes(data[:CHUNK_BYTES]) if copied else data)[:CHUNK_BYTES]
         with self._translate_errors():
             while self._ciphered < view.nbytes:
                 self._ciphered += self._tls.write(view[self._ciphered :])

@@ -57,7 +57,7 @@ class DeviceMover:
 
 
 def stage(take: Take, take_ready: Take, begin: Callable[[Any], Any]) -> Iterator[Item]:
-    """Yield the items in order, `begin` done for up to AHEAD, without a needless wait."""
+    """Yield the items in order, `begin` done for up to AHEAD, without needless waits."""
     begun: deque[Item] = deque()
     while True:
         if not begun:
@@ -90,7 +90,7 @@ def check_device(device: Any) -> Any:
 
 
 def move(node: Any, device: Any) -> Any:
-    """Return the same structure with each tensor on the device."""
+    """Return the structure with each tensor on the device."""
     import torch
 
     if isinstance(node, (torch.Tensor, torch.nn.utils.rnn.PackedSequence)):

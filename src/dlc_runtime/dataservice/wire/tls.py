@@ -143,7 +143,7 @@ def secure(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
 
 
 def is_ready(sock: Socket) -> bool:
-    """Return whether it can be written to: not within the handshake."""
+    """Return whether the handshake is done."""
     return not isinstance(sock, TlsSocket) or sock.is_ready
 
 

@@ -68,7 +68,7 @@ def test_both_sides_show_a_certificate_and_then_bytes_pass(pair: Any) -> None:
 def test_a_reader_takes_what_has_come_at_once_and_not_record_by_record(pair: Any) -> None:
     server, client = pair(b"1" * 32, b"1" * 32)
     assert [receive(end) for end in (server, client, server)] == [None, None, None]
-    data = os.urandom(tls.RECORD + 5)  # two records
+    data = os.urandom(tls.RECORD_BYTES + 5)  # two records
     assert server.send(data) == len(data)
     assert client.recv(1 << 16) == data
     assert client.pending() == 0

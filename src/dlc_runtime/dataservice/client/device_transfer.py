@@ -57,7 +57,7 @@ class DeviceMover:
 
 
 def stage(take: Take, take_ready: Take, begin: Callable[[Any], Any]) -> Iterator[Item]:
-    """Yield the items in order, `begin` done for up to AHEAD, without needless waits."""
+    """Yield the items in order, `begin` done for up to AHEAD, without needless wait."""
     begun: deque[Item] = deque()
     while True:
         if not begun:

@@ -18,10 +18,9 @@ def lint_note(job: Job) -> list[str]:
     compiler = asked(job)
     if compiler is None or importlib.util.find_spec("libcst") is None:
         return []
-    from dlc_lint import lint
-    from dlc_lint.base.errors import BadScriptError
-    from dlc_lint.output.text import line
-    from dlc_lint.script.reading import read
+    from dlc_lint import BadScriptError, lint
+    from dlc_lint.output import line
+    from dlc_lint.script.parsing import read
 
     found = []
     for file in entry_points(job):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dlc_lint.base.finding import Hit
+    from dlc_lint.findings import Hit
     from dlc_lint.script.script import Script
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.called import names_reached
+from dlc_lint.script.call_graph import names_reached
 from dlc_lint.script.script import attribute
-from dlc_lint.script.steps import calls_of, nearest_loop
+from dlc_lint.script.training_steps import calls_of, nearest_loop
 
 if TYPE_CHECKING:
     from dlc_lint.script.script import Script

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.called import names_reached
+from dlc_lint.script.call_graph import names_reached
 from dlc_lint.script.script import attribute, literal, remembered, root
-from dlc_lint.script.steps import BACKWARD, backward_calls, calls_of, nearest_loop, steps
+from dlc_lint.script.training_steps import BACKWARD, backward_calls, calls_of, nearest_loop, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlc_lint.script.called import names_reached
-from dlc_lint.script.script import Loop, Script
+    from dlc_lint.script.script import Loop, Script
 
 LOADER = "torch.utils.data.DataLoader"
 EVALUATION = ("test", "eval", "valid", "val_")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, Union, cas
 import libcst as cst
 from libcst import metadata
 
-from dlc_lint.base.finding import Edit, Place
-from dlc_lint.script import reading
+from dlc_lint.findings import Edit, Place
+from dlc_lint.script import parsing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -58,12 +58,12 @@ class Script:
         self.path = path
         self.text = text[1:] if text.startswith("\ufeff") else text
         self.options = options
-        wrapper = metadata.MetadataWrapper(reading.parse(self.text, path), unsafe_skip_copy=True)
+        wrapper = metadata.MetadataWrapper(parsing.parse(self.text, path), unsafe_skip_copy=True)
         self.module = wrapper.module
         try:
             found = wrapper.resolve_many(PROVIDERS)
         except (RecursionError, KeyError) as error:  # libcst makes the one to the other
-            raise reading.too_deep(path) from error
+            raise parsing.too_deep(path) from error
         self._positions = cast("Mapping[cst.CSTNode, metadata.CodeRange]", found[metadata.PositionProvider])
         self._scopes = cast("Mapping[cst.CSTNode, metadata.Scope | None]", found[metadata.ScopeProvider])
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
@@ -71,7 +71,7 @@ class Script:
         self._nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self._collect()
         self.lines = list(io.StringIO(self.text, newline=""))  # as the parser counts them
-        self.tensors: dict[int, bool] = {}  # what script/tensors.py has found, by id of the node
+        self.tensors: dict[int, bool] = {}  # what `is_tensor` has found, by id of the node
         self.answers: dict[tuple[object, ...], Any] = {}  # of functions that are `remembered`
         self.names = cache(self._names)
 

@@ -81,14 +81,12 @@ RUNTIME = {
     "dataservice.tensorflow": ("cluster_facts", "usable_cpus", "dataservice.errors", "dataservice.wire"),
 }
 LINT = {
-    "base": (),
-    "script": ("base",),
-    "rules": ("base", "script"),
-    "check": ("base", "script", "rules"),
-    "fix": ("base", "script", "check"),
-    "torchfix": ("base",),
-    "output": ("base", "rules"),
-    "command": ("base", "script", "rules", "check", "fix", "torchfix", "output"),
+    "findings": (),
+    "script": ("findings",),
+    "rules": ("findings", "script"),
+    "check": ("findings", "script", "rules"),
+    "output": ("findings", "rules"),
+    "command": ("findings", "script", "rules", "check", "output"),
     "__main__": ("command",),
 }
 PACKAGES = {

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.guards import guarded
 from dlc_lint.script.script import attribute, literal
-from dlc_lint.script.steps import backward_calls, loss_of, losses_of, nearest_loop
+from dlc_lint.script.training_steps import backward_calls, guarded, loss_of, losses_of, nearest_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.guards import guarded
 from dlc_lint.script.loaders import LOADER, training_loaders
-from dlc_lint.script.modules import compiled_code, in_code, static_shapes, uses_xla
+from dlc_lint.script.models import compiled_code, in_code, is_tensor, static_shapes, uses_xla
 from dlc_lint.script.script import attribute, literal
-from dlc_lint.script.steps import every_step, steps
-from dlc_lint.script.tensors import is_tensor
-from dlc_lint.script.trainers import TRAINING_ARGUMENTS
+from dlc_lint.script.training_steps import TRAINING_ARGUMENTS, every_step, guarded, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

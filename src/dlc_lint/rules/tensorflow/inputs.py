@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.datasets import for_evaluation, pipeline, trained_from
-from dlc_lint.script.graph_functions import uses_jit
 from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.tf_functions import uses_jit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

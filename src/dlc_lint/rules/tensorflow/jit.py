@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.graph_functions import TF_FUNCTION, enclosing, graph_functions
 from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.tf_functions import TF_FUNCTION, enclosing, graph_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.datasets import is_dataset
-from dlc_lint.script.graph_functions import TF_FUNCTION, enclosing, functions_named, graph_functions, keras_compiles
-from dlc_lint.script.guards import guarded
 from dlc_lint.script.script import attribute, literal
-from dlc_lint.script.steps import calls_of, nearest_loop
+from dlc_lint.script.tf_functions import TF_FUNCTION, enclosing, functions_named, graph_functions, keras_compiles
+from dlc_lint.script.training_steps import calls_of, guarded, nearest_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from dlc_lint.script.guards import guarded
-from dlc_lint.script.script import attribute, remembered, root
+from dlc_lint.script.script import attribute, literal, remembered, root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +14,15 @@ if TYPE_CHECKING:
     from dlc_lint.script.script import Loop, Script
 
 BACKWARD = ("backward", "manual_backward")
+# Written around the body of a step or of `forward` without a choice: they are true while it trains.
+CALLS_TRUE_IN_TRAINING = {"is_grad_enabled"}
+SYNCS = {"torch_xla.core.xla_model.mark_step", "torch_xla.sync", "torch_xla.core.xla_model.unlazy"}
+DEVICES = ("torch_xla.core.xla_model.xla_device", "torch_xla.device", "torch_xla.core.xla_model.xla_real_devices")
+STEP_BLOCKS = ("torch_xla.step", "torch_xla.compile", "torch_xla.experimental.")
+TRAINING_ARGUMENTS = (
+    "transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.SFTConfig",
+    "transformers.training_args.TrainingArguments",
+)  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -160,3 +168,57 @@ def over_epochs(script: Script, step: Step) -> bool:
         return False
     words = f"{script.code(loop.target)} {script.code(loop.iter)}".lower()
     return "epoch" in words
+
+
+def guarded(script: Script, node: cst.CSTNode, around: cst.CSTNode) -> bool:
+    """Whether an `if`, `else`, `except`, `and`/`or` or `match` between the two decides about it."""
+    below: cst.CSTNode = node
+    for one in script.ancestors(node):
+        if one is around:
+            return False
+        if _decides(one, below):
+            return True
+        below = one
+    return False
+
+
+def _decides(one: cst.CSTNode, below: cst.CSTNode) -> bool:
+    if isinstance(one, cst.If):
+        return below is not one.test and not (below is one.body and _true_in_training(one.test))
+    if isinstance(one, cst.IfExp):
+        return below is not one.test
+    if isinstance(one, cst.BooleanOperation):
+        return below is one.right
+    return isinstance(one, (cst.ExceptHandler, cst.Match, cst.Finally, cst.Assert))
+
+
+def _true_in_training(test: cst.BaseExpression) -> bool:
+    """`if self.training`, `if labels is not None`, `if True`."""
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        only = test.comparisons[0]
+        name = test.left.value if isinstance(test.left, cst.Name) else ""
+        wanted = name in ("labels", "targets", "target", "label", "y")
+        none = isinstance(only.comparator, cst.Name) and only.comparator.value == "None"
+        return wanted and none and isinstance(only.operator, cst.IsNot)
+    if isinstance(test, cst.Call):
+        return attribute(test.func) in CALLS_TRUE_IN_TRAINING
+    return attribute(test) == "training" or (isinstance(test, cst.Name) and test.value == "True")
+
+
+def is_sync(script: Script, call: cst.Call) -> bool:
+    """`xm.mark_step()`, `torch_xla.sync()`, `xm.optimizer_step(optimizer, barrier=True)`."""
+    if script.is_one_of(call.func, SYNCS):
+        return True
+    return attribute(call.func) == "optimizer_step" and literal(script.argument(call, "barrier", 1)) is True
+
+
+def syncs_before(script: Script, node: cst.CSTNode, body: cst.CSTNode) -> bool:
+    """Whether a barrier stands before `node` in the same body."""
+    calls = [one for one in script.inside(body, cst.Call) if is_sync(script, one)]
+    return any(script.before(one, node) for one in calls)
+
+
+@remembered
+def asks_for_xla_device(script: Script) -> bool:
+    """Whether the script itself puts its model on an XLA device."""
+    return any(True for _ in script.calls(*DEVICES))

@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
-from dlc_lint.rules.pytorch.every_step import logs_every_step, shows_every_step
+from dlc_lint.findings import Hit
+from dlc_lint.rules.pytorch.training_loop import logs_every_step, shows_every_step
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.guards import guarded
-from dlc_lint.script.modules import compiled_code, in_code, uses_xla
+from dlc_lint.script.models import compiled_code, in_code, is_tensor, uses_xla
 from dlc_lint.script.script import attribute
-from dlc_lint.script.steps import every_step, steps
-from dlc_lint.script.syncs import syncs_before
-from dlc_lint.script.tensors import is_tensor
+from dlc_lint.script.training_steps import every_step, guarded, steps, syncs_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlc_lint.script.script import Script
-    from dlc_lint.script.steps import Step
+    from dlc_lint.script.training_steps import Step
 
 CONVERSIONS = {"float", "int", "bool"}
 REDUCTIONS = {"any", "all", "sum", "mean", "max", "min", "norm", "isnan", "isinf", "equal", "item"}

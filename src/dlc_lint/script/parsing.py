@@ -1,22 +1,32 @@
-"""Reads a script: bytes to text to a tree; the only place that reads files of the user."""
+"""Reads a script, bytes to text to a tree, and its `# noqa` comments; the only place that reads files of the user."""
 
 from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from dlc_lint.base.errors import BadScriptError
+from dlc_lint.findings import BadScriptError, Edit, Finding, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 MOST_BYTES = 4_000_000  # the largest training scripts have 0.2
 MOST_DEPTH = 1000  # libcst's parser ends the process at some thousands; Python says RecursionError before
 
 OPENING, CLOSING = "([{", ")]}"
 WORDS = {"not", "if", "else", "lambda", "and", "or", "await", "in", "is", "for"}
+UNUSED = "DLC001"
+NOQA = re.compile(
+    r"#\s*noqa(?P<colon>\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?(?=$|[\s,;#])", re.IGNORECASE
+)
+NOQA_CODE = re.compile(r"[A-Za-z]+[0-9]+")
 
 
 def read(path: str) -> str:
@@ -136,3 +146,60 @@ def _depth(text: str) -> int:
 def comments(text: str) -> list[tuple[int, int, str]]:
     """Each comment with its line (from 1) and column (from 0)."""
     return [(*token.start, token.string) for token in _tokens(text) if token.type == tokenize.COMMENT]
+
+
+class Noqa(NamedTuple):
+    """One comment. Without codes it silences every finding of its line."""
+
+    line: int
+    column: int
+    text: str
+    codes: tuple[str, ...]
+
+    def silences(self, code: str) -> bool:
+        """Whether it says so for this code."""
+        return not self.codes or code in self.codes
+
+
+def read_noqa(comments: Sequence[tuple[int, int, str]]) -> list[Noqa]:
+    """The directives among a script's comments."""
+    found = []
+    for line, column, text in comments:
+        match = NOQA.search(text)
+        if match:
+            codes = tuple(code.upper() for code in NOQA_CODE.findall(match["codes"] or ""))
+            found.append(Noqa(line, column + match.start(), match[0], codes))
+    return found
+
+
+def silence(findings: Sequence[Finding], directives: Sequence[Noqa]) -> list[Finding]:
+    """The findings that stay."""
+    return [finding for finding in findings if not any(_meets(one, finding) for one in directives)]
+
+
+def unused_noqa(
+    findings: Sequence[Finding], directives: Sequence[Noqa], checked: Collection[str], path: str
+) -> list[Finding]:
+    """A finding for each comment with codes of rules that were asked, and that silence nothing."""
+    found = []
+    for one in directives:
+        used = {finding.code for finding in findings if _meets(one, finding)}
+        idle = [code for code in one.codes if code in checked and code not in used]
+        found += [_unused_finding(one, idle, path)] if idle else []
+    return found
+
+
+def _meets(one: Noqa, finding: Finding) -> bool:
+    return one.line in _lines(finding.place) and one.silences(finding.code)
+
+
+def _lines(place: Place) -> tuple[int, int]:
+    return place.line, place.end_line
+
+
+def _unused_finding(one: Noqa, idle: list[str], path: str) -> Finding:
+    kept = [code for code in one.codes if code not in idle]
+    place = Place(one.line, one.column, one.line, one.column + len(one.text))
+    text = f"# noqa: {', '.join(kept)}" if kept else ""
+    message = f"noqa: {', '.join(idle)} silences nothing here; leave it out"
+    return Finding(path, place, UNUSED, message, (Edit(place, text),))

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from dlc_lint.rules.rule import Rule
 
 COMPILERS = ("", "inductor", "xla")
-MOST_ROUNDS = 10  # an edit may make room for another; none makes a new finding
+# An edit may make room for another; none makes a new finding.
+MOST_ROUNDS = 10
 
 
 def check(source: str, path: str, framework: str = "", compiler: str = "") -> list[Finding]:
@@ -31,13 +32,15 @@ def check(source: str, path: str, framework: str = "", compiler: str = "") -> li
     directives = parsing.read_noqa(parsing.comments(source[1:] if source.startswith("\ufeff") else source))
     left = parsing.silence(findings, directives)
     codes = {rule.code for rule in rules}
-    if parsing.unused_noqa(findings, directives, codes, path):  # perhaps it is for a job with another compiler
+    # A comment may be for a job with another compiler.
+    if parsing.unused_noqa(findings, directives, codes, path):
         for other in COMPILERS:
             findings += _findings(rules, Script(source, path, Options(other)))
         left += parsing.unused_noqa(findings, directives, codes, path)
     first: dict[tuple[int, str], Finding] = {}
     for finding in sorted(left, key=lambda one: (one.place, one.code, one.message)):
-        first.setdefault((finding.place.line, finding.code), finding)  # a line says the same once
+        # A line says the same once.
+        first.setdefault((finding.place.line, finding.code), finding)
     return list(first.values())
 
 
@@ -58,7 +61,7 @@ class Fixed(NamedTuple):
 
 
 def fix(source: str, path: str, framework: str = "", compiler: str = "") -> Fixed:
-    """Fix what can be fixed safely. The text is the same where nothing can."""
+    """Fix what can be fixed safely; without such a finding the text stays."""
     mark = "\ufeff" if source.startswith("\ufeff") else ""
     text, done = source[len(mark) :], []
     for _ in range(MOST_ROUNDS):
@@ -67,13 +70,14 @@ def fix(source: str, path: str, framework: str = "", compiler: str = "") -> Fixe
         if not chosen:
             break
         text = apply(text, [edit for finding in chosen for edit in finding.edits])
-        parse(text, path)  # an edit that breaks the script is a bug, and is not written
+        # An edit that breaks the script is a bug, and is not written.
+        parse(text, path)
         done += chosen
     return Fixed(mark + text, tuple(done), tuple(check(text, path, framework, compiler)))
 
 
 def _apart(findings: Sequence[Finding]) -> list[Finding]:
-    """Those of which no edit overlaps one before it."""
+    """Return the findings of which no edit overlaps an earlier finding's."""
     chosen: list[Finding] = []
     end = (0, 0)
     for finding in sorted(findings, key=lambda one: min(edit.place for edit in one.edits)):
@@ -85,7 +89,7 @@ def _apart(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def apply(text: str, edits: Sequence[Edit]) -> str:
-    """The text with every edit done."""
+    """Return the text with every edit done."""
     starts = [0]
     for line in io.StringIO(text, newline=""):
         starts.append(starts[-1] + len(line))
@@ -104,7 +108,7 @@ def apply(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _without_blanks(text: str, at: int) -> str:
-    """Blanks before the end of a line, where a comment stood."""
+    """Remove blanks before the end of a line, where a comment stood."""
     if text[at : at + 1] not in ("\n", "\r", ""):
         return text
     kept = text[:at].rstrip(" \t")

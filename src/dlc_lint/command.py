@@ -20,12 +20,13 @@ NO_LIBCST = 21
 FRAMEWORKS = ("pytorch", "tensorflow")
 COMPILERS = ("inductor", "xla")
 TOOL = "TorchFix"
-SECONDS = 120  # it takes two for a script
+# It takes two for a script.
+SECONDS = 120
 LINE = re.compile(r"(?P<path>.+?):(?P<line>\d+):(?P<column>\d+): (?P<code>TOR\d+) (?:\[\*\] )?(?P<message>.*)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCRIPT, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
+    """Add SCRIPT, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
     parser.add_argument("scripts", nargs="+", metavar="SCRIPT", help="a Python file")
     parser.add_argument("--framework", choices=FRAMEWORKS, default="", help="only the rules of one framework")
     parser.add_argument(
@@ -41,9 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Result:
-    """Check every script, fix where asked, print the findings. Errors of scripts are in the result, not printed."""
+    """Check every script, fix if asked, print the findings. Errors of scripts are in the result, not printed."""
     result = _check_all(args)
-    if result.scripts or args.json or args.sarif:  # where none could be read, the errors say all
+    # If no script could be read, the errors say all.
+    if result.scripts or args.json or args.sarif:
         print(_rendered(args, result))
     sys.stdout.flush()
     return result
@@ -102,19 +104,19 @@ def _of_torchfix(args: argparse.Namespace, paths: list[str]) -> tuple[list[Findi
 
 
 def exit_code(result: Result) -> int:
-    """0 for nothing found, 1 for findings, 51 where a script could not be read."""
+    """Return 0 if nothing was found, 1 for findings, 51 if a script could not be read."""
     if result.errors:
         return BAD_INPUT
     return FOUND if result.findings else 0
 
 
 def has_torchfix() -> bool:
-    """Whether this Python has it."""
+    """Return whether this Python has TorchFix."""
     return importlib.util.find_spec("torchfix") is not None
 
 
 def run_torchfix(paths: Sequence[str]) -> tuple[list[Finding], str]:
-    """Its findings, and why there are none where it failed."""
+    """Return TorchFix's findings, and why there are none if it failed."""
     command = [sys.executable, "-m", "torchfix", "--jobs", "1", "--", *paths]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)

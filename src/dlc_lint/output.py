@@ -21,7 +21,7 @@ NAMES = {"dlc": "dlc lint"}
 
 
 def render_text(result: Result) -> str:
-    """For people."""
+    """Return a line for each finding, for people."""
     lines = [f"fixed {line(one)}" for one in result.fixed]
     lines += [line(one) for one in result.findings]
     lines += [f"note: {note}" for note in result.notes]
@@ -29,7 +29,7 @@ def render_text(result: Result) -> str:
 
 
 def line(finding: Finding) -> str:
-    """`train.py:12:5: DLC101 what is wrong; what to do`."""
+    """Return `train.py:12:5: DLC101 what is wrong; what to do`."""
     tool = "" if finding.tool == "dlc" else f" ({finding.tool})"
     return f"{finding.path}:{finding.place.line}:{finding.place.column + 1}: {finding.code} {finding.message}{tool}"
 
@@ -48,7 +48,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def render_json(result: Result) -> str:
-    """For programs. Lines and columns count from 1."""
+    """Return a document for programs. Lines and columns count from 1."""
     document = {
         "version": VERSION,
         "scripts": result.scripts,
@@ -80,7 +80,7 @@ def _json_finding(one: Finding) -> dict[str, object]:
 
 
 def render_sarif(result: Result) -> str:
-    """One log."""
+    """Return one log, with a run for each tool."""
     tools = ["dlc", *sorted({one.tool for one in result.findings} - {"dlc"})]
     runs = [_sarif_run(tool, [one for one in result.findings if one.tool == tool], result) for tool in tools]
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": runs}, indent=2)

@@ -18,7 +18,7 @@ DEFINES = (cst.Import, cst.ImportFrom, cst.Assign, cst.AnnAssign, cst.Pass)
 
 @remembered
 def names_reached(script: Script, node: cst.CSTNode) -> set[str]:
-    """All names in a piece of code, and in the functions of the script that it names, and so on."""
+    """Return all names in a piece of code, in the functions of the script that it names, and so on."""
     names: set[str] = set()
     todo, seen = [node], {id(node)}
     while todo:
@@ -33,7 +33,7 @@ def names_reached(script: Script, node: cst.CSTNode) -> set[str]:
 
 
 def is_called(script: Script, node: cst.CSTNode) -> bool:
-    """Whether the code at a node can run: no function around it is one that the script never names.
+    """Return whether the code at a node can run: no function around it is one that the script never names.
 
     A file that only defines is a module: others call what it defines.
     """
@@ -62,7 +62,7 @@ def _is_text(statement: cst.BaseSmallStatement) -> bool:
 
 @remembered
 def _reached(script: Script) -> set[int]:
-    """The functions, by id, that code outside of functions names, and those that these name in turn."""
+    """Return the functions, by id, that code outside of functions names, and those that these name in turn."""
     functions = script.all(cst.FunctionDef)
     reached: set[int] = set()
     names = {name for part in script.module.body for name in _named(script, part)}
@@ -75,7 +75,7 @@ def _reached(script: Script) -> set[int]:
 
 
 def _named(script: Script, node: cst.CSTNode) -> Iterator[str]:
-    """Names in code that runs with `node`, without the bodies of functions below it."""
+    """Yield the names in code that runs with `node`, without the bodies of functions below it."""
     if isinstance(node, cst.Name):
         yield node.value
     for child in script.children(node):
@@ -86,7 +86,7 @@ def _named(script: Script, node: cst.CSTNode) -> Iterator[str]:
 
 
 def _is_named(script: Script, function: cst.FunctionDef, names: set[str]) -> bool:
-    """By its own name; or it is a method that Python or the base class calls, and its class is named."""
+    """Return whether its own name is, or the class of a method that Python or the base class calls."""
     if function.name.value in names:
         return True
     block = script.parent(function)

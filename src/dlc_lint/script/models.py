@@ -23,7 +23,8 @@ EAGER_DECORATORS = {
     "torch.jit.export",
 }  # fmt: skip
 
-MOST_PARTS = 5  # of parts of parts of a model
+# Of parts of parts of a model.
+MOST_PARTS = 5
 # Methods and functions of which the result is no tensor.
 NOT_TENSORS = {
     "size", "dim", "item", "tolist", "numel", "nelement", "ndimension", "data_ptr", "element_size", "get_device",
@@ -50,12 +51,12 @@ SEVERAL_RESULTS = {
 
 @remembered
 def module_classes(script: Script) -> list[cst.ClassDef]:
-    """Classes that derive from torch.nn.Module, also by another class of the script."""
+    """Return the classes that derive from torch.nn.Module, also by another class of the script."""
     return [one for one in script.all(cst.ClassDef) if is_module(script, one)]
 
 
 def is_module(script: Script, one: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether a class derives from torch.nn.Module as far as the script says."""
+    """Return whether a class derives from torch.nn.Module as far as the script says."""
     for base in one.bases:
         if script.is_one_of(base.value, MODULES):
             return True
@@ -71,13 +72,13 @@ def is_module(script: Script, one: cst.ClassDef, depth: int = 0) -> bool:
 
 
 def methods(one: cst.ClassDef) -> dict[str, cst.FunctionDef]:
-    """The methods of a class by name, the last where there are several."""
+    """Return the methods of a class by name, of several the last."""
     return {part.name.value: part for part in one.body.body if isinstance(part, cst.FunctionDef)}
 
 
 @remembered
 def attributes(script: Script, one: cst.ClassDef) -> dict[str, list[cst.BaseExpression]]:
-    """`self.x = value` in any method: name -> values."""
+    """Return `self.x = value` of any method: name -> values."""
     found: dict[str, list[cst.BaseExpression]] = {}
     for assign in script.inside(one.body, cst.Assign):
         for target in assign.targets:
@@ -92,20 +93,20 @@ def attributes(script: Script, one: cst.ClassDef) -> dict[str, list[cst.BaseExpr
 
 
 def own_attribute(node: cst.CSTNode | None) -> str:
-    """`x` for `self.x`."""
+    """Return `x` for `self.x`."""
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
         return node.attr.value
     return ""
 
 
 def has_weights(script: Script, one: cst.ClassDef, depth: int = 0) -> bool:
-    """Whether it has layers or parameters: a loss or a metric without them is not trained, so it stays eager."""
+    """Return whether it has layers or parameters: a loss or a metric without them stays eager."""
     made = [value for values in attributes(script, one).values() for value in values if isinstance(value, cst.Call)]
     return depth > MOST_PARTS or any(_may_have_weights(script, call, depth) for call in made)
 
 
 def has_layers(script: Script, one: cst.ClassDef) -> bool:
-    """Whether it has layers or parameters of torch.nn itself."""
+    """Return whether it has layers or parameters of torch.nn itself."""
     values = [value for several in attributes(script, one).values() for value in several]
     return any(
         script.name(call.func).startswith("torch.nn.") for value in values for call in script.inside(value, cst.Call)
@@ -113,7 +114,7 @@ def has_layers(script: Script, one: cst.ClassDef) -> bool:
 
 
 def _may_have_weights(script: Script, call: cst.Call, depth: int) -> bool:
-    """What a call gives: no tensor or array, and no module of the script that has no weights itself."""
+    """Return whether a call may give layers: no tensor or array, and no module that has no weights itself."""
     name = script.name(call.func)
     if name and not name.startswith("torch.nn."):
         return not name.startswith(("torch.", "numpy.", "math.")) and "." in name
@@ -125,7 +126,7 @@ def _may_have_weights(script: Script, call: cst.Call, depth: int) -> bool:
 
 @remembered
 def compiled_code(script: Script) -> list[cst.FunctionDef]:
-    """Functions below the compiler: `forward` of models, methods that it calls, what torch.compile is given."""
+    """Return what the compiler sees: `forward` of models, methods that it calls, what torch.compile is given."""
     found: dict[int, cst.FunctionDef] = {}
     for one in module_classes(script):
         forward = methods(one).get("forward")
@@ -137,7 +138,7 @@ def compiled_code(script: Script) -> list[cst.FunctionDef]:
 
 
 def _without_gradients(script: Script, function: cst.FunctionDef) -> bool:
-    """`@torch.no_grad()`: nothing trains through it."""
+    """Recognise `@torch.no_grad()`: nothing trains through it."""
     return any("no_grad" in script.code(one) or "inference_mode" in script.code(one) for one in function.decorators)
 
 
@@ -166,7 +167,7 @@ def _given_to_compile(script: Script) -> Iterator[cst.FunctionDef]:
 
 
 def stays_eager(script: Script, function: cst.FunctionDef) -> bool:
-    """Whether a decorator keeps the compiler out."""
+    """Return whether a decorator keeps the compiler out."""
     for decorator in function.decorators:
         called = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
         if script.is_one_of(called, EAGER_DECORATORS):
@@ -175,13 +176,13 @@ def stays_eager(script: Script, function: cst.FunctionDef) -> bool:
 
 
 def own_compile(script: Script) -> list[cst.Call]:
-    """`torch.compile(...)`, and `@torch.compile(...)`."""
+    """Return the calls `torch.compile(...)`, and `@torch.compile(...)`."""
     return list(script.calls("torch.compile"))
 
 
 @remembered
 def static_by_choice(script: Script) -> bool:
-    """Whether the script compiles for one shape each: `dynamic=False`, or a mode with CUDA graphs."""
+    """Return whether the script compiles for one shape each: `dynamic=False`, or a mode with CUDA graphs."""
     for call in own_compile(script):
         if literal(script.argument(call, "dynamic", 2)) is False:
             return True
@@ -192,7 +193,7 @@ def static_by_choice(script: Script) -> bool:
 
 @remembered
 def uses_xla(script: Script) -> bool:
-    """Whether it trains by PyTorch/XLA: the caller says so, or it imports torch_xla behind no condition."""
+    """Return whether it trains by PyTorch/XLA: the caller says so, or it imports torch_xla without a condition."""
     if script.options.compiler:
         return script.options.compiler == "xla"
     statements: list[cst.Import | cst.ImportFrom] = [*script.all(cst.Import), *script.all(cst.ImportFrom)]
@@ -208,23 +209,24 @@ def _imports_xla(script: Script, one: cst.Import | cst.ImportFrom) -> bool:
 
 
 def static_shapes(script: Script) -> bool:
-    """Whether each new shape is compiled anew."""
+    """Return whether each new shape is compiled anew."""
     return uses_xla(script) or static_by_choice(script)
 
 
 def in_code(script: Script, node: cst.CSTNode, functions: list[cst.FunctionDef]) -> cst.FunctionDef | None:
-    """The function of the list that a node is in, not one nested in it."""
+    """Return the function of the list that a node is in, not one nested in it."""
     around = script.function(node)
     return around if any(around is one for one in functions) else None
 
 
 def is_tensor(script: Script, node: cst.CSTNode | None) -> bool:
-    """Whether the expression is a tensor, as far as the function's own text tells."""
+    """Return whether the expression is a tensor, as far as the function's own text tells."""
     if node is None:
         return False
     key = id(node)
     if key not in script.tensors:
-        script.tensors[key] = False  # for names that are bound to each other
+        # For names that are bound to each other.
+        script.tensors[key] = False
         script.tensors[key] = _is_tensor(script, node)
     return script.tensors[key]
 
@@ -256,7 +258,7 @@ def _name(script: Script, node: cst.Name) -> bool:
 
 
 def _mentions(script: Script, value: cst.CSTNode, name: str) -> bool:
-    """`x = self.layer(x)` says nothing new about x where x is a tensor before."""
+    """Recognise `x = self.layer(x)`, which says nothing new about x."""
     return not isinstance(value, cst.Param) and any(one.value == name for one in script.inside(value, cst.Name))
 
 
@@ -267,7 +269,7 @@ def _bound(script: Script, value: cst.CSTNode | None) -> bool:
 
 
 def is_input(script: Script, param: cst.Param) -> bool:
-    """A parameter of `forward` that is a tensor by its annotation, or the first one, without annotation and default."""
+    """Return whether it is a tensor by its annotation, or without one the first parameter of `forward`."""
     if param.annotation is not None:
         return script.name(param.annotation.annotation) == "torch.Tensor"
     function = script.function(param)
@@ -284,12 +286,13 @@ def _call(script: Script, call: cst.Call) -> bool:
     if not isinstance(call.func, cst.Attribute) or name in NOT_TENSORS or name.startswith("is_"):
         return False
     if name in ("max", "min", "median", "mode") and (call.args and literal(call.args[0].value) is not ...):
-        return False  # with a dimension: values and indices
+        # With a dimension: values and indices.
+        return False
     return is_tensor(script, call.func.value)
 
 
 def _surely(script: Script, call: cst.Call) -> bool:
-    """A function of torch, or a layer of the model: whatever it is given."""
+    """Return whether it is a function of torch, or a layer of the model: then its arguments do not matter."""
     full = script.name(call.func)
     below, last = full.rpartition(".")[::2]
     if f"{below}." in FACTORIES:
@@ -298,7 +301,7 @@ def _surely(script: Script, call: cst.Call) -> bool:
 
 
 def _is_layer(script: Script, call: cst.Call) -> bool:
-    """`self.layer(x)`, where `self.layer = nn.Linear(...)`."""
+    """Recognise `self.layer(x)` with `self.layer = nn.Linear(...)`."""
     around = script.around(call, cst.ClassDef)
     values = attributes(script, around).get(own_attribute(call.func), []) if around is not None else []
     layers = [script.name(value.func) for value in values if isinstance(value, cst.Call)]

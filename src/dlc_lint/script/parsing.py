@@ -17,8 +17,10 @@ from dlc_lint.findings import BadScriptError, Edit, Finding, Place
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-MOST_BYTES = 4_000_000  # the largest training scripts have 0.2
-MOST_DEPTH = 1000  # libcst's parser ends the process at some thousands; Python says RecursionError before
+# The largest training scripts have 0.2.
+MOST_BYTES = 4_000_000
+# Libcst's parser ends the process at some thousands; Python says RecursionError before.
+MOST_DEPTH = 1000
 
 OPENING, CLOSING = "([{", ")]}"
 WORDS = {"not", "if", "else", "lambda", "and", "or", "await", "in", "is", "for"}
@@ -30,8 +32,9 @@ NOQA_CODE = re.compile(r"[A-Za-z]+[0-9]+")
 
 
 def read(path: str) -> str:
-    """The text of a file. Raises BadScriptError."""
-    if path.endswith(".ipynb"):  # its JSON is read as one expression of Python, in which nothing is ever found
+    """Return the text of a file. Raises BadScriptError."""
+    # Its JSON would be read as one expression of Python, in which nothing is ever found.
+    if path.endswith(".ipynb"):
         remedy = f"jupyter nbconvert --to script {path}, and name what it writes"
         raise BadScriptError(path, 0, "a notebook: expected a Python script", remedy)
     try:
@@ -47,7 +50,7 @@ def read(path: str) -> str:
 
 
 def decode(content: bytes, path: str) -> str:
-    """Bytes as text, line ends as they are. Raises BadScriptError."""
+    """Return bytes as text, line ends as they are. Raises BadScriptError."""
     if b"\0" in content:
         line = content.count(b"\n", 0, content.index(b"\0")) + 1
         raise BadScriptError(path, line, "a NUL byte: expected a Python script", "name the script itself")
@@ -59,13 +62,14 @@ def decode(content: bytes, path: str) -> str:
         name = "UTF-8" if encoding == "utf-8" else encoding
         what = f"byte 0x{content[error.start]:02x} is not {name}"
         raise BadScriptError(path, line, f"{what}: expected a script in {name}", "save the file as UTF-8") from error
-    except (SyntaxError, LookupError, UnicodeError) as error:  # a codec such as `undefined` raises no better one
+    except (SyntaxError, LookupError, UnicodeError) as error:
+        # A codec such as `undefined` raises nothing better.
         remedy = "save the file as UTF-8, without a line that says another encoding"
         raise BadScriptError(path, 1, f"{error}: expected an encoding that Python knows", remedy) from error
 
 
 def encoding_of(content: bytes) -> str:
-    """What Python reads it with: UTF-8, or what one of the first two lines says. Raises SyntaxError.
+    """Return the encoding as Python does: UTF-8, or that of the first two lines. Raises SyntaxError.
 
     The byte order mark stays in the text.
     """
@@ -74,12 +78,13 @@ def encoding_of(content: bytes) -> str:
     except SyntaxError:
         if b"coding" in b"".join(content.splitlines()[:2]):
             raise
-        return "utf-8"  # a byte that is not: decoding says which
+        # A byte is not UTF-8: decoding says which.
+        return "utf-8"
     return "utf-8" if found.startswith("utf-8") else found
 
 
 def parse(text: str, path: str) -> cst.Module:
-    """The tree of a text without byte order mark. Raises BadScriptError."""
+    """Return the tree of a text without byte order mark. Raises BadScriptError."""
     if _depth(text) > MOST_DEPTH:
         raise too_deep(path)
     try:
@@ -93,13 +98,13 @@ def parse(text: str, path: str) -> cst.Module:
 
 
 def too_deep(path: str) -> BadScriptError:
-    """For what only a program would write."""
+    """Return the error for what only a program would write."""
     what = "an expression is too deep to be read: expected a script that a person wrote"
     return BadScriptError(path, 0, what, "split the longest expression, or leave this file out")
 
 
 def _of_python(text: str) -> tuple[int, str] | None:
-    """What this Python says of it, which is clearer than the parser's words; None where it reads the text."""
+    """Return this Python's message, which is clearer than the parser's; None if it reads the text."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -112,18 +117,19 @@ def _of_python(text: str) -> tuple[int, str] | None:
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:
-    """As far as the text can be cut into tokens."""
+    """Cut the text into tokens, as far as that is possible."""
     found = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             found.append(token)
     except (tokenize.TokenError, SyntaxError):
-        pass  # the parser says what is wrong
+        # The parser says what is wrong.
+        pass
     return found
 
 
 def _depth(text: str) -> int:
-    """About how deep the tree becomes: operators, words and pieces of text since the last comma, over all brackets."""
+    """Estimate the tree's depth: operators, words and pieces of text since the last comma, over all brackets."""
     chains, elifs, deepest, before = [0], 0, 0, 0
     for token in _tokens(text):
         if token.type == tokenize.NEWLINE:
@@ -144,7 +150,7 @@ def _depth(text: str) -> int:
 
 
 def comments(text: str) -> list[tuple[int, int, str]]:
-    """Each comment with its line (from 1) and column (from 0)."""
+    """Return each comment with its line (from 1) and column (from 0)."""
     return [(*token.start, token.string) for token in _tokens(text) if token.type == tokenize.COMMENT]
 
 
@@ -157,12 +163,12 @@ class Noqa(NamedTuple):
     codes: tuple[str, ...]
 
     def silences(self, code: str) -> bool:
-        """Whether it says so for this code."""
+        """Return whether it says so for this code."""
         return not self.codes or code in self.codes
 
 
 def read_noqa(comments: Sequence[tuple[int, int, str]]) -> list[Noqa]:
-    """The directives among a script's comments."""
+    """Return the directives among a script's comments."""
     found = []
     for line, column, text in comments:
         match = NOQA.search(text)
@@ -173,14 +179,14 @@ def read_noqa(comments: Sequence[tuple[int, int, str]]) -> list[Noqa]:
 
 
 def silence(findings: Sequence[Finding], directives: Sequence[Noqa]) -> list[Finding]:
-    """The findings that stay."""
+    """Return the findings that stay."""
     return [finding for finding in findings if not any(_meets(one, finding) for one in directives)]
 
 
 def unused_noqa(
     findings: Sequence[Finding], directives: Sequence[Noqa], checked: Collection[str], path: str
 ) -> list[Finding]:
-    """A finding for each comment with codes of rules that were asked, and that silence nothing."""
+    """Return a finding for each comment that names codes of checked rules and silences nothing."""
     found = []
     for one in directives:
         used = {finding.code for finding in findings if _meets(one, finding)}

@@ -27,7 +27,7 @@ class GraphFunction(NamedTuple):
 
 @remembered
 def graph_functions(script: Script) -> list[GraphFunction]:
-    """Those with tf.function around them, and those that they call."""
+    """Return the functions with tf.function around them, and those that they call."""
     found: dict[int, GraphFunction] = {}
     for one in _roots(script):
         earlier = found.get(id(one.node))
@@ -57,7 +57,7 @@ def _roots(script: Script) -> Iterator[GraphFunction]:
 
 
 def is_jit(script: Script, call: cst.Call | None) -> bool:
-    """`jit_compile=True`, or what is decided when it runs."""
+    """Recognise `jit_compile=True`, or what is decided when it runs."""
     if call is None:
         return False
     given = script.argument(call, "jit_compile") or script.argument(call, "experimental_compile")
@@ -65,7 +65,7 @@ def is_jit(script: Script, call: cst.Call | None) -> bool:
 
 
 def functions_named(script: Script, given: cst.CSTNode | None) -> list[Function]:
-    """A function by its name, a method by `self.name`, or a lambda."""
+    """Return a function by its name, a method by `self.name`, or a lambda."""
     value = script.value(given)
     if isinstance(value, (cst.FunctionDef, cst.Lambda)):
         return [value]
@@ -74,7 +74,7 @@ def functions_named(script: Script, given: cst.CSTNode | None) -> list[Function]
 
 
 def _used_in(script: Script, function: Function) -> Iterator[cst.FunctionDef]:
-    """Every function of the script that is named in its body: called, or given to strategy.run."""
+    """Yield every function of the script that is named in its body: called, or given to strategy.run."""
     names = {one.value for one in script.inside(function.body, cst.Name)}
     for other in script.all(cst.FunctionDef):
         if other is not function and other.name.value in names:
@@ -82,14 +82,14 @@ def _used_in(script: Script, function: Function) -> Iterator[cst.FunctionDef]:
 
 
 def enclosing(script: Script, node: cst.CSTNode, functions: list[GraphFunction]) -> GraphFunction | None:
-    """The innermost of these functions around a node; nested functions belong to their graph."""
+    """Return the innermost of these functions around a node; nested functions belong to their graph."""
     by_id = {id(one.node): one for one in functions}
     return next((by_id[id(one)] for one in script.ancestors(node) if id(one) in by_id), None)
 
 
 @remembered
 def keras_compiles(script: Script) -> list[cst.Call]:
-    """`model.compile(optimizer=..., loss=...)` of Keras."""
+    """Return the calls `model.compile(optimizer=..., loss=...)` of Keras."""
     known = ("optimizer", "loss", "metrics", "jit_compile", "run_eagerly")
     calls = [one for one in script.all(cst.Call) if attribute(one.func) == "compile" and not script.name(one.func)]
     return [one for one in calls if any(script.argument(one, word) is not None for word in known)]
@@ -97,7 +97,7 @@ def keras_compiles(script: Script) -> list[cst.Call]:
 
 @remembered
 def uses_jit(script: Script) -> bool:
-    """Whether XLA compiles a step of the script: it says so, or the caller does."""
+    """Return whether XLA compiles a step of the script: it says so, or the caller does."""
     if script.options.compiler == "xla":
         return True
     if any(is_jit(script, one) for one in keras_compiles(script)):

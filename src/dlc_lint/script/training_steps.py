@@ -26,7 +26,7 @@ TRAINING_ARGUMENTS = (
 
 
 class Step(NamedTuple):
-    """`body` runs once for each step; `loop` runs it, and is None where a framework's or another file's loop does."""
+    """`body` runs once for each step; `loop` runs it, and is None if a framework's or another file's loop does."""
 
     body: cst.CSTNode
     loop: Loop | None
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 @remembered
 def backward_calls(script: Script) -> list[cst.Call]:
-    """`loss.backward()`, `accelerator.backward(loss)`; not what functions of autograd call."""
+    """Return `loss.backward()`, `accelerator.backward(loss)`; not what functions of autograd call."""
     found = [call for call in script.all(cst.Call) if attribute(call.func) in BACKWARD]
     return [call for call in found if not _in_backward(script, call)]
 
@@ -47,7 +47,7 @@ def _in_backward(script: Script, call: cst.Call) -> bool:
 
 
 def loss_of(backward: cst.Call) -> cst.Name | None:
-    """`loss` of `loss.backward()`, `scaler.scale(loss).backward()` and `accelerator.backward(loss)`."""
+    """Return `loss` of `loss.backward()`, `scaler.scale(loss).backward()` and `accelerator.backward(loss)`."""
     given = [arg.value for arg in backward.args if arg.keyword is None]
     owner = backward.func.value if isinstance(backward.func, cst.Attribute) else None
     if isinstance(owner, cst.Call) and attribute(owner.func) == "scale" and len(owner.args) == 1:
@@ -58,7 +58,7 @@ def loss_of(backward: cst.Call) -> cst.Name | None:
 
 @remembered
 def losses_of(script: Script) -> set[str]:
-    """Names on which backward is called."""
+    """Return the names on which backward is called."""
     found = {one.value for one in map(loss_of, backward_calls(script)) if one is not None}
     for call in backward_calls(script):
         owner = call.func.value if isinstance(call.func, cst.Attribute) else None
@@ -68,7 +68,7 @@ def losses_of(script: Script) -> set[str]:
 
 @remembered
 def steps(script: Script) -> list[Step]:
-    """The training steps of the script, each once."""
+    """Return the training steps of the script, each once."""
     found: dict[int, Step] = {}
     for call in backward_calls(script):
         for step in _steps_of(script, call):
@@ -80,14 +80,16 @@ def _steps_of(script: Script, call: cst.Call) -> Iterator[Step]:
     loop = nearest_loop(script, call)
     if loop is not None:
         yield Step(loop.body, loop)
-        outer = nearest_loop(script, loop)  # a loop over the parts of a batch
+        # The inner loop may run over the parts of a batch.
+        outer = nearest_loop(script, loop)
         if outer is not None and _has_optimizer_step(script, outer.body, loop):
             yield Step(outer.body, outer)
         return
     function = script.function(call)
     if function is None:
         return
-    defined_in = nearest_loop(script, function)  # a closure for `optimizer.step(closure)`
+    # A closure for `optimizer.step(closure)`.
+    defined_in = nearest_loop(script, function)
     if defined_in is not None:
         yield Step(defined_in.body, defined_in)
         return
@@ -101,7 +103,7 @@ def _steps_of(script: Script, call: cst.Call) -> Iterator[Step]:
 
 @remembered
 def nearest_loop(script: Script, node: cst.CSTNode) -> Loop | None:
-    """The loop whose body runs `node`, in the same function."""
+    """Return the loop whose body runs `node`, in the same function."""
     below = node
     for one in script.ancestors(node):
         if isinstance(one, (cst.FunctionDef, cst.ClassDef)):
@@ -118,7 +120,7 @@ def _has_optimizer_step(script: Script, body: cst.CSTNode, apart_from: cst.CSTNo
 
 
 def is_optimizer_step(call: cst.Call) -> bool:
-    """`optimizer.step()`, `scaler.step(optimizer)`, `xm.optimizer_step(optimizer)`; not `scheduler.step()`."""
+    """Recognise `optimizer.step()`, `scaler.step(optimizer)`, `xm.optimizer_step(...)`; not `scheduler.step()`."""
     name = attribute(call.func)
     if name == "optimizer_step":
         return True
@@ -128,7 +130,7 @@ def is_optimizer_step(call: cst.Call) -> bool:
 
 
 def calls_of(script: Script, function: cst.FunctionDef) -> list[cst.Call]:
-    """Calls of a function or method of this script, by its name."""
+    """Return the calls of a function or method of this script, by its name."""
     name = function.name.value
     method = isinstance(script.parent(script.parent(function) or function), cst.ClassDef)
     found = []
@@ -143,7 +145,7 @@ def calls_of(script: Script, function: cst.FunctionDef) -> list[cst.Call]:
 
 
 def every_step(script: Script, node: cst.CSTNode, step: Step) -> bool:
-    """Whether `node` runs in each step: behind no choice, and not in a function that is only defined there."""
+    """Return whether `node` runs in each step: behind no choice, and not in a function that is only defined there."""
     above = list(script.ancestors(node))
     if not any(one is step.body for one in above):
         return False
@@ -153,7 +155,7 @@ def every_step(script: Script, node: cst.CSTNode, step: Step) -> bool:
 
 
 def _behind_exit(script: Script, node: cst.CSTNode, step: Step) -> bool:
-    """`if i % 100: continue` before it decides as well."""
+    """Recognise `if i % 100: continue` before it, which decides as well."""
     for one in script.inside(step.body, cst.If):
         leaves = any(True for kind in (cst.Continue, cst.Break) for _ in script.inside(one.body, kind))
         if leaves and script.before(one, node):
@@ -162,7 +164,7 @@ def _behind_exit(script: Script, node: cst.CSTNode, step: Step) -> bool:
 
 
 def over_epochs(script: Script, step: Step) -> bool:
-    """Whether each turn of the loop is an epoch, not a batch."""
+    """Return whether each turn of the loop is an epoch, not a batch."""
     loop = step.loop
     if not isinstance(loop, cst.For):
         return False
@@ -171,7 +173,7 @@ def over_epochs(script: Script, step: Step) -> bool:
 
 
 def guarded(script: Script, node: cst.CSTNode, around: cst.CSTNode) -> bool:
-    """Whether an `if`, `else`, `except`, `and`/`or` or `match` between the two decides about it."""
+    """Return whether an `if`, `else`, `except`, `and`/`or` or `match` between the two decides about it."""
     below: cst.CSTNode = node
     for one in script.ancestors(node):
         if one is around:
@@ -193,7 +195,7 @@ def _decides(one: cst.CSTNode, below: cst.CSTNode) -> bool:
 
 
 def _true_in_training(test: cst.BaseExpression) -> bool:
-    """`if self.training`, `if labels is not None`, `if True`."""
+    """Recognise `if self.training`, `if labels is not None`, `if True`."""
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
         only = test.comparisons[0]
         name = test.left.value if isinstance(test.left, cst.Name) else ""
@@ -206,19 +208,19 @@ def _true_in_training(test: cst.BaseExpression) -> bool:
 
 
 def is_sync(script: Script, call: cst.Call) -> bool:
-    """`xm.mark_step()`, `torch_xla.sync()`, `xm.optimizer_step(optimizer, barrier=True)`."""
+    """Recognise `xm.mark_step()`, `torch_xla.sync()`, `xm.optimizer_step(optimizer, barrier=True)`."""
     if script.is_one_of(call.func, SYNCS):
         return True
     return attribute(call.func) == "optimizer_step" and literal(script.argument(call, "barrier", 1)) is True
 
 
 def syncs_before(script: Script, node: cst.CSTNode, body: cst.CSTNode) -> bool:
-    """Whether a barrier stands before `node` in the same body."""
+    """Return whether a barrier stands before `node` in the same body."""
     calls = [one for one in script.inside(body, cst.Call) if is_sync(script, one)]
     return any(script.before(one, node) for one in calls)
 
 
 @remembered
 def asks_for_xla_device(script: Script) -> bool:
-    """Whether the script itself puts its model on an XLA device."""
+    """Return whether the script itself puts its model on an XLA device."""
     return any(True for _ in script.calls(*DEVICES))

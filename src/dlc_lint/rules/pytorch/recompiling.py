@@ -23,7 +23,7 @@ GROWS = {"append", "extend", "insert"}
 
 
 def counter_in_model(script: Script) -> Iterator[Hit]:
-    """DLC131."""
+    """Find DLC131."""
     for function in compiled_code(script):
         around = script.around(function, cst.ClassDef)
         if around is None:
@@ -43,7 +43,7 @@ def counter_in_model(script: Script) -> Iterator[Hit]:
 
 
 def _changed(script: Script, node: cst.AugAssign | cst.Assign) -> str:
-    """`x` for `self.x += 1` and `self.x = self.x + 1`."""
+    """Return `x` for `self.x += 1` and `self.x = self.x + 1`."""
     if isinstance(node, cst.AugAssign):
         return own_attribute(node.target)
     name = own_attribute(node.targets[0].target) if len(node.targets) == 1 else ""
@@ -53,7 +53,7 @@ def _changed(script: Script, node: cst.AugAssign | cst.Assign) -> str:
 
 
 def growing_list(script: Script) -> Iterator[Hit]:
-    """DLC132."""
+    """Find DLC132."""
     for call in script.all(cst.Call):
         if attribute(call.func) not in HOOKS or not call.args or _is_removed(script, call):
             continue
@@ -79,7 +79,7 @@ def growing_list(script: Script) -> Iterator[Hit]:
 
 
 def _is_removed(script: Script, call: cst.Call) -> bool:
-    """Whether the handle is kept, and the script removes handles: the hook is for some steps only."""
+    """Return whether the handle is kept, and the script removes handles: the hook is for some steps only."""
     removes = any(attribute(one.func) == "remove" and not one.args for one in script.all(cst.Call))
     return removes and not isinstance(script.parent(call), cst.Expr)
 
@@ -102,7 +102,7 @@ def _bound_in(script: Script, name: cst.Name, hook: Function) -> bool:
 
 
 def _own_list(script: Script, call: cst.Call, function: cst.FunctionDef) -> bool:
-    """`self.kept.append(...)`, of a list that `forward` itself does not make anew."""
+    """Recognise `self.kept.append(...)`, if `forward` itself does not make the list anew."""
     if attribute(call.func) not in GROWS or not isinstance(call.func, cst.Attribute):
         return False
     name = own_attribute(call.func.value)
@@ -115,7 +115,7 @@ def _own_list(script: Script, call: cst.Call, function: cst.FunctionDef) -> bool
 
 
 def double_backward(script: Script) -> Iterator[Hit]:
-    """DLC133."""
+    """Find DLC133."""
     for call in script.all(cst.Call):
         is_gradient = script.is_one_of(call.func, {"torch.autograd.grad"}) or attribute(call.func) == "backward"
         if is_gradient and literal(script.argument(call, "create_graph")) is True and is_called(script, call):
@@ -127,7 +127,7 @@ def double_backward(script: Script) -> Iterator[Hit]:
 
 
 def unused_compile(script: Script) -> Iterator[Hit]:
-    """DLC135."""
+    """Find DLC135."""
     for call in script.calls("torch.compile"):
         given = script.argument(call, "model", 0)
         if given is not None and isinstance(script.parent(call), cst.Expr):
@@ -140,7 +140,7 @@ def unused_compile(script: Script) -> Iterator[Hit]:
 
 
 def container_compile(script: Script) -> Iterator[Hit]:
-    """DLC136."""
+    """Find DLC136."""
     for call in script.all(cst.Call):
         if attribute(call.func) != "compile" or not isinstance(call.func, cst.Attribute) or script.name(call.func):
             continue
@@ -155,11 +155,12 @@ def container_compile(script: Script) -> Iterator[Hit]:
 
 
 def numpy_random(script: Script) -> Iterator[Hit]:
-    """DLC137."""
+    """Find DLC137."""
     for function in compiled_code(script):
         around = script.around(function, cst.ClassDef)
         if around is not None and not has_layers(script, around):
-            continue  # perhaps it only makes signals
+            # Perhaps it only makes signals.
+            continue
         for call in script.inside(function.body, cst.Call):
             name = script.name(call.func)
             if not name.startswith("numpy.random.") or script.function(call) is not function:
@@ -173,7 +174,7 @@ def numpy_random(script: Script) -> Iterator[Hit]:
 
 
 def changed_global(script: Script) -> Iterator[Hit]:
-    """DLC138."""
+    """Find DLC138."""
     for function in compiled_code(script):
         for node, changed in _changes(script, function):
             if script.function(node) is function and not guarded(script, node, function.body):
@@ -185,7 +186,7 @@ def changed_global(script: Script) -> Iterator[Hit]:
 
 
 def _changes(script: Script, function: cst.FunctionDef) -> Iterator[tuple[cst.CSTNode, cst.Name]]:
-    """`calls += 1` of a global, `seen.append(x)` of a list that is made at the top of the script.
+    """Yield `calls += 1` of a global, `seen.append(x)` of a list that is made at the top of the script.
 
     A tensor in a global or in a dictionary is no reason to compile anew.
     """

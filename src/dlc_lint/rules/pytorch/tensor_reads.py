@@ -24,7 +24,7 @@ REDUCTIONS = {"any", "all", "sum", "mean", "max", "min", "norm", "isnan", "isinf
 
 
 def reads_value(script: Script, call: cst.Call) -> bool:
-    """`x.item()`; `x.tolist()`, `x.numpy()`, `float(x)` where x is known to be a tensor."""
+    """Recognise `x.item()`; `x.tolist()`, `x.numpy()`, `float(x)` if x is known to be a tensor."""
     name = attribute(call.func)
     if name == "item" and not call.args:
         return True
@@ -34,7 +34,7 @@ def reads_value(script: Script, call: cst.Call) -> bool:
 
 
 def value_in_model(script: Script) -> Iterator[Hit]:
-    """DLC111."""
+    """Find DLC111."""
     code = compiled_code(script)
     for call in script.all(cst.Call):
         function = in_code(script, call, code)
@@ -47,11 +47,12 @@ def value_in_model(script: Script) -> Iterator[Hit]:
 
 
 def value_in_step(script: Script) -> Iterator[Hit]:
-    """DLC112."""
+    """Find DLC112."""
     if not uses_xla(script):
         return
     found, code = steps(script), compiled_code(script)
-    logged = [hit.node for say in (logs_every_step, shows_every_step) for hit in say(script)]  # said there
+    # These rules say it already.
+    logged = [hit.node for say in (logs_every_step, shows_every_step) for hit in say(script)]
     said = None
     for call in script.all(cst.Call):
         if in_code(script, call, code) or not reads_value(script, call) or script.around(call, cst.Lambda):
@@ -69,12 +70,12 @@ def value_in_step(script: Script) -> Iterator[Hit]:
 
 
 def _cuts(script: Script, call: cst.Call, step: Step) -> bool:
-    """After the step's barrier the value is there: reading it cuts nothing."""
+    """Return whether reading it cuts the step: after the step's barrier the value is there."""
     return every_step(script, call, step) and not syncs_before(script, call, step.body)
 
 
 def print_in_model(script: Script) -> Iterator[Hit]:
-    """DLC113."""
+    """Find DLC113."""
     for function in compiled_code(script):
         for call in script.inside(function.body, cst.Call):
             if script.function(call) is not function or not script.is_one_of(call.func, {"print"}):
@@ -88,7 +89,7 @@ def print_in_model(script: Script) -> Iterator[Hit]:
 
 
 def branch_on_tensor(script: Script) -> Iterator[Hit]:
-    """DLC114."""
+    """Find DLC114."""
     code = compiled_code(script)
     decisions: list[cst.If | cst.Assert] = [*script.all(cst.If), *script.all(cst.Assert)]
     for node in decisions:
@@ -104,7 +105,7 @@ def branch_on_tensor(script: Script) -> Iterator[Hit]:
 
 
 def _decided_by_tensor(script: Script, test: cst.BaseExpression) -> bool:
-    """A reduction to one value decides: `(x > 0).any()`, `torch.isnan(x).any()`, `x.sum() > 0`."""
+    """Recognise a reduction to one value: `(x > 0).any()`, `torch.isnan(x).any()`, `x.sum() > 0`."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return _decided_by_tensor(script, test.expression)
     if isinstance(test, cst.BooleanOperation):

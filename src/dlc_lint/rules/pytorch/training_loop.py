@@ -43,7 +43,7 @@ REMEDY = "set num_workers to the processor cores of each device"
 
 
 def logs_every_step(script: Script) -> Iterator[Hit]:
-    """DLC115."""
+    """Find DLC115."""
     for call in script.calls(*TRAINING_ARGUMENTS):
         if literal(script.argument(call, "logging_steps")) == 1:
             yield Hit(
@@ -76,10 +76,11 @@ def _logs(script: Script, call: cst.Call) -> str:
 
 
 def _shows_tensor(script: Script, call: cst.Call, losses: set[str]) -> bool:
-    """Whether an argument is a loss or reads a tensor; a number that was read before costs nothing more."""
+    """Return whether an argument is a loss or reads a tensor; a number that was read before costs nothing more."""
     for arg in call.args:
         given = script.value(arg.value)
-        shown = given if isinstance(given, cst.Dict) else arg.value  # `logs = {...}`, then `**logs`
+        # `logs = {...}`, then `**logs`.
+        shown = given if isinstance(given, cst.Dict) else arg.value
         if any(one.value in losses and not _is_part(script, one) for one in script.inside(shown, cst.Name)):
             return True
         if any(attribute(one.func) == "item" and not one.args for one in script.inside(shown, cst.Call)):
@@ -88,7 +89,7 @@ def _shows_tensor(script: Script, call: cst.Call, losses: set[str]) -> bool:
 
 
 def _is_part(script: Script, name: cst.Name) -> bool:
-    """`loss` in `meters.loss`, and as a keyword."""
+    """Recognise `loss` in `meters.loss`, and as a keyword."""
     above = script.parent(name)
     return (isinstance(above, cst.Attribute) and above.attr is name) or (
         isinstance(above, cst.Arg) and above.keyword is name
@@ -96,7 +97,7 @@ def _is_part(script: Script, name: cst.Name) -> bool:
 
 
 def saves_every_step(script: Script) -> Iterator[Hit]:
-    """DLC116."""
+    """Find DLC116."""
     for call in script.calls(*TRAINING_ARGUMENTS):
         number = literal(script.argument(call, "save_steps"))
         often = isinstance(number, int) and 1 <= number < FEWEST_STEPS
@@ -127,7 +128,7 @@ def saves_every_step(script: Script) -> Iterator[Hit]:
 
 
 def shows_every_step(script: Script) -> Iterator[Hit]:
-    """DLC118."""
+    """Find DLC118."""
     losses = losses_of(script)
     found = [step for step in steps(script) if step.loop is not None and not over_epochs(script, step)]
     for call in script.all(cst.Call):
@@ -142,7 +143,7 @@ def shows_every_step(script: Script) -> Iterator[Hit]:
 
 
 def small_bucket(script: Script) -> Iterator[Hit]:
-    """DLC134."""
+    """Find DLC134."""
     for names, keyword in ((TAKE_BUCKETS, "bucket_cap_mb"), (TRAINING_ARGUMENTS, "ddp_bucket_cap_mb")):
         for call in script.calls(*names):
             size = literal(script.argument(call, keyword))
@@ -157,7 +158,7 @@ def small_bucket(script: Script) -> Iterator[Hit]:
 
 
 def no_workers(script: Script) -> Iterator[Hit]:
-    """DLC141."""
+    """Find DLC141."""
     for call in training_loaders(script):
         workers = script.argument(call, "num_workers", 5)
         if literal(workers) == 0 and not isinstance(literal(workers), bool):
@@ -179,7 +180,7 @@ def _decodes_images(script: Script, call: cst.Call) -> bool:
 
 
 def pageable_memory(script: Script) -> Iterator[Hit]:
-    """DLC142."""
+    """Find DLC142."""
     if uses_xla(script) or any(attribute(one.func) in PINS for one in script.all(cst.Call)):
         return
     said: set[int] = set()
@@ -196,7 +197,7 @@ def pageable_memory(script: Script) -> Iterator[Hit]:
 
 
 def _is_pageable(script: Script, loader: cst.Call) -> bool:
-    """Without pin_memory, and of data that is surely not on the GPU."""
+    """Return whether it has no pin_memory, and its data is surely not on the GPU."""
     pinned = script.argument(loader, "pin_memory", 7)
     if script.has_stars(loader) or (pinned is not None and literal(pinned) is not False):
         return False
@@ -205,7 +206,7 @@ def _is_pageable(script: Script, loader: cst.Call) -> bool:
 
 
 def _may_be_on_gpu(script: Script, given: cst.BaseExpression) -> bool:
-    """Whether what makes the data, or puts a batch together, names a device."""
+    """Return whether what makes the data, or puts a batch together, names a device."""
     made = script.value(given)
     made_by = script.value(made.func) if isinstance(made, cst.Call) else None
     text = " ".join(script.module.code_for_node(one) for one in (made, made_by) if one is not None)
@@ -213,7 +214,7 @@ def _may_be_on_gpu(script: Script, given: cst.BaseExpression) -> bool:
 
 
 def _copy_to_gpu(script: Script, step: Step) -> cst.Call | None:
-    """`images.to(device, non_blocking=True)`, `images.cuda()` of what the loop gives."""
+    """Return `images.to(device, non_blocking=True)`, `images.cuda()` of what the loop gives."""
     names = _of_batch(script, step)
     for call in script.inside(step.body, cst.Call):
         if attribute(call.func) not in ("to", "cuda") or script.name(call.func):
@@ -232,7 +233,7 @@ def _surely_gpu(script: Script, call: cst.Call) -> bool:
 
 
 def _of_batch(script: Script, step: Step) -> set[str]:
-    """Names of the batch and of its parts."""
+    """Return the names of the batch and of its parts."""
     names = (
         {one.value for one in script.inside(step.loop.target, cst.Name)} if isinstance(step.loop, cst.For) else set()
     )

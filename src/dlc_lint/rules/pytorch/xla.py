@@ -41,7 +41,7 @@ OTHERS_END_STEPS = {"Accelerator", "Fabric", "Trainer", "mark_step", "sync", "un
 
 
 def cuda_beside_xla(script: Script) -> Iterator[Hit]:
-    """DLC121."""
+    """Find DLC121."""
     if not uses_xla(script) or not asks_for_xla_device(script):
         return
     for call in script.all(cst.Call):
@@ -64,7 +64,7 @@ def _names_cuda(script: Script, call: cst.Call) -> bool:
 
 
 def plain_save(script: Script) -> Iterator[Hit]:
-    """DLC125."""
+    """Find DLC125."""
     if not uses_xla(script) or not asks_for_xla_device(script):
         return
     for call in script.calls("torch.save"):
@@ -88,13 +88,13 @@ def plain_save(script: Script) -> Iterator[Hit]:
 
 
 def _beside_its_own(script: Script, call: cst.Call) -> bool:
-    """`if on_xla: xm.save(...)`, `else: torch.save(...)`."""
+    """Recognise `if on_xla: xm.save(...)`, `else: torch.save(...)`."""
     choices = [one for one in script.ancestors(call) if isinstance(one, cst.If)]
     return any(script.code(one.func) == "xm.save" for choice in choices for one in script.inside(choice, cst.Call))
 
 
 def _of_model(script: Script, saved: cst.BaseExpression) -> bool:
-    """A state_dict, not yet on the host."""
+    """Recognise a state_dict that is not yet on the host."""
     value = script.value(saved)
     if value is None:
         return False
@@ -104,7 +104,7 @@ def _of_model(script: Script, saved: cst.BaseExpression) -> bool:
 
 
 def _module_name(script: Script) -> str:
-    """What the script calls torch_xla.core.xla_model; "" where it has no name for it at the top."""
+    """Return the script's name for torch_xla.core.xla_model; "" if it has none at the top."""
     for one in script.all(cst.Import):
         for alias in one.names:
             if script.module.code_for_node(alias.name) == "torch_xla.core.xla_model" and alias.asname is not None:
@@ -113,7 +113,7 @@ def _module_name(script: Script) -> str:
 
 
 def fused_optimizer(script: Script) -> Iterator[Hit]:
-    """DLC127."""
+    """Find DLC127."""
     if not uses_xla(script):
         return
     for call in script.calls("torch.optim."):
@@ -137,7 +137,7 @@ def fused_optimizer(script: Script) -> Iterator[Hit]:
 
 
 def no_sync(script: Script) -> Iterator[Hit]:
-    """DLC122."""
+    """Find DLC122."""
     if not uses_xla(script) or not asks_for_xla_device(script) or _something_ends_steps(script):
         return
     for step in steps(script):
@@ -164,7 +164,7 @@ def _called(call: cst.Call) -> str:
 
 
 def doubled_sync(script: Script) -> Iterator[Hit]:
-    """DLC123."""
+    """Find DLC123."""
     if not uses_xla(script):
         return
     for block in script.all(cst.IndentedBlock):
@@ -192,12 +192,12 @@ def _sync_statement(script: Script, statement: cst.CSTNode) -> cst.Call | None:
 
 
 def _has_arguments_beside_barrier(script: Script, call: cst.Call) -> bool:
-    """`torch_xla.sync(wait=True)` does more than the one before it, and so does an optimizer's step."""
+    """Recognise `torch_xla.sync(wait=True)`, which does more than a barrier, as does an optimizer's step."""
     return bool(call.args)
 
 
 def _beside_loader(script: Script, step: Step) -> Iterator[Hit]:
-    """The loader's own barrier comes right after a barrier that ends the body of its loop."""
+    """Return whether the loader's own barrier comes right after a barrier that ends its loop's body."""
     if not runs_over_parallel_loader(script, step.loop) or not isinstance(step.body, cst.IndentedBlock):
         return
     last = step.body.body[-1]
@@ -211,14 +211,15 @@ def _beside_loader(script: Script, step: Step) -> Iterator[Hit]:
 
 
 def sync_within_step(script: Script) -> Iterator[Hit]:
-    """DLC124."""
+    """Find DLC124."""
     if not uses_xla(script):
         return
     for block in script.all(cst.IndentedBlock):
         calls = [(index, call) for index, part in enumerate(block.body) for call in script.inside(part, cst.Call)]
         backward = [index for index, call in calls if attribute(call.func) in BACKWARD]
         optimizer = [(index, call) for index, call in calls if is_optimizer_step(call)]
-        ends = [index for index, call in optimizer if not guarded(script, call, block)]  # not each some batches
+        # Not those that run after some batches only.
+        ends = [index for index, call in optimizer if not guarded(script, call, block)]
         if len(backward) != 1 or len(ends) != 1:
             continue
         loss = _bound_before(script, block, backward[0])
@@ -233,7 +234,7 @@ def sync_within_step(script: Script) -> Iterator[Hit]:
 
 
 def _bound_before(script: Script, block: cst.IndentedBlock, backward: int) -> int:
-    """The statement that makes the loss; one behind the block where it is made elsewhere."""
+    """Return the statement that makes the loss; the one behind the block if it is made elsewhere."""
     call = next(one for one in script.inside(block.body[backward], cst.Call) if attribute(one.func) in BACKWARD)
     owner = call.func.value if isinstance(call.func, cst.Attribute) else None
     names = {one.value for one in (owner, *(arg.value for arg in call.args)) if isinstance(one, cst.Name)}
@@ -245,7 +246,7 @@ def _bound_before(script: Script, block: cst.IndentedBlock, backward: int) -> in
 
 
 def plain_optimizer_step(script: Script) -> Iterator[Hit]:
-    """DLC126."""
+    """Find DLC126."""
     if not uses_xla(script) or not _several_processes(script):
         return
     if any(_called(call) in OTHERS_REDUCE for call in script.all(cst.Call)):
@@ -266,7 +267,7 @@ def plain_optimizer_step(script: Script) -> Iterator[Hit]:
 
 
 def _several_processes(script: Script) -> bool:
-    """Spawned here, or `_mp_fn` for the launcher."""
+    """Recognise processes spawned here, or `_mp_fn` for the launcher."""
     for call in script.calls(*SPAWNS):
         if literal(script.argument(call, "nprocs")) != 1:
             return True

@@ -20,7 +20,7 @@ TRAINS = {"train_on_batch", "apply_gradients"}
 
 
 def predict_in_step(script: Script) -> Iterator[Hit]:
-    """DLC207."""
+    """Find DLC207."""
     own = any(one.name.value == "predict" for one in script.all(cst.FunctionDef))
     if own or not _imports_keras(script):
         return
@@ -45,7 +45,7 @@ def _imports_keras(script: Script) -> bool:
 
 
 def _in_step(script: Script, call: cst.Call, loop: Loop) -> bool:
-    """Whether each turn of the loop trains on one batch, or `fit` trains on what this call gave.
+    """Return whether each turn of the loop trains on one batch, or `fit` trains on what this call gave.
 
     `fit` and then `predict` in a loop is also how folds and epochs are done.
     """

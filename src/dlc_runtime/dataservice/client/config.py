@@ -25,6 +25,16 @@ RANK_VARIABLES = (
 LEASE_PORT = 7801
 # The name in the platform's examples.
 DATA_GROUP = "data_group"
+ORDERS = ("deterministic", "first_come")
+# As many batches as come in this time are requested or held: while one side pauses, the other one works on.
+QUICK_SECONDS = 0.02
+# Batches for each worker, and their bytes.
+MOST_QUICK = 64
+MOST_QUICK_BYTES = 4 << 20
+# As good as float("inf"), for which no lock can wait.
+LONGEST_SECONDS = 1e9
+# Of a batch, before the first one came.
+UNKNOWN_BYTES = 4 << 20
 
 
 def find_share(rank: int | None, world: int | None, environ: Mapping[str, str] = os.environ) -> Share:
@@ -113,18 +123,6 @@ def _with_port(host: str, number: int) -> str:
     if _has_port(host):
         return host
     return f"[{host}]:{number}" if ":" in host and not host.startswith("[") else f"{host}:{number}"
-
-
-ORDERS = ("deterministic", "first_come")
-# As many batches as come in this time are requested or held: while one side pauses, the other one works on.
-QUICK_SECONDS = 0.02
-# Batches for each worker, and their bytes.
-MOST_QUICK = 64
-MOST_QUICK_BYTES = 4 << 20
-# As good as float("inf"), for which no lock can wait.
-LONGEST_SECONDS = 1e9
-# Of a batch, before the first one came.
-UNKNOWN_BYTES = 4 << 20
 
 
 class Settings(NamedTuple):

@@ -20,6 +20,10 @@ LOG = logging.getLogger("dlc.dataservice")
 AGAIN_SECONDS = 1.0
 # Servers that are asked at a time.
 CALLERS = 16
+# Within which an id has to come before its server is asked about it; also between two looks.
+LOOK_SECONDS = 5.0
+# Characters.
+MOST_STACK = 8000
 
 
 class FoundServer(NamedTuple):
@@ -141,12 +145,6 @@ class ServerDiscovery:
                 )
             self._changed.notify_all()
         return found
-
-
-# Within which an id has to come before its server is asked about it; also between two looks.
-LOOK_SECONDS = 5.0
-# Characters.
-MOST_STACK = 8000
 
 
 class StallWatch:

@@ -14,6 +14,11 @@ _WORK = struct.Struct("<IQd")
 _WORK_AT = 4
 _COUNTS = struct.Struct("<QQQQ")
 _COUNTS_AT = 24
+# Between two looks at the clock.
+LOOK_SECONDS = 0.25
+# So long between two looks, the host stood still.
+PAUSE_SECONDS = 1.0
+MOST_PAUSES = 64
 
 
 class WorkerStatus(NamedTuple):
@@ -56,13 +61,6 @@ class StatusTable:
         at = slot * _SLOT.size + _COUNTS_AT
         made, sent, strange, wrong = _COUNTS.unpack_from(self._memory, at)
         _COUNTS.pack_into(self._memory, at, made + batches, sent + bytes_, strange + refused, wrong + malformed)
-
-
-# Between two looks at the clock.
-LOOK_SECONDS = 0.25
-# So long between two looks, the host stood still.
-PAUSE_SECONDS = 1.0
-MOST_PAUSES = 64
 
 
 class HostPauses:

@@ -30,6 +30,14 @@ HEARTBEAT_MS = 200
 # Then the worker's process ends and says so.
 DISPATCHER_TIMEOUT_MS = 60 * 1000
 OPEN = "DLC_TF_DATA_OPEN"
+SO_ATTACH_FILTER = 26
+_SIOCGIFADDR = 0x8915
+# SKF_NET_OFF: offsets from the start of the IP header.
+_NETWORK_HEADER = 0xFFF00000
+_LOAD_BYTE, _LOAD_WORD, _SHIFT_RIGHT, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x74, 0x15, 0x06
+# Its place in an IP header.
+_DESTINATION = {4: 16, 6: 24}
+_WHOLE_PACKET = 0xFFFFFFFF
 
 
 class ServerConfig(NamedTuple):
@@ -114,16 +122,6 @@ def _close_other_addresses(config: ServerConfig) -> None:
 def _report(descriptor: int, what: dict[str, Any]) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(descriptor, json.dumps(what).encode() + b"\n")
-
-
-SO_ATTACH_FILTER = 26
-_SIOCGIFADDR = 0x8915
-# SKF_NET_OFF: offsets from the start of the IP header.
-_NETWORK_HEADER = 0xFFF00000
-_LOAD_BYTE, _LOAD_WORD, _SHIFT_RIGHT, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x74, 0x15, 0x06
-# Its place in an IP header.
-_DESTINATION = {4: 16, 6: 24}
-_WHOLE_PACKET = 0xFFFFFFFF
 
 
 def accept_only(address: str, port: int) -> int:

@@ -21,6 +21,8 @@ CHALLENGE, DESCRIBE, STATUS, STOP = "Challenge", "Describe", "Status", "Stop"
 # Bytes, either way.
 MOST_MESSAGE = 1 << 20
 DEFAULT_PORT = 7800
+PACKAGES = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking"}
+WITHIN_SECONDS = 5.0
 
 
 def seal_call(token: bytes, nonce: bytes, method: str, body: Any) -> bytes:
@@ -63,9 +65,6 @@ def _parsed(text: bytes) -> Any:
         raise ProtocolError(f"expected JSON, found {text[:100]!r}") from error
 
 
-PACKAGES = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking"}
-
-
 def require_packages() -> None:
     """Raise MissingPackageError without gRPC. Imports nothing: a process that forks must not have gRPC's threads."""
     absent = [package for module, package in PACKAGES.items() if importlib.util.find_spec(module) is None]
@@ -97,9 +96,6 @@ def load_health() -> tuple[Any, Any, Any]:
             f" grpcio=={version} and grpcio-health-checking=={version} to the requirements.txt beside the script"
         ) from error
     return health, health_pb2, health_pb2_grpc
-
-
-WITHIN_SECONDS = 5.0
 
 
 class CallError(DataServiceError):

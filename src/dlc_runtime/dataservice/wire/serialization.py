@@ -40,6 +40,23 @@ if TYPE_CHECKING:
 
 DEEPEST = 32
 _PLAIN = (str, int, float, bool, type(None))
+# Marshal's version in which equal trees have equal bytes.
+_NO_REFERENCES = 2
+_DESCRIBED: dict[bytes, bytes] = {}
+_NAMED_TUPLES: dict[tuple[str, tuple[str, ...]], Any] = {}
+MOST_NAMED_TUPLES = 64
+KINDS = ("T", "A", "S", "B")
+# Name in torch -> bytes of an element; a torch that lacks one cannot send or receive it.
+TORCH_DTYPES = {
+    **dict.fromkeys(("uint8", "int8", "bool", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
+    **dict.fromkeys(("float8_e8m0fnu",), 1),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float32", "complex32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 8),
+    "complex128": 16,
+}
+# PyBUF_READ.
+_READ = 0x100
 
 
 class Packed(NamedTuple):
@@ -98,11 +115,6 @@ def _describe(tree: Any) -> bytes:
             _DESCRIBED.clear()
         found = _DESCRIBED[key] = json.dumps(tree, separators=(",", ":")).encode()
     return found
-
-
-# Marshal's version in which equal trees have equal bytes.
-_NO_REFERENCES = 2
-_DESCRIBED: dict[bytes, bytes] = {}
 
 
 def _walk(node: Any, place: Place, values: list[Any], parts: list[memoryview], kept: list[Any]) -> list[Any]:
@@ -234,9 +246,6 @@ def _unpack_node(node: Any, values: Any, arrays: Any) -> Any:
     return next(arrays)
 
 
-_NAMED_TUPLES: dict[tuple[str, tuple[str, ...]], Any] = {}
-
-
 def _named_tuple_class(name: str, fields: tuple[str, ...]) -> Any:
     """Return a class with the remote one's name and fields, which may not exist here; torch's own if it is that."""
     if (name, fields) not in _NAMED_TUPLES:
@@ -246,21 +255,6 @@ def _named_tuple_class(name: str, fields: tuple[str, ...]) -> Any:
     return _NAMED_TUPLES[name, fields]
 
 
-MOST_NAMED_TUPLES = 64
-
-
-KINDS = ("T", "A", "S", "B")
-# Name in torch -> bytes of an element; a torch that lacks one cannot send or receive it.
-TORCH_DTYPES = {
-    **dict.fromkeys(("uint8", "int8", "bool", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
-    **dict.fromkeys(("float8_e8m0fnu",), 1),
-    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
-    **dict.fromkeys(("int32", "uint32", "float32", "complex32"), 4),
-    **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 8),
-    "complex128": 16,
-}
-# PyBUF_READ.
-_READ = 0x100
 _from_memory = ctypes.pythonapi.PyMemoryView_FromMemory
 _from_memory.restype = ctypes.py_object
 _from_memory.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)

@@ -151,7 +151,7 @@ def servers(clock: Clock) -> Iterator[LeaseServers]:
 
 
 def nothing() -> None:
-    """No error of the pump's."""
+    """No error of the prefetcher's."""
 
 
 def test_rank_zero_ends_its_epoch_though_another_rank_waits_in_the_next_one(servers: LeaseServers) -> None:

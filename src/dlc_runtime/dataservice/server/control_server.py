@@ -87,12 +87,12 @@ class ControlCalls:
         Seconds in which the host stood still do not count: the user's function did not work then either.
         """
         after = body.get("stacks_after") if isinstance(body, dict) else None
-        now, found = time.monotonic(), []
+        found, now = [], time.monotonic()
         for slot in range(self.table.slots):
             told: dict[str, Any] = self.table.read(slot)._asdict()
             since = told.pop("since")
-            told["seconds"] = self.pauses.running_seconds(since, now) if since else None
-            if since and isinstance(after, (int, float)) and told["seconds"] >= after:
+            told["seconds"] = seconds = self.pauses.running_seconds(since, now) if since else None
+            if seconds is not None and isinstance(after, (int, float)) and seconds >= after:
                 told["stack"] = self.stack(slot, told["pid"])
             found.append(told)
         return {"workers": found, "refused": self.refused}
@@ -147,13 +147,12 @@ def run_control(bound: Any, address: str, calls: ControlCalls, parent: int) -> N
             ("grpc.max_connection_idle_ms", 60_000),
         ],
     )
-    answers = {
-        control_rpc.DESCRIBE: calls.describe,
-        control_rpc.STATUS: calls.status,
-        control_rpc.STOP: calls.stop_servers,
+    handlers = {
+        control_rpc.CHALLENGE: calls.challenge,
+        control_rpc.DESCRIBE: calls.checked(control_rpc.DESCRIBE, calls.describe),
+        control_rpc.STATUS: calls.checked(control_rpc.STATUS, calls.status),
+        control_rpc.STOP: calls.checked(control_rpc.STOP, calls.stop_servers),
     }
-    handlers = {name: calls.checked(name, answer) for name, answer in answers.items()}
-    handlers[control_rpc.CHALLENGE] = calls.challenge
     server.add_generic_rpc_handlers(
         (
             grpc.method_handlers_generic_handler(
@@ -179,9 +178,10 @@ def run_control(bound: Any, address: str, calls: ControlCalls, parent: int) -> N
     server.wait_for_termination()
 
 
-def _bind(grpc: Any, server: Any, address: str, token: bytes) -> bool:
+def _bind(grpc: Any, server: Any, address: str, token: bytes) -> Any:
+    """Return the port, 0 if the server cannot listen there."""
     own = tls.enabled_identity(token)
     if own is None:
-        return bool(server.add_insecure_port(address))
+        return server.add_insecure_port(address)
     known = grpc.ssl_server_credentials([(own.key, own.certificate)], own.authority, require_client_auth=True)
-    return bool(server.add_secure_port(address, known))
+    return server.add_secure_port(address, known)

@@ -16,12 +16,12 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime.dataservice.wire import addresses
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 DISPATCHER, WORKER = "dispatcher", "worker"
@@ -171,8 +171,7 @@ def _filter_program(address: str) -> bytes:
         (_JUMP_IF_EQUAL, 0, after_version, version),
     ]
     for number, (load, offset, word) in enumerate(tests):
-        steps.append((load, 0, 0, offset))
-        steps.append((_JUMP_IF_EQUAL, 0, 2 * (len(tests) - number - 1) + 1, word))
+        steps += [(load, 0, 0, offset), (_JUMP_IF_EQUAL, 0, 2 * (len(tests) - number - 1) + 1, word)]
     steps += [(_RETURN, 0, 0, _WHOLE_PACKET), (_RETURN, 0, 0, 0)]
     return b"".join(struct.pack("HBBI", *step) for step in steps)
 

@@ -35,7 +35,7 @@ MOST_BYTES = 300_000
 JUDGED = Path(__file__).with_name("lint_judged.tsv")
 
 
-class FoundServer(NamedTuple):
+class Found(NamedTuple):
     """One finding: `blob` is the script as git names it."""
 
     code: str
@@ -65,7 +65,7 @@ def scripts(clone: str, seen: set[str]) -> Iterator[tuple[str, str, str]]:
             yield blob, path, text
 
 
-def findings(blob: str, path: str, text: str) -> Iterator[FoundServer]:
+def findings(blob: str, path: str, text: str) -> Iterator[Found]:
     """What the rules find; for XLA only what they do not find without it."""
     script = Script(text, path, Options())
     said = set()
@@ -77,7 +77,7 @@ def findings(blob: str, path: str, text: str) -> Iterator[FoundServer]:
                 line = script.line(hit.node)
                 if (rule.code, line) not in said:
                     said.add((rule.code, line))
-                    yield FoundServer(rule.code, blob[:12], line, path, compiler, hit.message)
+                    yield Found(rule.code, blob[:12], line, path, compiler, hit.message)
 
 
 def judgements(path: Path) -> dict[tuple[str, str, int], str]:
@@ -86,9 +86,9 @@ def judgements(path: Path) -> dict[tuple[str, str, int], str]:
     return {(code, blob, int(line)): verdict for code, blob, line, verdict, *_ in rows}
 
 
-def table(found: Iterable[FoundServer], judged: dict[tuple[str, str, int], str]) -> str:
+def table(found: Iterable[Found], judged: dict[tuple[str, str, int], str]) -> str:
     """Markdown: a row for each rule."""
-    by_code: dict[str, list[FoundServer]] = {rule.code: [] for rule in ALL}
+    by_code: dict[str, list[Found]] = {rule.code: [] for rule in ALL}
     for one in found:
         by_code[one.code].append(one)
     rows = ["| code | findings | scripts | judged | false | rate |", "|---|---|---|---|---|---|"]
@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("clones", nargs="+", metavar="NAME=CLONE")
     arguments = parser.parse_args()
     seen: set[str] = set()
-    found: list[FoundServer] = []
+    found: list[Found] = []
     read, unreadable = 0, 0
     with (arguments.findings or Path("/dev/null")).open("w") as stream:
         for word in arguments.clones:

@@ -306,3 +306,21 @@ def test_a_rank_between_epochs_hears_that_the_keeper_is_there(servers: LeaseServ
     one.join(1)
     one.say(1, leave=True)
     one.beat(1)
+
+
+def test_a_time_in_which_rank_zero_stood_still_is_not_taken_off_a_strangers_handshake(servers: LeaseServers) -> None:
+    server = servers.stopped(lost_after=HANGS)
+    pair = socket.socketpair()
+    stranger = Channel(pair[0], TOKEN, is_server=True)
+    fd = stranger.sock.fileno()
+    server._channels[fd], server._pending[fd] = stranger, servers.clock.now + module.HANDSHAKE_SECONDS
+    dropped: list[int] = []
+    server._drop = dropped.append  # type: ignore[assignment]
+    wakes = servers.clock.now + 3600.0
+    server._tick(wakes)
+    assert not dropped
+    for passed in range(2 * int(module.HANDSHAKE_SECONDS) + 3):
+        server._tick(wakes + passed / 2)
+    assert fd in dropped
+    for end in pair:
+        end.close()

@@ -263,6 +263,7 @@ class LeaseServer:
         for found in self._rounds.values():
             # Words of a rank that is not known yet wait to be read.
             found.began = min(now, found.began + still)
+        self._pending = {fd: until + still for fd, until in self._pending.items()}
 
     def _check_missing(self, number: int, found: Round, now: float) -> None:
         """Say who is waited for; and end the wait for a rank that is silent, or that takes far too long."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-# For the control process to import gRPC and to listen.
+# For the control process to import gRPC and to listen, before it is said.
 LISTEN_SECONDS = 60.0
 # Of one worker in a row, without a batch between, that end the server.
 FAILED_STARTS = 5
@@ -204,9 +204,14 @@ class Server:
     def _start_failure(self, process: Any, said: Any) -> control_server.StartFailure | None:
         """Return why a control process does not serve; None if it listens."""
         starting = "start its control process"
-        if not said.poll(LISTEN_SECONDS):
-            why = f"it does not listen after {LISTEN_SECONDS:.0f} s"
-            return control_server.StartFailure(starting, why, "see what else takes this host's processors")
+        # If the process ends, `poll` returns at once.
+        for _ in range(10):
+            if said.poll(LISTEN_SECONDS):
+                break
+            LOG.warning("data service: no control process yet")
+        else:
+            remedy = "see what else takes this host's processors"
+            return control_server.StartFailure(starting, "it does not listen", remedy)
         try:
             answer: control_server.StartFailure | None = said.recv()
         except EOFError:

@@ -88,19 +88,23 @@ def source(own: str) -> tuple[str, int] | None:
 class Reach:
     """How the leader is reached. It may come minutes later; a name that went away or a wrong answer is final."""
 
-    def __init__(self, leader: str, port: int) -> None:
-        self.leader, self.port = leader, port
+    def __init__(self, leader: str, port: int, heartbeat: float = 60.0) -> None:
+        self.leader, self.port, self._heartbeat = leader, port, heartbeat
         self.trouble = "no answer yet"  # what the last attempt met
         self._address = ""  # that worked: a host that was met needs no name any more
         self._was_there = False  # a name alone is no host: an engine gives it before the container has a network
         self._bad_since = self._bad_last = 0.0
-        self._bad = ""
+        self._bad = self._kind = ""  # of trouble: "gone", "silent", "wrong"
         self.remedy = ""  # for what `hopeless` says
 
     @property
     def hopeless(self) -> str:
         """Why waiting for the leader has no use; empty while it may have."""
-        return self._bad if self._bad and time.monotonic() - self._bad_since >= HOPELESS_AFTER else ""
+        lasted = self._bad_last - self._bad_since  # a resolver or a hub that stands still since then says nothing more
+        if self._kind == "wrong" and lasted >= SURE_AFTER:
+            lasted = time.monotonic() - self._bad_since
+        enough = max(HOPELESS_AFTER, self._heartbeat) if self._kind == "silent" else HOPELESS_AFTER
+        return self._bad if lasted >= enough else ""
 
     def connect(self, own: str, timeout: float) -> socket.socket:
         """A connection to the leader's port. Raises OSError."""
@@ -115,10 +119,12 @@ class Reach:
 
     def _resolve(self) -> str:
         found = names.addresses(self.leader)
+        if not found and self._was_there and _is_unknown(self.leader):
+            why = f"{self.leader} ended before the hosts had met: its name is gone"
+            self._note_bad("gone", why, f"see the log of {self.leader}, which says why it ended")
+        elif self._kind == "gone":
+            self._bad = ""
         if not found:
-            if self._was_there and _is_unknown(self.leader):
-                why = f"{self.leader} ended before the hosts had met: its name is gone"
-                self._note_bad(why, f"see the log of {self.leader}, which says why it ended")
             raise OSError(f"{self.leader} does not resolve")
         return found[0] if len(found) == 1 else self.leader
 
@@ -132,26 +138,28 @@ class Reach:
         where = f"{self.leader}, port {self.port}"
         other = f"{SAME_TOKEN}, or set DLC_GROUP_PORT to another port than {self.port}"
         if answered and isinstance(error, NotOfThisJobError):
-            self._note_bad(f"what answers on {where} is not this job's launcher: {self.trouble}", other)
+            self._note_bad("wrong", f"what answers on {where} is not this job's launcher: {self.trouble}", other)
         elif answered:
             why = f"what answers on {where} does not say that it is this job's launcher: {self.trouble}"
-            self._note_bad(why, other)
-        elif self._bad_last - self._bad_since < SURE_AFTER and "does not resolve" not in how:
+            self._note_bad("silent" if isinstance(error, TimeoutError) else "wrong", why, other)
+        elif "does not resolve" in how:
+            return
+        elif self._kind == "silent" or self._bad_last - self._bad_since < SURE_AFTER:
             self._bad = ""  # it was there for a moment, and is gone: what ran before this job, or a leader that ended
 
-    def _note_bad(self, text: str, remedy: str) -> None:
+    def _note_bad(self, kind: str, text: str, remedy: str) -> None:
         self._bad_last = time.monotonic()
-        if not self._bad:
+        if not self._bad or kind != self._kind:
             self._bad_since = self._bad_last
-        self._bad, self.remedy = text, remedy
+        self._kind, self._bad, self.remedy = kind, text, remedy
 
 
 def _is_unknown(host: str) -> bool:
-    """Whether the resolver says that there is no such name; one that does not answer says nothing."""
+    """Whether the resolver says that there is no such name; one without an answer, or an address, does not."""
     try:
         return not socket.getaddrinfo(host, None)
     except socket.gaierror as error:
-        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+        return error.errno == socket.EAI_NONAME
 
 
 LOOK = 1.0  # seconds between looks for callers whose time is over

@@ -38,7 +38,7 @@ class Group:
         self.facts: dict[str, dict[str, Any]] = {}  # host -> what it said of itself on joining; all of them or none
         self.missing: list[str] = []  # whom the hub still waits for, to join or to be ready
         self.missing_count = 0
-        self.reach = Reach(place.rules.leader, place.port)
+        self.reach = Reach(place.rules.leader, place.port, place.heartbeat)
         self.own_addresses: tuple[str, ...] = ()  # where this host listens, on the leader
         self.door: Door | None = None  # open until all hosts are ready
         self.end: End | None = None

@@ -22,7 +22,7 @@ import time
 from launch.base.compat import NamedTuple
 from launch.base.errors import CONFIG, UNAVAILABLE, LaunchError, shown
 from launch.discovery import names
-from launch.group.channel import Channel, NotOfThisJobError, Strangers, seats
+from launch.group.channel import GREETING_BOUND, Channel, NotOfThisJobError, Strangers, seats
 from launch.group.listeners import accept
 
 TYPE_CHECKING = False
@@ -51,6 +51,7 @@ class Site(NamedTuple):
     hosts: Sequence[str] = ()  # as mpirun calls the other ones
     listen: Sequence[str] = ()  # own addresses; empty: all
     leader: str = ""  # the address that it comes from, where that is known
+    addresses: Mapping[str, str] = {}  # of the other ones, where they are known
 
     @property
     def key(self) -> bytes:
@@ -127,11 +128,19 @@ def _sets_variable(statement: Sequence[str]) -> bool:
 
 def start(site: Site, host: str, command: str) -> int:
     """Have the host run the command; its exit code. What it prints goes to stderr. Raises LaunchError."""
-    where = f"{host}, port {site.port}"
+    where, deadline = f"{host}, port {site.port}", time.monotonic() + LISTEN_BOUND
     try:
-        channel = Channel(_connect(host, site.port), site.key, is_server=False)
-        channel.send({"kind": "hello"})
-        return _converse(channel, command)
+        while True:
+            channel = Channel(_connect(site, host, deadline), site.key, is_server=False)
+            channel.send({"kind": "hello"})
+            try:
+                return _converse(channel, command)
+            except OSError:
+                now = time.monotonic()  # one side stood still, and the other gave it up: nothing was started yet
+                if channel.authentic or now >= deadline or now - channel.opened_at < GREETING_BOUND:
+                    raise
+            finally:
+                channel.socket.close()
     except NotOfThisJobError as error:
         raise LaunchError(
             UNAVAILABLE, f"what answers there is not this job's launcher: {error}", where=where
@@ -144,18 +153,19 @@ def start(site: Site, host: str, command: str) -> int:
         ) from error
 
 
-def _connect(host: str, port: int) -> socket.socket:
-    """A connection, as soon as the host listens. Raises OSError."""
-    deadline = time.monotonic() + LISTEN_BOUND
+def _connect(site: Site, host: str, deadline: float) -> socket.socket:
+    """A connection, as soon as the host listens; by its address first, for a resolver may hang. Raises OSError."""
+    known = site.addresses.get(host, host)
     while True:
-        try:
-            sock = socket.create_connection((host, port), timeout=5)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return sock
-        except OSError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(RETRY)
+        for address in dict.fromkeys((known, host)):
+            try:
+                sock = socket.create_connection((address, site.port), timeout=5)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                return sock
+            except OSError:
+                if address == host and time.monotonic() >= deadline:
+                    raise
+        time.sleep(RETRY)
 
 
 def _converse(channel: Channel, command: str) -> int:
@@ -225,6 +235,7 @@ class Server:
                 poll.register(listener, select.POLLIN)
             for channel in self._channels.values():
                 poll.register(channel, select.POLLIN | (select.POLLOUT if channel.has_output else 0))
+            looked = time.monotonic()  # what came before a time in which this process stood still is read first
             ready = [fd for fd, _ in poll.poll(TICK * 1000)]
             for listener in self._listeners:
                 if listener.fileno() in ready:
@@ -233,7 +244,7 @@ class Server:
                 command = self._hear(channel)
                 if command is not None:
                     return channel, command
-            for channel in self._strangers.overdue(time.monotonic()):
+            for channel in self._strangers.overdue(looked):
                 self._drop(channel)
 
     def _admit(self, listener: socket.socket) -> None:

@@ -191,7 +191,7 @@ def _say(text: str) -> None:
     print(f"dlc: {text}", file=sys.stderr, flush=True)
 
 
-BOUND = 20.0  # seconds for the others to come and hear it; they may start a little later
+BOUND = 60.0  # seconds for the others to come and hear it: a busy engine may start them much later
 STOP_BOUND = 3.0  # seconds where the platform ends this host soon
 LAST_HEARTBEAT = 5.0  # seconds
 LOOK = 0.02  # seconds
@@ -206,7 +206,14 @@ def tell(environ: Mapping[str, str], paths: Paths, failure: Failure) -> None:
         port = ports.of(environ, ports.GROUP)
         place = Place(cluster.current_host, rules, key, port, LAST_HEARTBEAT, cluster.network_interface)
         if cluster.current_host in rules.hosts:
-            _tell(Group(place), failure)
+            _tell(Group(place), failure, _longest(environ))
+
+
+def _longest(environ: Mapping[str, str]) -> float:
+    try:
+        return min(BOUND, seconds(environ, "DLC_PEER_TIMEOUT", JOIN_TIMEOUT))
+    except LaunchError:  # this may be what failed
+        return BOUND
 
 
 def _rules(environ: Mapping[str, str], hosts: tuple[str, ...]) -> Rules:
@@ -218,14 +225,17 @@ def _rules(environ: Mapping[str, str], hosts: tuple[str, ...]) -> Rules:
     return Rules(hosts, hosts)
 
 
-def _tell(group: Group, failure: Failure) -> None:
+def _tell(group: Group, failure: Failure, longest: float) -> None:
     was_stopped = bool(signals.received())
     pause = time.sleep if was_stopped else signals.sleep
     group.start(None)
     try:
         group.report(failure._replace(host=group.place.host), STOPPED if was_stopped else FAILED)
-        deadline = time.monotonic() + (STOP_BOUND if was_stopped else BOUND)
+        deadline = time.monotonic() + (STOP_BOUND if was_stopped else longest)
+        reports = meeting.Reports()
         while not group.is_told and not group.reach.hopeless and time.monotonic() < deadline:
+            if reports.are_due():
+                _say("the other hosts are to hear why this one failed; waiting for them")
             pause(LOOK)
     finally:
         group.close()

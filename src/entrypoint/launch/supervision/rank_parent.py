@@ -75,7 +75,7 @@ def run(
     if console.is_open and os.fork() == 0:  # a relative of the rank lives on and may have something to say
         os.setsid()
         _carry_the_rest(console)
-    console.flush_all(FINISH_BOUND)
+    console.flush_all(FINISH_BOUND, lambda: ranks.is_stopping)
     if ranks.is_stopping and running >= 0:
         fcntl.flock(running, fcntl.LOCK_EX)  # every rank of this host that still runs shares this lock
         os._exit(0)

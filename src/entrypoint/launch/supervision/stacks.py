@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from launch.base.process_spec import ProcessSpec
     from launch.supervision.ranks import RankFolder
 
-PER_PROCESS = 2.0  # seconds for one process to print its stacks
-ALTOGETHER = 30.0  # seconds
+PER_PROCESS = 10.0  # seconds for one process to print its stacks and end; a busy host reads its libraries in first
+ALTOGETHER = 60.0  # seconds
 MOST_TEXT = 1 << 18  # characters of one process's stacks
 
 

@@ -7,7 +7,7 @@ from launch.base.process_spec import Decision, Launch, ProcessSpec
 from launch.plan.context import Context
 from launch.plan.network import LOOPBACK, thread_variables, url_host
 
-WAIT = 120  # seconds for the server to listen; all hosts start together
+WAIT = 120  # seconds until the server listens
 GLOO_TIMEOUT = 600  # seconds; of every collective too: one rank may save for minutes while the others wait
 
 RENDEZVOUS_SECRET = "DLC_RENDEZVOUS_SECRET"  # noqa: S105 - the name of a variable
@@ -39,12 +39,12 @@ def _rank(context: Context, local_rank: int) -> ProcessSpec:
     command = context.entry.command(context.python, context.job.arguments)
     if _size(context) > 1:
         address, port = _meeting_point(context)
-        # Horovod makes http://ADDRESS:PORT/ of the two. So the address can bring a path along, and with it the secret
-        # that opens the rendezvous; what follows it, the port once more, is a part of that path.
+        # Horovod makes http://ADDRESS:PORT/ of both. The address can bring along a path, the secret that opens
+        # the rendezvous; the port then is a part of it.
         secret = f":{port}/{context.network.secret}" if context.network.secret else ""
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{url_host(address)}{secret}"
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
-        # Horovod gives up 1.5 s after the server first refuses it, so its ranks are started when the server listens.
+        # Horovod gives up 1.5 s after a first refusal, so its ranks start when the server listens.
         waiting = process_spec.when_listening(WAIT, [(address, port)])
         command = (*waiting, *command)
     defaults = {
@@ -73,6 +73,8 @@ def _server(context: Context) -> ProcessSpec:
 
 
 def _meeting_point(context: Context) -> tuple[str, int]:
-    """The rendezvous server. One host alone needs no name for it, and lets nobody else in."""
-    address = context.address(context.leader) if len(context.hosts) > 1 else LOOPBACK
-    return address, ports.of(context.environ, ports.HOROVOD)
+    """The rendezvous server, by address: Horovod ends at a third failed look-up."""
+    known = context.network.sources.get(context.leader, "")
+    if "." not in known:  # all its client speaks
+        known = context.address(context.leader)
+    return (known if len(context.hosts) > 1 else LOOPBACK), ports.of(context.environ, ports.HOROVOD)

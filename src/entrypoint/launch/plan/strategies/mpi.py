@@ -88,7 +88,8 @@ def _site(context: Context) -> tuple[object, ...]:
     network = context.network
     others = tuple(context.address(host) for host in context.hosts[1:])
     leader = network.sources.get(context.hosts[0], "")
-    return (network.secret, ports.of(context.environ, ports.MPI), others, network.listen, leader)
+    known = {context.address(host): network.sources[host] for host in context.hosts[1:] if host in network.sources}
+    return (network.secret, ports.of(context.environ, ports.MPI), others, network.listen, leader, known)
 
 
 def _placement(context: Context) -> tuple[str, ...]:

@@ -234,10 +234,10 @@ class LeaseServer:
             return
         for fd, rank in self._ranks.items():
             most = found.waiting.get(rank, 0)
-            grant = found.leases.grant(rank, most) if most else None
-            if grant is not None:
-                found.waiting[rank] = 0 if grant.over else most - len(grant.ids)
-                self._send(fd, {"round": number, "ids": grant.ids, "over": grant.over})
+            ids = found.leases.grant(rank, most) if most else None
+            if ids is not None:
+                found.waiting[rank] = most - len(ids) if ids else 0
+                self._send(fd, {"round": number, "ids": ids, "over": not ids})
 
     def _tick(self, now: float) -> None:
         if now - self._ticked_at >= PAUSE_SECONDS:

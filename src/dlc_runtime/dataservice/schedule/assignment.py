@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Permutation:
         self._half = max(1, ((count - 1).bit_length() + 1) // 2)
         text = ",".join(map(str, (count, *key))).encode()
         digest = hashlib.blake2b(text, digest_size=8 * ROUNDS, person=b"dlc order").digest()
-        self._keys = [int.from_bytes(digest[at : at + 8], "little") for at in range(0, len(digest), 8)]
+        self._keys = struct.unpack(f"<{ROUNDS}Q", digest)
 
     def __getitem__(self, position: int) -> int:
         if not 0 <= position < self.count:
@@ -96,13 +97,6 @@ class Share(NamedTuple):
         return range(min(start + self.rank, last), last, self.world)
 
 
-class Grant(NamedTuple):
-    """The answer to a consumer that asks for more: its next ids. `over`: there will be no more."""
-
-    ids: tuple[int, ...] = ()
-    over: bool = False
-
-
 class Leases:
     """The ids of one epoch."""
 
@@ -113,8 +107,8 @@ class Leases:
         self._leased: dict[int, set[int]] = {}
         self.when_lost = when_lost
 
-    def grant(self, consumer: int, most: int) -> Grant | None:
-        """Return up to `most` ids. None: wait, a consumer that is lost may yet give some back."""
+    def grant(self, consumer: int, most: int) -> list[int] | None:
+        """Return up to `most` ids; none if all are given out. None: wait, a lost consumer may yet give some back."""
         found: list[int] = []
         while len(found) < most:
             id_ = heapq.heappop(self._back) if self._back else next(self._ids, None)
@@ -123,10 +117,9 @@ class Leases:
             found.append(id_)
         if found:
             self._leased.setdefault(consumer, set()).update(found)
-            return Grant(tuple(found))
-        if self.when_lost == "give_back" and any(ids for other, ids in self._leased.items() if other != consumer):
+        elif self.when_lost == "give_back" and any(ids for other, ids in self._leased.items() if other != consumer):
             return None
-        return Grant(over=True)
+        return found
 
     def finish(self, consumer: int, ids: Iterable[int]) -> None:
         """Take trained ids off the consumer. Raises KeyError for an id that it does not hold."""

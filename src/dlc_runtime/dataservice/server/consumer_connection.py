@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import select
 import selectors
 import time
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dlc_runtime.dataservice.errors import ProtocolError
+from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError
 from dlc_runtime.dataservice.wire import channel, frames, tls
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ PATIENCE_SECONDS = 0.1
 # Of one sendmsg; Linux takes 1024.
 MOST_PARTS = 1000
 READ_BYTES = 1 << 16
+# Characters.
+MOST_TRACEBACK = 1 << 16
 
 
 class ConsumerConnection:
@@ -50,8 +55,15 @@ class ConsumerConnection:
         return bool(self._out)
 
     @property
-    def wants_to_write(self) -> bool:
-        return bool(self._out) and tls.is_ready(self.sock)
+    def wanted_events(self) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out and tls.is_ready(self.sock) else 0)
+
+    def transfer(self, mask: int) -> None:
+        """Send and read as its events allow."""
+        if mask & selectors.EVENT_WRITE:
+            self.flush()
+        if mask & selectors.EVENT_READ:
+            self.receive()
 
     def receive(self) -> None:
         """Read what has come."""
@@ -99,8 +111,13 @@ class ConsumerConnection:
             parts.append(memoryview(packed.extras))
         self.send([*parts, *packed.parts], packed.kept)
 
-    def send_text(self, kind: int, request: frames.BatchRequest, text: bytes) -> None:
-        self.send([memoryview(frames.Frame(kind, *request, len(text)).packed()), memoryview(text)], [])
+    def send_failure(
+        self, request: frames.BatchRequest, error: BaseException, host: str, worker: int, indices: list[int]
+    ) -> None:
+        """Say in place of a batch why there is none."""
+        text = failure_message(error, host, worker, indices)
+        header = frames.Frame(frames.ERROR, *request, len(text)).packed()
+        self.send([memoryview(header), memoryview(text)], [])
 
     def send(self, parts: list[memoryview], kept: list[object]) -> None:
         """Send, or keep what the consumer does not take now; `kept` owns the memory of `parts`."""
@@ -130,6 +147,25 @@ class ConsumerConnection:
                 return
             sent -= first.nbytes
             out.popleft()
+
+
+def failure_message(error: BaseException, host: str, worker: int, indices: list[int]) -> bytes:
+    """Describe an error for the training rank: JSON that fits a frame, whatever the text is."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    if len(text) > MOST_TRACEBACK:
+        text = f"{text[: MOST_TRACEBACK // 2]}\n...\n{text[-MOST_TRACEBACK // 2 :]}"
+    told = {
+        "type": type(error).__qualname__,
+        "ours": isinstance(error, DataServiceError),
+        "message": str(error)[:MOST_TRACEBACK],
+        "traceback": text,
+        "host": host,
+        "worker": worker,
+        "pid": os.getpid(),
+        "indices": indices[:64],
+    }
+    # At most six bytes of a character; in ASCII one may take twelve. What UTF-8 lacks becomes JSON's own escape.
+    return json.dumps(told, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def _is_writable(sock: tls.Socket, seconds: float) -> bool:

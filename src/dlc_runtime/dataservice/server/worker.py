@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import json
 import os
 import selectors
 import signal
 import socket
 import sys
 import time
-import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError
+from dlc_runtime.dataservice.errors import BatchTooLargeError, ProtocolError, RefusedError
 from dlc_runtime.dataservice.server.batch_source import BatchMaker
 from dlc_runtime.dataservice.server.consumer_connection import ConsumerConnection
-from dlc_runtime.dataservice.wire import frames, serialization
+from dlc_runtime.dataservice.wire import serialization
 from dlc_runtime.dataservice.wire.addresses import keep_alive
 
 if TYPE_CHECKING:
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 4096
 # Connections that have not proved themselves yet.
 MOST_PENDING = 64
-# Characters.
-MOST_TRACEBACK = 1 << 16
 # After making batches for so long, it looks for new connections and requests.
 LOOK_SECONDS = 0.05
 # Writes the worker's stacks.
@@ -41,11 +37,14 @@ STACKS_SIGNAL = signal.SIGRTMIN + 5
 _PR_SET_PDEATHSIG = 1
 
 
-class WorkerConfig:
+class WorkerConfig(NamedTuple):
     """What a worker and its successor have to know beside the source."""
 
-    def __init__(self, slot: int, workers: int, host: str, listener: socket.socket, stacks: int) -> None:
-        self.slot, self.workers, self.host, self.listener, self.stacks = slot, workers, host, listener, stacks
+    slot: int
+    workers: int
+    host: str
+    listener: socket.socket
+    stacks: int
 
 
 def run_worker(
@@ -131,7 +130,7 @@ class Worker:
             if key.fileobj is self.config.listener:
                 self.accept()
             elif key.fd in self.connections:
-                self.run_step(key.fd, self.connections[key.fd], self.transfer, mask)
+                self.run_step(key.fd, self.connections[key.fd], ConsumerConnection.transfer, mask)
         now = time.monotonic()
         for fd, conn in [*self.connections.items()]:
             if not conn.is_authenticated and now > conn.deadline:
@@ -170,16 +169,9 @@ class Worker:
         except OSError:
             self.drop(fd)
         else:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if conn.wants_to_write else 0)
-            if conn.events != events:
-                conn.events = events
-                self.selector.modify(fd, events)
-
-    def transfer(self, conn: ConsumerConnection, mask: int) -> None:
-        if mask & selectors.EVENT_WRITE:
-            conn.flush()
-        if mask & selectors.EVENT_READ:
-            conn.receive()
+            if conn.events != conn.wanted_events:
+                conn.events = conn.wanted_events
+                self.selector.modify(fd, conn.events)
 
     def drop(self, fd: int, refused: int = 0, malformed: int = 0) -> None:
         conn = self.connections.pop(fd)
@@ -197,39 +189,14 @@ class Worker:
             indices = self.maker.indices(*request)
             packed = serialization.pack(self.maker.batch(*request, indices))
             if packed.size > self.most_batch:
-                raise_too_large(packed.size, self.most_batch)
+                raise BatchTooLargeError(
+                    f"a batch of {packed.size} bytes; the bound is {self.most_batch}; make the batch smaller, or raise"
+                    " most_batch_bytes of serve and RemoteLoader"
+                )
         except (Exception, SystemExit) as error:
-            conn.send_text(frames.ERROR, request, failure_message(error, self.config, indices))
+            conn.send_failure(request, error, self.config.host, self.config.slot, indices)
             return
         finally:
             self.table.end_batch(self.config.slot)
         conn.send_batch(request, packed)
         self.table.add_counts(self.config.slot, batches=1, bytes_=packed.size)
-
-
-def failure_message(error: BaseException, config: WorkerConfig, indices: list[int]) -> bytes:
-    """Describe an error for the training rank: JSON that fits a frame, whatever the text is."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    if len(text) > MOST_TRACEBACK:
-        text = f"{text[: MOST_TRACEBACK // 2]}\n...\n{text[-MOST_TRACEBACK // 2 :]}"
-    told = {
-        "type": type(error).__qualname__,
-        "ours": isinstance(error, DataServiceError),
-        "message": str(error)[:MOST_TRACEBACK],
-        "traceback": text,
-        "host": config.host,
-        "worker": config.slot,
-        "pid": os.getpid(),
-        "indices": indices[:64],
-    }
-    # At most six bytes of a character; in ASCII one may take twelve. What UTF-8 lacks becomes JSON's own escape.
-    return json.dumps(told, ensure_ascii=False).encode("utf-8", "backslashreplace")
-
-
-def raise_too_large(size: int, most: int) -> None:
-    from dlc_runtime.dataservice.errors import BatchTooLargeError
-
-    raise BatchTooLargeError(
-        f"a batch of {size} bytes; the bound is {most}; make the batch smaller, or raise most_batch_bytes of serve and"
-        " RemoteLoader"
-    )

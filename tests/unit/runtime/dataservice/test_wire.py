@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, UnsupportedBatchError
-from dlc_runtime.dataservice.server import worker
+from dlc_runtime.dataservice.server import consumer_connection
 from dlc_runtime.dataservice.wire import channel, control_rpc, frames, serialization
 from harness.examples import examples
 
@@ -138,12 +137,10 @@ def test_a_header_beyond_a_bound_is_refused(frame: frames.Frame) -> None:
 
 @pytest.mark.parametrize("character", ["x", "\U0001f600", "\x01", "\udc80"])
 def test_an_error_of_any_text_fits_its_frame(character: str) -> None:
-    config = worker.WorkerConfig(0, 1, "algo-1", socket.socket(), 0)
-    config.listener.close()
-    text = worker.failure_message(ValueError(character * 200_000), config, [1])
+    text = consumer_connection.failure_message(ValueError(character * 200_000), "algo-1", 0, [1])
     frame = frames.Frame(frames.ERROR, 0, 0, len(text))
     assert frames.read_frame(frame.packed(), 1000) == frame
-    assert json.loads(text)["message"] == character * worker.MOST_TRACEBACK
+    assert json.loads(text)["message"] == character * consumer_connection.MOST_TRACEBACK
 
 
 def test_who_does_not_hold_the_token_is_refused_on_either_side() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.schedule.assignment import Share
+from dlc_runtime.dataservice.schedule.assignment import TAILS, WHEN_LOST, Share
 from dlc_runtime.dataservice.wire import addresses
 from dlc_runtime.dataservice.wire.frames import MOST_BATCH
 
@@ -130,7 +130,7 @@ class Settings(NamedTuple):
 
     `prefetch`: batches requested or held at most; None: eight for each worker, more of small ones that come fast.
     `elsewhere_after`: a late answer is requested from another server too. `deadline`: for one batch of the user's
-    function. `patience`: without any server.
+    function. `patience`: without any server. `lost_after`: without a word of a rank that has leases.
     """
 
     order: str = "deterministic"
@@ -140,6 +140,9 @@ class Settings(NamedTuple):
     elsewhere_after: float = 10.0
     deadline: float = 600.0
     patience: float = 300.0
+    tail: str = "keep"
+    when_lost: str = "fail"
+    lost_after: float = 15.0
 
     @property
     def is_ordered(self) -> bool:
@@ -158,16 +161,18 @@ class Settings(NamedTuple):
 
     def check(self) -> Settings:
         """Return itself with times that can be waited for. Raises SettingError."""
-        if self.order not in ORDERS:
-            raise SettingError(f"RemoteLoader: order: expected one of {ORDERS}, found {self.order!r}")
-        for name in ("prefetch", "prefetch_bytes", "most_batch_bytes", "elsewhere_after", "deadline", "patience"):
-            if name != "prefetch" or self.prefetch is not None:
-                check_above_zero(name, getattr(self, name))
-        times = ("elsewhere_after", "deadline", "patience")
-        return self._replace(**{name: min(getattr(self, name), LONGEST_SECONDS) for name in times})
-
-
-def check_above_zero(name: str, value: object) -> None:
-    """Raise SettingError if it is no number above 0."""
-    if not isinstance(value, numbers.Real) or not float(value) > 0:
-        raise SettingError(f"RemoteLoader: {name}: expected a number above 0, found {value!r}")
+        stated = self._asdict()
+        for name, choice in (("order", ORDERS), ("tail", TAILS), ("when_lost", WHEN_LOST)):
+            if stated[name] not in choice:
+                raise SettingError(f"RemoteLoader: {name}: expected one of {choice}, found {stated[name]!r}")
+        if self.is_ordered and self.when_lost == "give_back":
+            raise SettingError(
+                "RemoteLoader: when_lost='give_back' needs order='first_come': a deterministic order names each rank's"
+                " batches, so the loss of a rank has to fail the job"
+            )
+        times = ("elsewhere_after", "deadline", "patience", "lost_after")
+        for name in ("prefetch", "prefetch_bytes", "most_batch_bytes", *times):
+            value = stated[name]
+            if (name, value) != ("prefetch", None) and not (isinstance(value, numbers.Real) and float(value) > 0):
+                raise SettingError(f"RemoteLoader: {name}: expected a number above 0, found {value!r}")
+        return self._replace(**{name: min(stated[name], LONGEST_SECONDS) for name in times})

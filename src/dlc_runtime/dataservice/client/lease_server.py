@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dlc_runtime.dataservice.errors import ProtocolError, SettingError
 from dlc_runtime.dataservice.schedule import progress
 from dlc_runtime.dataservice.schedule.assignment import Leases
+from dlc_runtime.dataservice.wire import addresses
 from dlc_runtime.dataservice.wire.channel import Channel
 
 if TYPE_CHECKING:
@@ -59,6 +60,17 @@ class Round:
         """Offer what nobody did. Raises SettingError if two ranks did the same batch."""
         done = progress.merge_runs(*self.done.values())
         self.leases = Leases(progress.missing_ids(done, self.facts["batches"]), self.when_lost)
+
+
+def open_lease_listener(listen: str, port: int) -> socket.socket:
+    """Open the socket at which the ranks ask. Raises SettingError."""
+    try:
+        return addresses.open_listener(listen, port)
+    except OSError as error:
+        raise SettingError(
+            f"RemoteLoader: rank 0 cannot keep the leases at {addresses.join_host_port(listen, port)}:"
+            f" {error.strerror}; name another place with leases=, or DLC_DATA_LEASE_PORT on every host"
+        ) from error
 
 
 class LeaseServer:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from dlc_runtime.dataservice import errors
 from dlc_runtime.dataservice.client import config, framework_compat
 from dlc_runtime.dataservice.client.buffers import BufferPool
-from dlc_runtime.dataservice.client.config import Settings, check_above_zero
+from dlc_runtime.dataservice.client.config import Settings
 from dlc_runtime.dataservice.client.device_transfer import DeviceMover
 from dlc_runtime.dataservice.client.lease_client import LeaseClient
-from dlc_runtime.dataservice.client.lease_server import LeaseServer
+from dlc_runtime.dataservice.client.lease_server import LeaseServer, open_lease_listener
 from dlc_runtime.dataservice.client.prefetcher import Prefetcher
 from dlc_runtime.dataservice.client.worker_connection import RemoteFailure
 from dlc_runtime.dataservice.schedule import progress
-from dlc_runtime.dataservice.schedule.assignment import TAILS, WHEN_LOST, Sampling
+from dlc_runtime.dataservice.schedule.assignment import Sampling
 from dlc_runtime.dataservice.schedule.progress import Progress
-from dlc_runtime.dataservice.wire import addresses, channel, control_rpc, frames, tls
+from dlc_runtime.dataservice.wire import channel, control_rpc, frames, tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,22 +71,20 @@ class RemoteLoader:
     ) -> None:
         control_rpc.require_packages()
         tls.check_settings(os.environ, token)
-        if tail not in TAILS:
-            raise errors.SettingError(f"RemoteLoader: tail: expected one of {TAILS}, found {tail!r}")
         self.settings = Settings(
-            order, prefetch, prefetch_bytes, most_batch_bytes, elsewhere_after, deadline, patience
+            order,
+            prefetch,
+            prefetch_bytes,
+            most_batch_bytes,
+            elsewhere_after,
+            deadline,
+            patience,
+            tail,
+            when_lost,
+            lost_after,
         ).check()
-        if when_lost not in WHEN_LOST:
-            raise errors.SettingError(f"RemoteLoader: when_lost: expected one of {WHEN_LOST}, found {when_lost!r}")
-        if order == "deterministic" and when_lost == "give_back":
-            raise errors.SettingError(
-                "RemoteLoader: when_lost='give_back' needs order='first_come': a deterministic order names each rank's"
-                " batches, so the loss of a rank has to fail the job"
-            )
-        check_above_zero("lost_after", lost_after)
-        self.when_lost, self.lost_after = when_lost, lost_after
         self._asked_share = (rank, world)
-        self.tail, self.share = tail, config.find_share(rank, world)
+        self.share = config.find_share(rank, world)
         self.servers = config.find_servers(servers, group, port)
         self._token = channel.job_token(os.environ, token)
         self._device_mover = DeviceMover(device)
@@ -110,7 +108,7 @@ class RemoteLoader:
 
     def __len__(self) -> int:
         """Return this rank's batches in a whole epoch. Waits for the first data server."""
-        return len(self.share.ids(self._wait_for_sampling().batches, tail=self.tail))
+        return len(self.share.ids(self._wait_for_sampling().batches, tail=self.settings.tail))
 
     @property
     def dataset(self) -> framework_compat.RemoteDataset:
@@ -192,7 +190,7 @@ class RemoteLoader:
             return taken
 
         batches = self._wait_for_sampling().batches
-        last = len(self.share.ids(batches, at.start, self.tail)) if self.settings.is_ordered else -1
+        last = len(self.share.ids(batches, at.start, self.settings.tail)) if self.settings.is_ordered else -1
         try:
             with framework_compat.accelerate_iteration() as told:
                 for id_, batch in self._device_mover.batches(current(prefetcher.take), current(prefetcher.take_ready)):
@@ -224,7 +222,7 @@ class RemoteLoader:
         """Let the prefetcher request this rank's batches: its share of them, or what it is granted."""
         sampling, prefetcher, done = self._wait_for_sampling(), self._open_prefetcher(), progress.to_runs(self._done)
         if self.settings.is_ordered:
-            prefetcher.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.tail))
+            prefetcher.begin(at.epoch, self.share.ids(sampling.batches, at.start, self.settings.tail))
         elif self.share.world == 1:
             prefetcher.begin(at.epoch, progress.missing_ids(done, sampling.batches))
         else:
@@ -233,20 +231,15 @@ class RemoteLoader:
 
     def _open_leases(self) -> LeaseClient:
         if self._lease_client is None:
+            settings, token, (rank, world) = self.settings, self._token, self.share
             listen, host, port = self._lease_place
-            if self.share.rank == 0:
-                try:
-                    listener = addresses.open_listener(listen, port)
-                except OSError as error:
-                    raise errors.SettingError(
-                        f"RemoteLoader: rank 0 cannot keep the leases at {addresses.join_host_port(listen, port)}:"
-                        f" {error.strerror}; name another place with leases=, or DLC_DATA_LEASE_PORT on every host"
-                    ) from error
-                settings = (self.share.world, self.when_lost, self.lost_after, self.settings.patience)
-                self._lease_server = LeaseServer(listener, self._token, *settings)
-            where = (host, port)
+            if rank == 0:
+                listener = open_lease_listener(listen, port)
+                self._lease_server = LeaseServer(
+                    listener, token, world, settings.when_lost, settings.lost_after, settings.patience
+                )
             self._lease_client = LeaseClient(
-                self._open_prefetcher(), where, self._token, self.share.rank, self.lost_after, self.settings.patience
+                self._open_prefetcher(), (host, port), token, rank, settings.lost_after, settings.patience
             )
         return self._lease_client
 
@@ -326,7 +319,7 @@ class RemoteLoader:
                     f"no data server answered for {self.settings.patience:.0f} s: {prefetcher.describe_silence()}"
                 )
             self._sampling = Sampling(**{name: data[name] for name in Sampling._fields})
-            if self.settings.is_ordered and self.tail == "keep" and self._sampling.batches % self.share.world:
+            if self.settings.is_ordered and self.settings.tail == "keep" and self._sampling.batches % self.share.world:
                 LOG.warning(
                     "data service: %d batches for %d ranks: some get one more, for which DDP would wait for ever;"
                     " tail='drop' leaves the last ones out",

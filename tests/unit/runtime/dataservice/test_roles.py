@@ -110,6 +110,10 @@ def test_the_leases_are_kept_on_the_first_host_that_trains() -> None:
     "wrong",
     [
         {"order": "random"},
+        {"tail": "half"},
+        {"when_lost": "ignore"},
+        {"when_lost": "give_back"},
+        {"lost_after": 0},
         {"prefetch": 0},
         {"deadline": -1.0},
         {"deadline": None},

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dlc_lint.base.errors import BadScriptError
+from dlc_lint import BadScriptError
 from dlc_lint.rules import ALL
 from dlc_lint.script.script import Options, Script
 

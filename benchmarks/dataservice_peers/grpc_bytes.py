@@ -43,7 +43,7 @@ def serve_batches(port: int, made: Iterable[Any], address: str = "127.0.0.1") ->
         "DatasetFeed", {"get_examples": grpc.unary_stream_rpc_method_handler(stream)}
     )
     server.add_generic_rpc_handlers((handler,))
-    own = tls.of(TOKEN)
+    own = tls.enabled_identity(TOKEN)
     if own is None:
         server.add_insecure_port(f"{address}:{port}")
     else:
@@ -54,7 +54,7 @@ def serve_batches(port: int, made: Iterable[Any], address: str = "127.0.0.1") ->
 
 
 def take(port: int, _size: int, address: str = "127.0.0.1") -> Iterator[Any]:
-    own = tls.of(TOKEN)
+    own = tls.enabled_identity(TOKEN)
     if own is None:
         channel = grpc.insecure_channel(f"{address}:{port}", OPTIONS)
     else:

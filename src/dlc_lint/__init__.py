@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+from dlc_lint.findings import BadScriptError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dlc_lint.base.finding import Finding
+    from dlc_lint.findings import Finding
+
+__all__ = ["BadScriptError", "lint"]
 
 
 def lint(source: str, path: str = "<script>", *, framework: str = "", compiler: str = "") -> list[Finding]:
-    """What the rules find in one script, in the order of its lines, without what its `# noqa` comments silence.
+    """Return what the rules find in one script, in the order of its lines, without what `# noqa` comments silence.
 
-    `framework` is pytorch or tensorflow, for their rules alone. `compiler` is inductor or xla where the job says which;
-    "" goes by the script. Raises dlc_lint.base.errors.BadScriptError for what is no Python.
+    `framework` is pytorch or tensorflow, for their rules alone. `compiler` is inductor or xla if the job says which;
+    "" goes by the script. Raises BadScriptError for what is no Python.
     """
     from dlc_lint.check import check
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from dlc_lint.findings import BadScriptError, Finding, Place, Result
+
 if TYPE_CHECKING:
     import argparse
-
-    from dlc_lint.base.finding import Finding
-    from dlc_lint.output.result import Result
+    from collections.abc import Sequence
 
 FOUND = 1
 BAD_INPUT = 51
 NO_LIBCST = 21
 FRAMEWORKS = ("pytorch", "tensorflow")
 COMPILERS = ("inductor", "xla")
+TOOL = "TorchFix"
+# It takes two for a script.
+SECONDS = 120
+LINE = re.compile(r"(?P<path>.+?):(?P<line>\d+):(?P<column>\d+): (?P<code>TOR\d+) (?:\[\*\] )?(?P<message>.*)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """SCRIPT, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
+    """Add SCRIPT, --framework, --compiler, --json, --sarif, --fix, --no-torchfix."""
     parser.add_argument("scripts", nargs="+", metavar="SCRIPT", help="a Python file")
     parser.add_argument("--framework", choices=FRAMEWORKS, default="", help="only the rules of one framework")
     parser.add_argument(
@@ -35,26 +42,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Result:
-    """Check every script, fix where asked, print the findings. Errors of scripts are in the result, not printed."""
+    """Check every script, fix if asked, print the findings. Errors of scripts are in the result, not printed."""
     result = _check_all(args)
-    if result.scripts or args.json or args.sarif:  # where none could be read, the errors say all
+    # If no script could be read, the errors say all.
+    if result.scripts or args.json or args.sarif:
         print(_rendered(args, result))
     sys.stdout.flush()
     return result
 
 
 def _rendered(args: argparse.Namespace, result: Result) -> str:
-    from dlc_lint.output import as_json, sarif, text
+    from dlc_lint import output
 
     if args.json:
-        return as_json.render(result)
-    return sarif.render(result) if args.sarif else text.render(result)
+        return output.render_json(result)
+    return output.render_sarif(result) if args.sarif else output.render_text(result)
 
 
 def _check_all(args: argparse.Namespace) -> Result:
-    from dlc_lint.base.errors import BadScriptError
-    from dlc_lint.output.result import Result
-
     findings: list[Finding] = []
     fixed: list[Finding] = []
     errors: list[BadScriptError] = []
@@ -73,9 +78,8 @@ def _check_all(args: argparse.Namespace) -> Result:
 
 
 def _check_one(path: str, args: argparse.Namespace) -> tuple[list[Finding], list[Finding]]:
-    from dlc_lint.check import check
-    from dlc_lint.fix import fix, write
-    from dlc_lint.script.reading import read
+    from dlc_lint.check import check, fix, write
+    from dlc_lint.script.parsing import read
 
     source = read(path)
     if not args.fix:
@@ -87,21 +91,46 @@ def _check_one(path: str, args: argparse.Namespace) -> tuple[list[Finding], list
 
 
 def _of_torchfix(args: argparse.Namespace, paths: list[str]) -> tuple[list[Finding], list[str]]:
-    from dlc_lint import torchfix
-    from dlc_lint.script import noqa, reading
+    from dlc_lint.script import parsing
 
-    if args.no_torchfix or args.framework == "tensorflow" or not paths or not torchfix.installed():
+    if args.no_torchfix or args.framework == "tensorflow" or not paths or not has_torchfix():
         return [], []
-    findings, note = torchfix.run(paths)
+    findings, note = run_torchfix(paths)
     left: list[Finding] = []
     for path in paths:
-        directives = noqa.read(reading.comments(reading.read(path)))
-        left += noqa.silence([one for one in findings if one.path == path], directives)
+        directives = parsing.read_noqa(parsing.comments(parsing.read(path)))
+        left += parsing.silence([one for one in findings if one.path == path], directives)
     return left, [note] if note else []
 
 
 def exit_code(result: Result) -> int:
-    """0 for nothing found, 1 for findings, 51 where a script could not be read."""
+    """Return 0 if nothing was found, 1 for findings, 51 if a script could not be read."""
     if result.errors:
         return BAD_INPUT
     return FOUND if result.findings else 0
+
+
+def has_torchfix() -> bool:
+    """Return whether this Python has TorchFix."""
+    return importlib.util.find_spec("torchfix") is not None
+
+
+def run_torchfix(paths: Sequence[str]) -> tuple[list[Finding], str]:
+    """Return TorchFix's findings, and why there are none if it failed."""
+    command = [sys.executable, "-m", "torchfix", "--jobs", "1", "--", *paths]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return [], f"{TOOL} did not end within {SECONDS} s"
+    findings = [finding for finding in map(_finding, done.stdout.splitlines()) if finding is not None]
+    if done.returncode not in (0, 1) or (done.returncode and not findings):
+        return [], f"{TOOL} failed: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
+    return findings, ""
+
+
+def _finding(line: str) -> Finding | None:
+    match = LINE.fullmatch(line)
+    if match is None:
+        return None
+    at = int(match["line"]), int(match["column"]) - 1
+    return Finding(match["path"], Place(*at, *at), match["code"], match["message"], (), TOOL)

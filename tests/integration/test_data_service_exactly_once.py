@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling, Share
+from dlc_runtime.dataservice.schedule.assignment import Epoch, Sampling, Share
 from harness.images import Image
 from harness.job import Job
 

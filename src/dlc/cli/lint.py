@@ -62,10 +62,9 @@ def lint_note(job: Job) -> list[str]:
     compiler = read_compiler(job)
     if compiler is None or importlib.util.find_spec("libcst") is None:
         return []
-    from dlc_lint import lint
-    from dlc_lint.base.errors import BadScriptError
-    from dlc_lint.output.text import line
-    from dlc_lint.script.reading import read
+    from dlc_lint import BadScriptError, lint
+    from dlc_lint.output import line
+    from dlc_lint.script.parsing import read
 
     found = []
     for file in list_entry_points(job):

@@ -1,4 +1,4 @@
-"""The rules, and the list of them; may import base and script."""
+"""The rules, and the list of them; may import findings and script."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dlc_lint.base.finding import Hit
+    from dlc_lint.findings import Hit
     from dlc_lint.script.script import Script
 
 
@@ -21,10 +21,10 @@ class Rule(NamedTuple):
 
     @property
     def framework(self) -> str:
-        """DLC1xx are for PyTorch, DLC2xx for TensorFlow."""
+        """Return the framework: DLC1xx are for PyTorch, DLC2xx for TensorFlow."""
         return "pytorch" if self.code.startswith("DLC1") else "tensorflow"
 
     @property
     def page(self) -> str:
-        """Its page, in the repository."""
+        """Return its page in the repository."""
         return f"docs/lint/{self.code}.md"

@@ -1,1 +1,1 @@
-"""What one script is and does: names, training steps, models, tensors; may import base."""
+"""What one script is and does: names, training steps, models, tensors; may import findings."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.called import names_reached
+from dlc_lint.script.call_graph import names_reached
 from dlc_lint.script.script import attribute
-from dlc_lint.script.steps import calls_of, nearest_loop
+from dlc_lint.script.training_steps import calls_of, nearest_loop
 
 if TYPE_CHECKING:
     from dlc_lint.script.script import Script
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 WRAPPERS = {"enumerate", "zip", "iter", "tqdm.tqdm", "tqdm"}
 FITS = ("fit", "fit_generator")
 DISTRIBUTES = "experimental_distribute_dataset"
-FOR_EVALUATION = ("eval", "valid", "test", "predict")  # parts of a word
-EVALUATION = {"val", "vals", "valset", "dev", "devset", "held", "holdout", "infer", "inference"}  # whole words
-SAMPLES = {"unbatch", "take"}  # for looking at some examples
+# Parts of a word.
+FOR_EVALUATION = ("eval", "valid", "test", "predict")
+# Whole words.
+EVALUATION = {"val", "vals", "valset", "dev", "devset", "held", "holdout", "infer", "inference"}
+# For looking at some examples.
+SAMPLES = {"unbatch", "take"}
 DATA = {"dataset", "ds", "batches", "loader", "dataloader"}
 CHANGES_WEIGHTS = {"GradientTape", "apply_gradients", "minimize", "train_on_batch", "assign_sub"}
 
-MOST_FUNCTIONS = 5  # that hand a data set on
+# That hand a data set on.
+MOST_FUNCTIONS = 5
 
 
 def pipeline(script: Script, node: cst.CSTNode | None) -> list[cst.Call]:
-    """The calls of a chain of methods, the last first, to the one that makes the tf.data.Dataset; [] for others."""
+    """Return a chain of method calls, the last first, down to the one that makes the tf.data.Dataset; else []."""
     calls: list[cst.Call] = []
     for _ in range(30):
         if isinstance(node, cst.Name):
@@ -42,14 +46,14 @@ def pipeline(script: Script, node: cst.CSTNode | None) -> list[cst.Call]:
 
 
 def _bound_before(script: Script, name: cst.Name) -> cst.CSTNode | None:
-    """What `dataset` is in `dataset = dataset.map(...)`, which is bound again and again."""
+    """Return what `dataset` is in `dataset = dataset.map(...)`, which is bound again and again."""
     here = script.place(name)[:2]
     earlier = [one for one in script.values(name) if one is not None and script.place(one)[2:] < here]
     return earlier[-1] if earlier else None
 
 
 def is_dataset(script: Script, node: cst.CSTNode | None) -> bool:
-    """Whether a loop over it gets batches: a tf.data.Dataset, or what the script calls a data set."""
+    """Return whether a loop over it gets batches: a tf.data.Dataset, or what the script calls a data set."""
     if isinstance(node, cst.Call) and script.is_one_of(node.func, WRAPPERS) and node.args:
         return any(is_dataset(script, arg.value) for arg in node.args)
     if pipeline(script, node):
@@ -59,18 +63,18 @@ def is_dataset(script: Script, node: cst.CSTNode | None) -> bool:
 
 
 def words(name: str) -> list[str]:
-    """`trainDataset`, `train_dataset` -> train, dataset."""
+    """Split a name: `trainDataset`, `train_dataset` -> train, dataset."""
     return [one for one in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()) if one]
 
 
 def for_evaluation(script: Script, call: cst.Call) -> bool:
-    """Whether its name, the function around it or a method after it says that nothing trains from it."""
+    """Return whether its name, the function around it or a method after it says that nothing trains from it."""
     named = [word for name in (*_targets(script, call), *_around(script, call)) for word in words(name)]
     return any(word in EVALUATION or word in SAMPLES or any(one in word for one in FOR_EVALUATION) for word in named)
 
 
 def _targets(script: Script, call: cst.Call) -> list[str]:
-    """The names that the chain of this call is bound to."""
+    """Return the names that the chain of this call is bound to."""
     assign = _statement(script, call)
     return [script.code(one.target) for one in assign.targets] if isinstance(assign, cst.Assign) else []
 
@@ -80,7 +84,7 @@ def _statement(script: Script, call: cst.Call) -> cst.CSTNode | None:
 
 
 def _around(script: Script, call: cst.Call) -> list[str]:
-    """The methods that follow in the chain, what it is given to, and the function that it is in."""
+    """Return the methods that follow in the chain, what it is given to, and the function that it is in."""
     found = []
     for one in script.ancestors(call):
         if isinstance(one, cst.Call) and isinstance(one.func, cst.Attribute):
@@ -91,7 +95,7 @@ def _around(script: Script, call: cst.Call) -> list[str]:
 
 
 def trained_from(script: Script, call: cst.Call) -> bool:
-    """Whether this pipeline is one to train from, by its name or by what the script does with it."""
+    """Return whether this pipeline is one to train from, by its name or by what the script does with it."""
     names = [attribute(one.func) for one in pipeline(script, call)]
     if not names or "repeat" in names or for_evaluation(script, call):
         return False
@@ -106,7 +110,7 @@ def trained_from(script: Script, call: cst.Call) -> bool:
 
 
 def _ends_earlier(script: Script, statement: cst.CSTNode | None) -> bool:
-    """`fit(data, steps_per_epoch=100)`: an epoch is over before the last batch."""
+    """Recognise `fit(data, steps_per_epoch=100)`: an epoch is over before the last batch."""
     given = [script.parent(script.parent(one) or one) for one in _uses(script, statement)]
     fits = [one for one in given if isinstance(one, cst.Call) and attribute(one.func) in FITS]
     later = [one for one in fits if statement is not None and script.before(statement, one)]
@@ -114,7 +118,7 @@ def _ends_earlier(script: Script, statement: cst.CSTNode | None) -> bool:
 
 
 def _returned(script: Script, call: cst.CSTNode, most: int) -> bool:
-    """By what is done with the function's result; it counts where no call of the function is in the script."""
+    """Judge by what is done with the function's result; it counts if no call of the function is in the script."""
     function = script.function(call)
     calls = calls_of(script, function) if function is not None else []
     return not calls or any(not for_evaluation(script, one) and _leads_to_training(script, one, most) for one in calls)
@@ -124,14 +128,15 @@ def _leads_to_training(script: Script, call: cst.Call, most: int) -> bool:
     targets = _targets(script, call)
     if any("train" in name.lower() for name in targets):
         return True
-    if not targets:  # given on at once
+    # Given on at once.
+    if not targets:
         above = script.parent(call)
         return not (isinstance(above, cst.Arg) and above.keyword is not None and "val" in above.keyword.value)
     return any(_feeds(script, one, most - 1) for one in _uses(script, _statement(script, call)))
 
 
 def _uses(script: Script, statement: cst.CSTNode | None) -> list[cst.Name]:
-    """Where the names are read that a statement binds; those of a function only in it."""
+    """Return the places where a statement's names are read; those of a function only in it."""
     if not isinstance(statement, cst.Assign):
         return []
     here = script.function(statement)
@@ -142,7 +147,7 @@ def _uses(script: Script, statement: cst.CSTNode | None) -> list[cst.Name]:
 
 
 def _used(script: Script, call: cst.Call) -> bool:
-    """`fit(data.batch(32))`, `for x in data.batch(32)`: the whole chain is given."""
+    """Judge the whole chain, as in `fit(data.batch(32))`, `for x in data.batch(32)`."""
     top: cst.CSTNode = call
     while True:
         above = script.parent(top)
@@ -153,7 +158,7 @@ def _used(script: Script, call: cst.Call) -> bool:
 
 
 def _feeds(script: Script, use: cst.CSTNode, most: int = MOST_FUNCTIONS) -> bool:
-    """Whether a loop that trains runs over it, or `fit` trains from it."""
+    """Return whether a loop that trains runs over it, or `fit` trains from it."""
     above = script.parent(use)
     if isinstance(above, cst.For):
         return above.iter is use and changes_weights(script, above.body) and not _leaves(script, above)
@@ -171,10 +176,10 @@ def _feeds(script: Script, use: cst.CSTNode, most: int = MOST_FUNCTIONS) -> bool
 
 
 def _leaves(script: Script, loop: cst.For) -> bool:
-    """`if step > 10: break`: perhaps the last batch never comes."""
+    """Recognise `if step > 10: break`: perhaps the last batch never comes."""
     return any(nearest_loop(script, one) is loop for one in script.inside(loop.body, cst.Break))
 
 
 def changes_weights(script: Script, node: cst.CSTNode) -> bool:
-    """Whether code trains: it, or a function of the script that it names, has a tape or changes weights."""
+    """Return whether code trains: it, or a function of the script that it names, has a tape or changes weights."""
     return bool(names_reached(script, node) & CHANGES_WEIGHTS)

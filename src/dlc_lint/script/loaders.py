@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.script.called import names_reached
+from dlc_lint.script.call_graph import names_reached
 from dlc_lint.script.script import attribute, literal, remembered, root
-from dlc_lint.script.steps import BACKWARD, backward_calls, calls_of, nearest_loop, steps
+from dlc_lint.script.training_steps import BACKWARD, backward_calls, calls_of, nearest_loop, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlc_lint.script.called import names_reached
-from dlc_lint.script.script import Loop, Script
+    from dlc_lint.script.script import Loop, Script
 
 LOADER = "torch.utils.data.DataLoader"
 EVALUATION = ("test", "eval", "valid", "val_")
@@ -26,7 +25,7 @@ WRAPPERS = {
 
 @remembered
 def training_loaders(script: Script) -> list[cst.Call]:
-    """`DataLoader(...)` with shuffle=True, of a name with "train" in it, or over which a training step's loop runs."""
+    """Return each `DataLoader(...)` that shuffles, has "train" in its name, or feeds a training step's loop."""
     iterated = {id(one) for step in steps(script) for one in loaders_of(script, step.loop)}
     return [one for one in script.calls(LOADER) if id(one) in iterated or _meant_for_training(script, one)]
 
@@ -39,12 +38,12 @@ def _meant_for_training(script: Script, call: cst.Call) -> bool:
 
 
 def for_evaluation(script: Script, call: cst.Call) -> bool:
-    """Whether the script calls it so."""
+    """Return whether the script calls it so."""
     return any(word in _words(script, call) for word in EVALUATION)
 
 
 def _only_looked_at(script: Script, call: cst.Call) -> bool:
-    """Whether all that the script does with the loader is to look at its batches."""
+    """Return whether all that the script does with the loader is to look at its batches."""
     above = script.parent(call)
     target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
     if not isinstance(target, cst.Name):
@@ -69,13 +68,13 @@ def _looks(script: Script, use: cst.CSTNode) -> bool:
 
 
 def _takes_in_loop(script: Script, call: cst.Call) -> bool:
-    """`next(batches)` again and again."""
+    """Recognise `next(batches)` again and again."""
     takes = script.is_one_of(call.func, {"next"}) or attribute(call.func) == "next"
     return takes and nearest_loop(script, call) is not None
 
 
 def _trains_nothing(script: Script, loop: cst.For) -> bool:
-    """A loop for one batch, or without gradients, or in which nothing is called that could train."""
+    """Recognise a loop for one batch, or without gradients, or in which nothing is called that could train."""
     last = loop.body.body[-1] if loop.body.body else None
     if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Break):
         return True
@@ -88,7 +87,7 @@ def _trains_nothing(script: Script, loop: cst.For) -> bool:
 
 
 def _without_gradients(script: Script, loop: cst.For) -> bool:
-    """Below `with torch.no_grad():`, or in a function with `@torch.no_grad()`."""
+    """Recognise code below `with torch.no_grad():`, or in a function with `@torch.no_grad()`."""
     around: list[cst.CSTNode] = []
     for one in script.ancestors(loop):
         around += [item.item for item in one.items] if isinstance(one, cst.With) else []
@@ -101,7 +100,7 @@ def _shuffles(script: Script, call: cst.Call) -> bool:
 
 
 def _words(script: Script, call: cst.Call) -> str:
-    """What the script calls it."""
+    """Return what the script calls it."""
     above = script.parent(call)
     words = []
     if isinstance(above, cst.Assign):
@@ -113,7 +112,7 @@ def _words(script: Script, call: cst.Call) -> str:
 
 
 def loaders_of(script: Script, loop: Loop | None) -> list[cst.Call]:
-    """The DataLoaders that a loop runs over, also below enumerate, tqdm, names and parameters."""
+    """Return the DataLoaders that a loop runs over, also below enumerate, tqdm, names and parameters."""
     return list(_loaders(script, loop.iter)) if isinstance(loop, cst.For) else []
 
 
@@ -134,7 +133,7 @@ def _loaders(script: Script, node: cst.CSTNode | None, most: int = 8) -> Iterato
 
 
 def _given(script: Script, param: cst.Param) -> Iterator[cst.BaseExpression]:
-    """What calls of a function give for a parameter."""
+    """Yield what calls of a function give for a parameter."""
     function = script.function(param)
     names = [one.name.value for one in function.params.params if one.name.value != "self"] if function else []
     if function is None or param.name.value not in names:
@@ -146,13 +145,13 @@ def _given(script: Script, param: cst.Param) -> Iterator[cst.BaseExpression]:
 
 
 def parallel_loader(script: Script) -> bool:
-    """Whether a loader of torch_xla, or of a library on top of it, ends each step itself."""
+    """Return whether a loader of torch_xla, or of a library on top of it, ends each step itself."""
     words = ("MpDeviceLoader", "ParallelLoader", "per_device_loader")
     return any(attribute(call.func) in words or script.code(call.func) in words for call in script.all(cst.Call))
 
 
 def runs_over_parallel_loader(script: Script, loop: cst.CSTNode | None) -> bool:
-    """Whether this loop gets its batches from such a loader."""
+    """Return whether this loop gets its batches from such a loader."""
     if not isinstance(loop, cst.For):
         return False
     node: cst.CSTNode | None = loop.iter

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, Union, cas
 import libcst as cst
 from libcst import metadata
 
-from dlc_lint.base.finding import Edit, Place
-from dlc_lint.script import reading
+from dlc_lint.findings import Edit, Place
+from dlc_lint.script import parsing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -41,7 +41,8 @@ LAYOUT = (
     cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Comment, cst.Newline, cst.Comma,
     cst.LeftParen, cst.RightParen, cst.AssignEqual, cst.Dot, cst.Colon, cst.Semicolon,
 )  # fmt: skip
-OUT_OF_ORDER = (cst.FunctionDef, cst.ClassDef, cst.IfExp)  # their fields are not in the order of the text
+# Their fields are not in the order of the text.
+OUT_OF_ORDER = (cst.FunctionDef, cst.ClassDef, cst.IfExp)
 PROVIDERS = (metadata.PositionProvider, metadata.ScopeProvider)
 
 
@@ -58,25 +59,29 @@ class Script:
         self.path = path
         self.text = text[1:] if text.startswith("\ufeff") else text
         self.options = options
-        wrapper = metadata.MetadataWrapper(reading.parse(self.text, path), unsafe_skip_copy=True)
+        wrapper = metadata.MetadataWrapper(parsing.parse(self.text, path), unsafe_skip_copy=True)
         self.module = wrapper.module
         try:
             found = wrapper.resolve_many(PROVIDERS)
-        except (RecursionError, KeyError) as error:  # libcst makes the one to the other
-            raise reading.too_deep(path) from error
+        except (RecursionError, KeyError) as error:
+            # Libcst turns a RecursionError into a KeyError.
+            raise parsing.too_deep(path) from error
         self._positions = cast("Mapping[cst.CSTNode, metadata.CodeRange]", found[metadata.PositionProvider])
         self._scopes = cast("Mapping[cst.CSTNode, metadata.Scope | None]", found[metadata.ScopeProvider])
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._children: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         self._nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self._collect()
-        self.lines = list(io.StringIO(self.text, newline=""))  # as the parser counts them
-        self.tensors: dict[int, bool] = {}  # what script/tensors.py has found, by id of the node
-        self.answers: dict[tuple[object, ...], Any] = {}  # of functions that are `remembered`
+        # As the parser counts them.
+        self.lines = list(io.StringIO(self.text, newline=""))
+        # Results of `is_tensor`, by id of the node.
+        self.tensors: dict[int, bool] = {}
+        # Results of functions that are `remembered`.
+        self.answers: dict[tuple[object, ...], Any] = {}
         self.names = cache(self._names)
 
     def _collect(self) -> None:
-        """Parents, children and the index in one walk: libcst's own ways take ten times as long."""
+        """Find parents, children and the index in one walk: libcst's own ways take ten times as long."""
         stack: list[cst.CSTNode] = [self.module]
         while stack:
             one = stack.pop()
@@ -92,11 +97,11 @@ class Script:
     # The tree
 
     def all(self, kind: type[Node]) -> list[Node]:
-        """Every node of a type, in the order of the text."""
+        """Return every node of a type, in the order of the text."""
         return self._nodes[kind]  # type: ignore[return-value]
 
     def inside(self, node: cst.CSTNode, kind: type[Node]) -> Iterator[Node]:
-        """Nodes of a type below `node`, in the order of the text."""
+        """Yield the nodes of a type below `node`, in the order of the text."""
         stack = [node]
         while stack:
             one = stack.pop()
@@ -105,60 +110,61 @@ class Script:
             stack.extend(reversed(self._children[one]))
 
     def children(self, node: cst.CSTNode) -> list[cst.CSTNode]:
-        """The nodes right below it, in the order of the text."""
+        """Return the nodes right below it, in the order of the text."""
         return self._children[node]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """The node around it; None for the module."""
+        """Return the node around it; None for the module."""
         return self._parents.get(node)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """From the parent outwards, to the module."""
+        """Yield the nodes from the parent outwards, to the module."""
         above = self.parent(node)
         while above is not None:
             yield above
             above = self.parent(above)
 
     def around(self, node: cst.CSTNode, *kinds: type[Node]) -> Node | None:
-        """The nearest ancestor of one of these types."""
+        """Return the nearest ancestor of one of these types."""
         return next((one for one in self.ancestors(node) if isinstance(one, kinds)), None)
 
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """The function around it; a lambda is no boundary."""
+        """Return the function around it; a lambda is no boundary."""
         return self.around(node, cst.FunctionDef)
 
     def place(self, node: cst.CSTNode) -> Place:
-        """Where it stands."""
+        """Return where it stands."""
         where = self._positions[node]
         return Place(where.start.line, where.start.column, where.end.line, where.end.column)
 
     def line(self, node: cst.CSTNode) -> int:
-        """Its first line."""
+        """Return its first line."""
         return self.place(node).line
 
     def before(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
-        """Whether one starts before the other."""
+        """Return whether one starts before the other."""
         return self.place(one)[:2] < self.place(other)[:2]
 
     def code(self, node: cst.CSTNode) -> str:
-        """Its text on one line, for messages."""
+        """Return its text on one line, for messages."""
         text = " ".join(self.module.code_for_node(node).split())
         return text if len(text) <= 60 else f"{text[:57]}..."
 
     # Names
 
     def name(self, node: cst.CSTNode | None) -> str:
-        """The full name of an imported or built-in thing, such as torch.optim.AdamW; "" for all others."""
+        """Return the full name of an imported or built-in thing, such as torch.optim.AdamW; "" for all others."""
         found = self.names(node) if node is not None else frozenset()
         return next(iter(found)) if len(found) == 1 else ""
 
     def is_one_of(self, node: cst.CSTNode | None, names: Collection[str]) -> bool:
-        """Whether it can only be one of these, by full name; a name that was bound again to others is not."""
+        """Return whether it can only be one of these, by full name; a name that was bound again cannot."""
         found = self.names(node) if node is not None else frozenset()
         return bool(found) and found <= frozenset(names)
 
     def _names(self, node: cst.CSTNode) -> frozenset[str]:
-        scope = self.scope(node) if isinstance(owner(node), cst.Name) else None  # `a().b` has no full name
+        # `a().b` has no full name.
+        scope = self.scope(node) if isinstance(owner(node), cst.Name) else None
         if scope is None:
             return frozenset()
         found = scope.get_qualified_names_for(node)
@@ -167,7 +173,7 @@ class Script:
         return frozenset(_canonical(one.name) for one in found)
 
     def _alias(self, node: cst.CSTNode) -> frozenset[str]:
-        """`sync = xm.mark_step` makes `sync` another name of it, where it is bound once."""
+        """Return the names of an alias: `sync = xm.mark_step` names it again if `sync` is bound once."""
         first = owner(node)
         value = self.value(first) if isinstance(first, cst.Name) else None
         origin = owner(value)
@@ -179,12 +185,12 @@ class Script:
         return frozenset(_canonical(f"{name}{rest}") for name in self.names(value))
 
     def scope(self, node: cst.CSTNode) -> metadata.Scope | None:
-        """The scope that a node is in."""
+        """Return the scope that a node is in."""
         found = (self._scopes.get(one) for one in (node, *self.ancestors(node)))
         return next((one for one in found if one is not None), None)
 
     def values(self, node: cst.CSTNode) -> list[cst.CSTNode | None]:
-        """What a name is bound to, in the order of the text: expressions, functions, classes, parameters, imports.
+        """Return a name's values in the order of the text: expressions, functions, classes, parameters, imports.
 
         None stands for what cannot be said, such as the variable of a loop.
         """
@@ -196,7 +202,7 @@ class Script:
         return [one for one in found if one is not None] + [None] * (None in found)
 
     def value(self, node: cst.CSTNode | None) -> cst.CSTNode | None:
-        """The expression itself; for a name that is bound once, what it is bound to."""
+        """Return the expression itself; for a name that is bound once, its value."""
         for _ in range(5):
             if not isinstance(node, cst.Name):
                 break
@@ -220,7 +226,7 @@ class Script:
         return self._of_tuple(node, above)
 
     def _of_tuple(self, node: cst.CSTNode, above: cst.CSTNode | None) -> cst.CSTNode | None:
-        """`a, b = x, y`: the value at the same position."""
+        """Return the value at the same position of `a, b = x, y`."""
         target = self.parent(above) if isinstance(above, cst.Element) else None
         outer = self.parent(target) if isinstance(target, cst.Tuple) else None
         assign = self.parent(outer) if isinstance(outer, cst.AssignTarget) else None
@@ -234,7 +240,7 @@ class Script:
     # Calls
 
     def calls(self, *names: str) -> Iterator[cst.Call]:
-        """Calls of these, by full name; a name that ends with a dot means all below it."""
+        """Yield calls of these, by full name; a name that ends with a dot means all below it."""
         exact = {name for name in names if not name.endswith(".")}
         below = tuple(name for name in names if name.endswith("."))
         for call in self.all(cst.Call):
@@ -243,7 +249,7 @@ class Script:
                 yield call
 
     def argument(self, call: cst.Call, keyword: str, position: int | None = None) -> cst.BaseExpression | None:
-        """The value of an argument by keyword, or by position."""
+        """Return the value of an argument by keyword, or by position."""
         for index, arg in enumerate(call.args):
             if arg.keyword is not None and arg.keyword.value == keyword:
                 return arg.value
@@ -252,21 +258,21 @@ class Script:
         return None
 
     def arg(self, call: cst.Call, keyword: str) -> cst.Arg:
-        """The argument itself, for its place; it must be there."""
+        """Return the argument itself, for its place; it must be there."""
         return next(arg for arg in call.args if arg.keyword is not None and arg.keyword.value == keyword)
 
     def has_stars(self, call: cst.Call) -> bool:
-        """Whether arguments come from a list or a dictionary, so that not all of them can be read."""
+        """Return whether arguments come from a list or a dictionary, so that not all of them can be read."""
         return any(arg.star for arg in call.args)
 
     # Edits
 
     def replace(self, node: cst.CSTNode, text: str) -> Edit:
-        """Another text in its place."""
+        """Put another text in its place."""
         return Edit(self.place(node), text)
 
     def drop_argument(self, call: cst.Call, arg: cst.Arg) -> tuple[Edit, ...]:
-        """Remove an argument with its comma; nothing where that would take a comment along."""
+        """Remove an argument with its comma; nothing if that would take a comment along."""
         index = list(call.args).index(arg)
         here = self.place(arg)
         if index + 1 < len(call.args):
@@ -280,7 +286,7 @@ class Script:
         return () if "#" in self._between(place) else (Edit(place, ""),)
 
     def drop_line(self, statement: cst.BaseStatement | cst.BaseSmallStatement) -> tuple[Edit, ...]:
-        """Remove a statement that has its line to itself; nothing where it is the only one or has a comment."""
+        """Remove a statement that has its line to itself; nothing if it is alone or has a comment."""
         block = self.parent(statement)
         place = self.place(statement)
         rest = self.lines[place.end_line - 1][place.end_column :].strip()
@@ -299,7 +305,7 @@ class Script:
 
 
 def remembered(function: Asked) -> Asked:
-    """For `function(script, *nodes)`: several rules ask the same."""
+    """Keep the result of `function(script, *nodes)`: several rules ask the same."""
 
     @wraps(function)
     def ask(script: Script, *nodes: cst.CSTNode) -> object:
@@ -317,7 +323,7 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 
 def _parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The nodes right below, without what is only layout."""
+    """Yield the nodes right below, without what is only layout."""
     for name in _fields(type(node)):
         value = getattr(node, name)
         for one in value if isinstance(value, (list, tuple)) else (value,):
@@ -335,19 +341,19 @@ def _canonical(name: str) -> str:
 
 
 def attribute(node: cst.CSTNode | None) -> str:
-    """The last name of `a.b.c`; "" for what is no attribute."""
+    """Return the last name of `a.b.c`; "" for what is no attribute."""
     return node.attr.value if isinstance(node, cst.Attribute) else ""
 
 
 def owner(node: cst.CSTNode | None) -> cst.CSTNode | None:
-    """`a` of `a.b.c`."""
+    """Return `a` of `a.b.c`."""
     while isinstance(node, cst.Attribute):
         node = node.value
     return node
 
 
 def root(node: cst.CSTNode) -> cst.CSTNode:
-    """The first part of `a.b().c[0]`."""
+    """Return the first part of `a.b().c[0]`."""
     while True:
         if isinstance(node, cst.Attribute):
             node = node.value
@@ -360,7 +366,7 @@ def root(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def literal(node: cst.CSTNode | None) -> object:
-    """A number, string, True, False or None that stands there; `...` for everything else."""
+    """Return a number, string, True, False or None that stands there; `...` for everything else."""
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         value = literal(node.expression)
         return -value if isinstance(value, (int, float)) else ...

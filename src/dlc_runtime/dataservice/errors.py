@@ -1,4 +1,4 @@
-"""Errors of the data service: each says what, where, what was expected and what to do. Imports nothing."""
+"""Errors of the data service: each says the fault, its place, what was expected and what to do. Imports nothing."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.dataservice.client.link import Arrived, Failure, Link
-from dlc_runtime.dataservice.client.pool import Pool
+from dlc_runtime.dataservice.client.buffers import BufferPool
+from dlc_runtime.dataservice.client.worker_connection import Arrival, RemoteFailure, WorkerConnection
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, SettingError
-from dlc_runtime.dataservice.server.connection import MOST_QUESTIONS, Connection
-from dlc_runtime.dataservice.wire import address, frames, structure, token
-from dlc_runtime.dataservice.wire.lines import Lines
+from dlc_runtime.dataservice.server.consumer_connection import MOST_REQUESTS, ConsumerConnection
+from dlc_runtime.dataservice.wire import addresses, channel, frames, serialization
+from dlc_runtime.dataservice.wire.channel import Channel
 from harness.examples import examples
 
 TOKEN = b"a token"
@@ -34,7 +34,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def fed(data: bytes, step: Callable[[Any], Any]) -> Any:
     """What a server's end of a connection says to these bytes."""
     stranger, own = pair()
-    connection = Connection(own, TOKEN)
+    connection = ConsumerConnection(own, TOKEN)
     sender = threading.Thread(target=lambda: (stranger.sendall(data), stranger.shutdown(socket.SHUT_WR)))
     sender.start()
     own.setblocking(True)
@@ -51,20 +51,20 @@ def fed(data: bytes, step: Callable[[Any], Any]) -> Any:
 @given(st.binary(min_size=1, max_size=300))
 def test_a_stranger_at_a_workers_port_is_refused_whatever_it_says(data: bytes) -> None:
     with pytest.raises((ProtocolError, ConnectionError)):
-        fed(data, Connection.receive)
+        fed(data, ConsumerConnection.receive)
 
 
-def opened() -> tuple[socket.socket, Connection, bytes]:
+def opened() -> tuple[socket.socket, ConsumerConnection, bytes]:
     """A consumer that proved itself: its socket, the worker's connection and what begins the stream."""
     consumer, own = pair()
-    connection = Connection(own, TOKEN)
-    hello = consumer.recv(frames.HELLO, socket.MSG_WAITALL)
-    consumer.sendall(frames.answer(hello, TOKEN, token.nonce()))
+    connection = ConsumerConnection(own, TOKEN)
+    hello = consumer.recv(channel.HELLO_BYTES, socket.MSG_WAITALL)
+    consumer.sendall(channel.answer(hello, TOKEN, channel.new_nonce()))
     own.setblocking(True)
     connection.receive()
     own.setblocking(False)
-    assert connection.is_known
-    return consumer, connection, consumer.recv(token.PROOF, socket.MSG_WAITALL)
+    assert connection.is_authenticated
+    return consumer, connection, consumer.recv(channel.PROOF_BYTES, socket.MSG_WAITALL)
 
 
 def until_it_ends(step: Callable[[], Any]) -> None:
@@ -75,13 +75,13 @@ def until_it_ends(step: Callable[[], Any]) -> None:
 
 def test_questions_may_come_in_pieces_and_garbage_after_them_is_refused() -> None:
     consumer, connection, _ = opened()
-    text = frames.Question(1, 2).packed() + frames.Question(1, 3).packed()
+    text = frames.BatchRequest(1, 2).packed() + frames.BatchRequest(1, 3).packed()
     connection.sock.setblocking(True)
     for at in range(0, len(text), 5):
         consumer.sendall(text[at : at + 5])
         connection.receive()
-    assert list(connection.questions) == [(1, 2), (1, 3)]
-    consumer.sendall(b"x" * frames.QUESTION)
+    assert list(connection.requests) == [(1, 2), (1, 3)]
+    consumer.sendall(b"x" * frames.REQUEST)
     with pytest.raises(ProtocolError):
         connection.receive()
     consumer.close()
@@ -90,11 +90,11 @@ def test_questions_may_come_in_pieces_and_garbage_after_them_is_refused() -> Non
 
 def test_more_questions_than_a_consumer_may_have_open_are_refused() -> None:
     consumer, connection, _ = opened()
-    many = frames.Question(0, 0).packed() * (MOST_QUESTIONS + 1)
+    many = frames.BatchRequest(0, 0).packed() * (MOST_REQUESTS + 1)
     sender = threading.Thread(target=consumer.sendall, args=(many,))
     sender.start()
     connection.sock.setblocking(True)
-    with pytest.raises(ProtocolError, match="open questions"):
+    with pytest.raises(ProtocolError, match="open requests"):
         until_it_ends(connection.receive)
     sender.join()
     consumer.close()
@@ -104,8 +104,8 @@ def test_more_questions_than_a_consumer_may_have_open_are_refused() -> None:
 def test_a_consumer_that_reads_slowly_holds_one_batch_at_the_worker_and_gets_it_whole() -> None:
     consumer, connection, _ = opened()
     data = bytes(range(256)) * 100_000
-    packed = structure.pack([data])
-    connection.send_batch(frames.Question(0, 5), packed)
+    packed = serialization.pack([data])
+    connection.send_batch(frames.BatchRequest(0, 5), packed)
     assert connection.is_full
     got = bytearray()
     while connection.is_full or len(got) < len(data):
@@ -122,7 +122,7 @@ class Far:
 
     def __init__(self, own_token: bytes = TOKEN) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.link = Link("127.0.0.1", listener.getsockname()[1], TOKEN, Pool(1 << 20), 1 << 20)
+            self.link = WorkerConnection("127.0.0.1", listener.getsockname()[1], TOKEN, BufferPool(1 << 20), 1 << 20)
             self.sock, _ = listener.accept()
         try:
             self.greet(own_token)
@@ -131,15 +131,15 @@ class Far:
             raise
 
     def greet(self, own_token: bytes) -> None:
-        own = token.nonce()
-        self.sock.sendall(frames.hello(own))
+        own = channel.new_nonce()
+        self.sock.sendall(channel.hello(own))
         self.link.flush()
         self.arrived()
-        answer = self.sock.recv(frames.ANSWER, socket.MSG_WAITALL)
-        self.sock.sendall(token.proof(own_token, b"server", own, answer[len(frames.MAGIC) :][: token.NONCE]))
+        answer = self.sock.recv(channel.ANSWER_BYTES, socket.MSG_WAITALL)
+        self.sock.sendall(channel.proof(own_token, b"server", own, answer[len(channel.MAGIC) :][: channel.NONCE_BYTES]))
         self.arrived()
 
-    def arrived(self) -> list[Arrived]:
+    def arrived(self) -> list[Arrival]:
         """What the next bytes bring."""
         assert select.select([self.link.sock], [], [], 60)[0], "it hangs"
         return list(self.link.receive())
@@ -150,7 +150,7 @@ class Far:
 
 
 def frame_of(batch: Any, id_: int = 0) -> bytes:
-    packed = structure.pack(batch)
+    packed = serialization.pack(batch)
     schema = frames.Frame(frames.SCHEMA, 0, id_, len(packed.schema)).packed() + packed.schema
     header = frames.Frame(frames.BATCH, 0, id_, packed.size, 0, len(packed.extras)).packed()
     return schema + header + packed.extras + b"".join(packed.parts)
@@ -161,7 +161,7 @@ def test_frames_arrive_whole_however_they_are_cut() -> None:
     data = frame_of(batch, 3) + frame_of([b"second"], 4)
     for cut in (1, 7, 31, 33, len(data)):
         far = Far()
-        found: list[Arrived] = []
+        found: list[Arrival] = []
         for at in range(0, len(data), cut):
             far.sock.sendall(data[at : at + cut])
             found += far.arrived()
@@ -196,13 +196,13 @@ def test_an_error_frame_is_what_the_worker_told() -> None:
     text = json.dumps({"type": "ValueError", "host": "algo-2"}).encode()
     far.sock.sendall(frames.Frame(frames.ERROR, 2, 9, len(text)).packed() + text)
     (found,) = far.arrived()
-    assert (found.epoch, found.id, found.batch) == (2, 9, Failure({"type": "ValueError", "host": "algo-2"}))
+    assert (found.epoch, found.id, found.batch) == (2, 9, RemoteFailure({"type": "ValueError", "host": "algo-2"}))
     far.close()
 
 
 def test_lines_cross_whole_and_only_between_those_that_hold_the_token() -> None:
     one, other = pair()
-    server, client = Lines(one, TOKEN, is_server=True), Lines(other, TOKEN, is_server=False)
+    server, client = Channel(one, TOKEN, is_server=True), Channel(other, TOKEN, is_server=False)
     long = {"done": list(range(30_000))}
     client.send(long)
     got: list[Any] = []
@@ -217,7 +217,7 @@ def test_lines_cross_whole_and_only_between_those_that_hold_the_token() -> None:
 
 
 def test_an_address_that_is_not_this_hosts_is_not_listened_at() -> None:
-    assert address.own("localhost", "eth0") == "127.0.0.1"
-    assert address.own("a name that means nothing", "lo") == "127.0.0.1"
+    assert addresses.own_address("localhost", "eth0") == "127.0.0.1"
+    assert addresses.own_address("a name that means nothing", "lo") == "127.0.0.1"
     with pytest.raises(SettingError, match="address="):
-        address.own("a name that means nothing", "no-such-interface")
+        addresses.own_address("a name that means nothing", "no-such-interface")

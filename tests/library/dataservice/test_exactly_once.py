@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 from service_runs import Host, Rank, Service, answer_of, wait_for
 
-from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling, Share
+from dlc_runtime.dataservice.schedule.assignment import Epoch, Sampling, Share
 from harness.ports import free_port
 
 RANKS = 4

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from service_runs import Rank, Service, wait_for
 
-from dlc_runtime.dataservice.plan.progress import merge
+from dlc_runtime.dataservice.schedule.progress import merge_states
 from harness.ports import free_port
 
 
@@ -122,7 +122,7 @@ def test_a_job_that_stopped_anywhere_goes_on_with_what_no_rank_had_taken(service
     states = [taken.end["state"] for taken in first]
     place = f"127.0.0.1:{free_port()}"
     told = {"order": "first_come", "leases": place, "world": after}
-    loaded = states if after == 2 else [merge(states)] * after
+    loaded = states if after == 2 else [merge_states(states)] * after
     second = [service.take([port], rank=rank, state=loaded[rank], **told) for rank in range(after)]
     taken = [*(item.samples for item in first), *(rank.finish().samples for rank in second)]
     assert sum(map(len, taken[:2])) == 340

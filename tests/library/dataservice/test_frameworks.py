@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from service_runs import Service, Taken, python_with, release_of
 
-from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling
+from dlc_runtime.dataservice.schedule.assignment import Epoch, Sampling
 
 ROWS, BATCH = 50, 4  # 12 whole batches and one of two
 SAMPLING = Sampling(ROWS, BATCH, shuffle=True, drop_last=True, seed=3)

@@ -7,7 +7,7 @@ import socket
 import pytest
 from tf_data_runs import takes_filters
 
-from dlc_runtime.dataservice.tensorflow.server import keep_to
+from dlc_runtime.dataservice.tensorflow.server import accept_only
 
 
 def is_reached(address: str, port: int, family: int = socket.AF_INET) -> bool:
@@ -29,6 +29,6 @@ def test_what_is_sent_to_another_address_of_this_host_is_dropped(family: socket.
     with socket.create_server(("", 0), family=family, dualstack_ipv6=both) as server:
         port = server.getsockname()[1]
         assert is_reached("127.0.0.1", port)
-        assert keep_to("127.0.0.2", port) == 1
+        assert accept_only("127.0.0.2", port) == 1
         assert is_reached("127.0.0.2", port)
         assert not is_reached("127.0.0.1", port)

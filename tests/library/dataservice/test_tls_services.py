@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from service_runs import HANGS, Rank, Service, listening, python_with
 
-from dlc_runtime.dataservice.plan.epoch import Epoch, Sampling
+from dlc_runtime.dataservice.schedule.assignment import Epoch, Sampling
 from harness.ports import free_port
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from service_runs import HANGS, SCRIPTS, SOURCES, Host, wait_for
 
-from dlc_runtime.dataservice.tensorflow.server import keep_to
+from dlc_runtime.dataservice.tensorflow.server import accept_only
 from harness.ports import free_port
 
 COUNT = 400
@@ -29,7 +29,7 @@ def takes_filters() -> bool:
     """Whether this user may attach a packet filter to a socket of its own."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         try:
-            return keep_to("127.0.0.1", sock.getsockname()[1]) == 1
+            return accept_only("127.0.0.1", sock.getsockname()[1]) == 1
         except PermissionError:
             return False
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc_lint import torchfix
+from dlc_lint import command
 from harness.lint_runs import BREAKS, process
 
 OLD = "import torch\n\nvalues = torch.qr(torch.ones(2, 2))\nother = torch.qr(torch.ones(2, 2))  # noqa: TOR101\n"
@@ -25,7 +25,7 @@ def findings(tmp_path: Path, *argv: str, path: Path | None = None) -> tuple[list
     return [(one["tool"], one["line"], one["code"]) for one in document["findings"]], document["notes"]
 
 
-@pytest.mark.skipif(not torchfix.installed(), reason="TorchFix is not installed")
+@pytest.mark.skipif(not command.has_torchfix(), reason="TorchFix is not installed")
 def test_its_findings_are_beside_ours_and_noqa_counts_for_them(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(OLD + BREAKS)
     found, notes = findings(tmp_path)

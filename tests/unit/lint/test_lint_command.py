@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dlc_lint import torchfix
+from dlc_lint import command
 from harness.lint_runs import BREAKS, Here
 
 CLEAN = "import torch\n\nprint(torch.__version__)\n"
@@ -133,6 +133,6 @@ def test_a_script_is_read_and_never_run(here: Here) -> None:
 def test_torchfix_is_not_asked_where_nobody_wants_it(
     argv: list[str], here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torchfix, "installed", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(command, "has_torchfix", lambda: pytest.fail("asked"))
     (here.folder / "train.py").write_text(CLEAN)
     assert here("dlc lint", "train.py", *argv).returncode == 0

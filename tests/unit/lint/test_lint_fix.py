@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dlc_lint import lint
-from dlc_lint.fix import fix
+from dlc_lint.check import fix
 from dlc_lint.rules import ALL
 from harness.lint_runs import Here
 

@@ -9,7 +9,7 @@ import pytest
 
 from dlc_lint import lint
 from dlc_lint.rules import ALL
-from dlc_lint.script.noqa import UNUSED
+from dlc_lint.script.parsing import UNUSED
 
 PAGES = Path(__file__).parents[3] / "docs/lint"
 CODES = [rule.code for rule in ALL]

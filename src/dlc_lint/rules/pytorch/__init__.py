@@ -1,21 +1,9 @@
-"""Rules for PyTorch, DLC101 to DLC199, a file for each subject; may import base and script."""
+"""Rules for PyTorch, DLC101 to DLC199, a file for each subject; may import findings and script."""
 
 from __future__ import annotations
 
-from dlc_lint.rules.pytorch import (
-    distributed,
-    every_step,
-    impure,
-    kept_graphs,
-    loading,
-    reading,
-    recompiling,
-    shapes,
-    xla_devices,
-    xla_steps,
-)
+from dlc_lint.rules.pytorch import kept_graphs, recompiling, shapes, tensor_reads, training_loop, xla
 
 RULES = (
-    *shapes.RULES, *reading.RULES, *every_step.RULES, *kept_graphs.RULES, *xla_devices.RULES, *xla_steps.RULES,
-    *recompiling.RULES, *impure.RULES, *distributed.RULES, *loading.RULES,
+    *shapes.RULES, *tensor_reads.RULES, *training_loop.RULES, *kept_graphs.RULES, *xla.RULES, *recompiling.RULES,
 )  # fmt: skip

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.guards import guarded
 from dlc_lint.script.script import attribute, literal
-from dlc_lint.script.steps import backward_calls, loss_of, losses_of, nearest_loop
+from dlc_lint.script.training_steps import backward_calls, guarded, loss_of, losses_of, nearest_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ FEWEST_STEPS = 10
 
 
 def keeps_graph(script: Script) -> Iterator[Hit]:
-    """DLC117."""
+    """Find DLC117."""
     for backward in backward_calls(script):
         loop, loss = nearest_loop(script, backward), loss_of(backward)
         if loop is None or loss is None or _few_turns(script, loop):
@@ -40,7 +39,7 @@ def keeps_graph(script: Script) -> Iterator[Hit]:
 
 
 def _few_turns(script: Script, loop: Loop) -> bool:
-    """`range(10)`: ten graphs are no leak."""
+    """Recognise `range(10)`: ten graphs are no leak."""
     call = loop.iter if isinstance(loop, cst.For) else None
     if not isinstance(call, cst.Call) or not script.is_one_of(call.func, {"range"}) or not call.args:
         return False
@@ -49,7 +48,7 @@ def _few_turns(script: Script, loop: Loop) -> bool:
 
 
 def _keeps(script: Script, loop: Loop, loss: str) -> Iterator[tuple[cst.CSTNode, cst.Name]]:
-    """`losses.append(loss)` and `total += loss` of what outlives a turn of the loop, with the loss in it."""
+    """Recognise `losses.append(loss)` and `total += loss` of what outlives a turn of the loop."""
     changes: list[cst.Call | cst.AugAssign] = [*script.inside(loop.body, cst.Call)]
     for node in (*changes, *script.inside(loop.body, cst.AugAssign)):
         into, value, is_right = _change(node)
@@ -60,7 +59,7 @@ def _keeps(script: Script, loop: Loop, loss: str) -> Iterator[tuple[cst.CSTNode,
 
 
 def _change(node: cst.Call | cst.AugAssign) -> tuple[cst.CSTNode | None, cst.CSTNode | None, IsRight]:
-    """What becomes longer or larger, by what, and what it must have been before."""
+    """Return what becomes longer or larger, by what, and what it must have been before."""
     if isinstance(node, cst.AugAssign):
         adds = isinstance(node.operator, cst.AddAssign)
         return node.target if adds else None, node.value, _is_number
@@ -70,7 +69,7 @@ def _change(node: cst.Call | cst.AugAssign) -> tuple[cst.CSTNode | None, cst.CST
 
 
 def _outlives(script: Script, kept: cst.CSTNode | None, loop: Loop, is_right: IsRight) -> bool:
-    """Whether a name is bound to a list or number before the loop and not again in it, and nothing else uses it up."""
+    """Return whether a name is bound to a list or number before the loop, not again in it, and not used up."""
     if not isinstance(kept, cst.Name) or kept.value in losses_of(script):
         return False
     values = [one for one in script.values(kept) if one is not None]
@@ -94,7 +93,7 @@ def _is_number(value: cst.CSTNode) -> bool:
 
 
 def _bound_between(script: Script, loss: cst.Name, node: cst.CSTNode, backward: cst.Call) -> bool:
-    """`loss = loss.item()` between the two."""
+    """Recognise `loss = loss.item()` between the two."""
     first, last = sorted((node, backward), key=lambda one: script.place(one)[:2])
     values = [one for one in script.values(loss) if one is not None]
     return any(script.before(first, one) and script.before(one, last) for one in values)

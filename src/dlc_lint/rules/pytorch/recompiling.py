@@ -1,4 +1,4 @@
-"""DLC131 to DLC133, DLC135, DLC136: what makes a model compile again and again, or not at all."""
+"""DLC131 to DLC133, DLC135 to DLC138: a model that compiles again and again, or not at all, or loses its effects."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.called import is_called
-from dlc_lint.script.guards import guarded
-from dlc_lint.script.modules import attributes, compiled_code, own_attribute
+from dlc_lint.script.call_graph import is_called
+from dlc_lint.script.models import attributes, compiled_code, has_layers, own_attribute
 from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.training_steps import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dlc_lint.script.script import Function, Script
 
@@ -23,7 +23,7 @@ GROWS = {"append", "extend", "insert"}
 
 
 def counter_in_model(script: Script) -> Iterator[Hit]:
-    """DLC131."""
+    """Find DLC131."""
     for function in compiled_code(script):
         around = script.around(function, cst.ClassDef)
         if around is None:
@@ -43,7 +43,7 @@ def counter_in_model(script: Script) -> Iterator[Hit]:
 
 
 def _changed(script: Script, node: cst.AugAssign | cst.Assign) -> str:
-    """`x` for `self.x += 1` and `self.x = self.x + 1`."""
+    """Return `x` for `self.x += 1` and `self.x = self.x + 1`."""
     if isinstance(node, cst.AugAssign):
         return own_attribute(node.target)
     name = own_attribute(node.targets[0].target) if len(node.targets) == 1 else ""
@@ -53,7 +53,7 @@ def _changed(script: Script, node: cst.AugAssign | cst.Assign) -> str:
 
 
 def growing_list(script: Script) -> Iterator[Hit]:
-    """DLC132."""
+    """Find DLC132."""
     for call in script.all(cst.Call):
         if attribute(call.func) not in HOOKS or not call.args or _is_removed(script, call):
             continue
@@ -79,7 +79,7 @@ def growing_list(script: Script) -> Iterator[Hit]:
 
 
 def _is_removed(script: Script, call: cst.Call) -> bool:
-    """Whether the handle is kept, and the script removes handles: the hook is for some steps only."""
+    """Return whether the handle is kept, and the script removes handles: the hook is for some steps only."""
     removes = any(attribute(one.func) == "remove" and not one.args for one in script.all(cst.Call))
     return removes and not isinstance(script.parent(call), cst.Expr)
 
@@ -102,7 +102,7 @@ def _bound_in(script: Script, name: cst.Name, hook: Function) -> bool:
 
 
 def _own_list(script: Script, call: cst.Call, function: cst.FunctionDef) -> bool:
-    """`self.kept.append(...)`, of a list that `forward` itself does not make anew."""
+    """Recognise `self.kept.append(...)`, if `forward` itself does not make the list anew."""
     if attribute(call.func) not in GROWS or not isinstance(call.func, cst.Attribute):
         return False
     name = own_attribute(call.func.value)
@@ -115,7 +115,7 @@ def _own_list(script: Script, call: cst.Call, function: cst.FunctionDef) -> bool
 
 
 def double_backward(script: Script) -> Iterator[Hit]:
-    """DLC133."""
+    """Find DLC133."""
     for call in script.all(cst.Call):
         is_gradient = script.is_one_of(call.func, {"torch.autograd.grad"}) or attribute(call.func) == "backward"
         if is_gradient and literal(script.argument(call, "create_graph")) is True and is_called(script, call):
@@ -127,7 +127,7 @@ def double_backward(script: Script) -> Iterator[Hit]:
 
 
 def unused_compile(script: Script) -> Iterator[Hit]:
-    """DLC135."""
+    """Find DLC135."""
     for call in script.calls("torch.compile"):
         given = script.argument(call, "model", 0)
         if given is not None and isinstance(script.parent(call), cst.Expr):
@@ -140,7 +140,7 @@ def unused_compile(script: Script) -> Iterator[Hit]:
 
 
 def container_compile(script: Script) -> Iterator[Hit]:
-    """DLC136."""
+    """Find DLC136."""
     for call in script.all(cst.Call):
         if attribute(call.func) != "compile" or not isinstance(call.func, cst.Attribute) or script.name(call.func):
             continue
@@ -154,10 +154,68 @@ def container_compile(script: Script) -> Iterator[Hit]:
             )
 
 
+def numpy_random(script: Script) -> Iterator[Hit]:
+    """Find DLC137."""
+    for function in compiled_code(script):
+        around = script.around(function, cst.ClassDef)
+        if around is not None and not has_layers(script, around):
+            # Perhaps it only makes signals.
+            continue
+        for call in script.inside(function.body, cst.Call):
+            name = script.name(call.func)
+            if not name.startswith("numpy.random.") or script.function(call) is not function:
+                continue
+            if not guarded(script, call, function.body):
+                yield Hit(
+                    call,
+                    f"{script.code(call.func)} in the model breaks its graph, or is drawn by PyTorch's generator, "
+                    "whatever seed NumPy has; use torch.rand or torch.randint",
+                )
+
+
+def changed_global(script: Script) -> Iterator[Hit]:
+    """Find DLC138."""
+    for function in compiled_code(script):
+        for node, changed in _changes(script, function):
+            if script.function(node) is function and not guarded(script, node, function.body):
+                yield Hit(
+                    node,
+                    f"{script.code(node)} changes {changed.value} in each step, and the compiled code is only for "
+                    "the one it saw; count and collect outside of the model",
+                )
+
+
+def _changes(script: Script, function: cst.FunctionDef) -> Iterator[tuple[cst.CSTNode, cst.Name]]:
+    """Yield `calls += 1` of a global, `seen.append(x)` of a list that is made at the top of the script.
+
+    A tensor in a global or in a dictionary is no reason to compile anew.
+    """
+    names = {item.name.value for one in script.inside(function.body, cst.Global) for item in one.names}
+    for adds in script.inside(function.body, cst.AugAssign):
+        target = adds.target
+        if isinstance(target, cst.Name) and target.value in names and _at_the_top(script, target, _is_whole_number):
+            yield adds, target
+    for call in script.inside(function.body, cst.Call):
+        grown = call.func.value if isinstance(call.func, cst.Attribute) and attribute(call.func) in GROWS else None
+        if isinstance(grown, cst.Name) and _at_the_top(script, grown, lambda value: isinstance(value, cst.List)):
+            yield call, grown
+
+
+def _at_the_top(script: Script, name: cst.Name, is_right: Callable[[cst.CSTNode], bool]) -> bool:
+    values = [one for one in script.values(name) if one is not None]
+    return bool(values) and all(script.function(one) is None and is_right(one) for one in values)
+
+
+def _is_whole_number(value: cst.CSTNode) -> bool:
+    return type(literal(value)) is int
+
+
 RULES = (
     Rule("DLC131", "the model counts in a Python number", counter_in_model),
     Rule("DLC132", "the model or its hook makes a list longer", growing_list),
     Rule("DLC133", "a second derivative through the model", double_backward),
     Rule("DLC135", "the compiled model is thrown away", unused_compile),
     Rule("DLC136", "compile() of a class of torch.nn itself", container_compile),
+    Rule("DLC137", "the model draws random numbers from NumPy", numpy_random),
+    Rule("DLC138", "the model counts or collects in a global", changed_global),
 )

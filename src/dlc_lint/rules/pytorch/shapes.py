@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.guards import guarded
 from dlc_lint.script.loaders import LOADER, training_loaders
-from dlc_lint.script.modules import compiled_code, in_code, static_shapes, uses_xla
+from dlc_lint.script.models import compiled_code, in_code, is_tensor, static_shapes, uses_xla
 from dlc_lint.script.script import attribute, literal
-from dlc_lint.script.steps import every_step, steps
-from dlc_lint.script.tensors import is_tensor
-from dlc_lint.script.trainers import TRAINING_ARGUMENTS
+from dlc_lint.script.training_steps import TRAINING_ARGUMENTS, every_step, guarded, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +35,7 @@ REMEDY_PADDING = 'pad to one length: padding="max_length" with max_length'
 
 
 def dynamic_padding(script: Script) -> Iterator[Hit]:
-    """DLC101."""
+    """Find DLC101."""
     if not static_shapes(script) or not _trains(script):
         return
     for call in script.all(cst.Call):
@@ -76,7 +73,7 @@ def _pads_to_longest(script: Script, call: cst.Call, padding: cst.BaseExpression
 
 
 def _one_length(script: Script, call: cst.Call) -> bool:
-    """Whether its function pads to one length elsewhere, or it gets all texts at once or one by one."""
+    """Return whether its function pads to one length elsewhere, or it gets all texts at once or one by one."""
     function = script.function(call)
     if function is None:
         return False
@@ -92,7 +89,7 @@ def _one_length(script: Script, call: cst.Call) -> bool:
 
 
 def _one_text(script: Script, call: cst.Call) -> bool:
-    """`[tokenizer(text) for text in texts]` pads nothing."""
+    """Recognise `[tokenizer(text) for text in texts]`, which pads nothing."""
     first = call.args[0].value if call.args else None
     lists = [one for one in script.ancestors(call) if isinstance(one, (cst.ListComp, cst.GeneratorExp))]
     names = {one.value for made in lists for one in script.inside(made.for_in.target, cst.Name)}
@@ -100,7 +97,7 @@ def _one_text(script: Script, call: cst.Call) -> bool:
 
 
 def _trains(script: Script) -> bool:
-    """Whether it has a training step, a loader or a trainer, or puts batches together for one elsewhere."""
+    """Return whether it has a training step, a loader or a trainer, or puts batches together for one elsewhere."""
     if steps(script) or any(True for _ in script.calls(LOADER, *TRAINING_ARGUMENTS)):
         return True
     return any(one.name.value.startswith(("collat", "token", "preprocess")) for one in script.all(cst.FunctionDef))
@@ -119,7 +116,7 @@ def _evaluates(script: Script, call: cst.Call) -> bool:
 
 
 def last_batch(script: Script) -> Iterator[Hit]:
-    """DLC102."""
+    """Find DLC102."""
     if not static_shapes(script):
         return
     for call in training_loaders(script):
@@ -137,20 +134,20 @@ def last_batch(script: Script) -> Iterator[Hit]:
 
 
 def _one_by_one(script: Script, call: cst.Call) -> bool:
-    """No batch_size is 1, and None is no batching."""
+    """Return whether a batch_size is 1 or None, which is no batching."""
     size = script.argument(call, "batch_size", 1)
     return size is None or literal(size) in (1, None)
 
 
 def _samples_without_end(script: Script, call: cst.Call) -> bool:
-    """Whether its sampler may draw for ever: one with a number of its own, or one that is not torch's."""
+    """Return whether its sampler may draw for ever: it has a number of its own, or is not torch's."""
     given = script.argument(call, "sampler", 3)
     made = _choices(script, given) if given is not None else []
     return any(literal(one) is not None and not _draws_each_once(script, one) for one in made)
 
 
 def _choices(script: Script, node: cst.CSTNode | None) -> list[cst.CSTNode | None]:
-    """What an expression may be: both sides of an `if`, and all that a name is bound to."""
+    """Return what an expression may be: both sides of an `if`, and all that a name is bound to."""
     values = script.values(node) if isinstance(node, cst.Name) and node.value != "None" else [node]
     sides = [(one.body, one.orelse) if isinstance(one, cst.IfExp) else (one,) for one in values]
     return [side for both in sides for side in both]
@@ -165,7 +162,7 @@ def _draws_each_once(script: Script, sampler: cst.CSTNode | None) -> bool:
 
 
 def _divides(script: Script, call: cst.Call) -> bool:
-    """Whether the data set has a whole number of batches, for all of its examples in one process."""
+    """Return whether the data set has a whole number of batches, for all of its examples in one process."""
     data = script.value(script.argument(call, "dataset", 0))
     size = literal(script.value(script.argument(call, "batch_size", 1)))
     if not isinstance(data, cst.Call) or script.argument(call, "sampler", 3) is not None or not isinstance(size, int):
@@ -179,7 +176,7 @@ def _divides(script: Script, call: cst.Call) -> bool:
 
 
 def value_dependent_shape(script: Script) -> Iterator[Hit]:
-    """DLC103."""
+    """Find DLC103."""
     code = compiled_code(script)
     found = steps(script) if uses_xla(script) else []
     for node in (*script.all(cst.Call), *script.all(cst.Subscript)):
@@ -202,7 +199,7 @@ def value_dependent_shape(script: Script) -> Iterator[Hit]:
 
 
 def _value_dependent(script: Script, node: cst.CSTNode) -> str:
-    """What it is called in the message; "" for everything else."""
+    """Return what it is called in the message; "" for everything else."""
     if isinstance(node, cst.Subscript):
         return f"the mask in {script.code(node)}" if _masked(script, node) else ""
     if not isinstance(node, cst.Call):
@@ -218,7 +215,7 @@ def _value_dependent(script: Script, node: cst.CSTNode) -> str:
 
 
 def _masked(script: Script, node: cst.Subscript) -> bool:
-    """`x[x > 0]`, `x[mask]` with `mask = x > 0`; not as a target, which becomes a `where`."""
+    """Recognise `x[x > 0]`, `x[mask]` with `mask = x > 0`; not as a target, which becomes a `where`."""
     if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
         return False
     above = script.parent(node)
@@ -236,7 +233,7 @@ def _of_sizes(script: Script, value: cst.CSTNode) -> bool:
 
 
 def varying_loop(script: Script) -> Iterator[Hit]:
-    """DLC104."""
+    """Find DLC104."""
     for function in compiled_code(script):
         for loop in script.inside(function.body, cst.For):
             cause = _varying_count(script, loop.iter)

@@ -1,4 +1,4 @@
-"""Rules for TensorFlow, DLC201 to DLC299, a file for each subject; may import base and script."""
+"""Rules for TensorFlow, DLC201 to DLC299, a file for each subject; may import findings and script."""
 
 from __future__ import annotations
 

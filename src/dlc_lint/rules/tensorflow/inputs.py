@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.datasets import for_evaluation, pipeline, trained_from
-from dlc_lint.script.graph_functions import uses_jit
 from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.tf_functions import uses_jit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ EXAMPLES = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000, "cifar1
 
 
 def last_batch(script: Script) -> Iterator[Hit]:
-    """DLC211."""
+    """Find DLC211."""
     if not uses_jit(script):
         return
     for call in script.all(cst.Call):
@@ -38,7 +38,7 @@ def last_batch(script: Script) -> Iterator[Hit]:
 
 
 def _divides(script: Script, call: cst.Call) -> bool:
-    """Whether there is a whole number of batches: the data set is a known one, or cut by `take`."""
+    """Return whether there is a whole number of batches: the data set is a known one, or cut by `take`."""
     size = literal(script.value(script.argument(call, "batch_size", 0)))
     if not isinstance(size, int) or size < 1:
         return False
@@ -51,7 +51,7 @@ def _divides(script: Script, call: cst.Call) -> bool:
 
 
 def dynamic_padding(script: Script) -> Iterator[Hit]:
-    """DLC212."""
+    """Find DLC212."""
     if not uses_jit(script):
         return
     for call in script.all(cst.Call):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.graph_functions import TF_FUNCTION, enclosing, graph_functions
 from dlc_lint.script.script import attribute, literal
+from dlc_lint.script.tf_functions import TF_FUNCTION, enclosing, graph_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _in_jit(script: Script) -> Iterator[cst.Call]:
 
 
 def communication(script: Script) -> Iterator[Hit]:
-    """DLC221."""
+    """Find DLC221."""
     for call in _in_jit(script):
         name, full = attribute(call.func), script.name(call.func)
         owner = script.code(call.func.value).lower() if isinstance(call.func, cst.Attribute) else ""
@@ -56,7 +56,7 @@ def communication(script: Script) -> Iterator[Hit]:
 
 
 def unbounded_loop(script: Script) -> Iterator[Hit]:
-    """DLC222."""
+    """Find DLC222."""
     for call in _in_jit(script):
         if (
             script.is_one_of(call.func, {"tensorflow.while_loop"})
@@ -67,7 +67,7 @@ def unbounded_loop(script: Script) -> Iterator[Hit]:
 
 
 def growing_array(script: Script) -> Iterator[Hit]:
-    """DLC223."""
+    """Find DLC223."""
     for call in _in_jit(script):
         if not script.is_one_of(call.func, {"tensorflow.TensorArray"}) or script.has_stars(call):
             continue
@@ -78,7 +78,7 @@ def growing_array(script: Script) -> Iterator[Hit]:
 
 
 def seeded_random(script: Script) -> Iterator[Hit]:
-    """DLC224."""
+    """Find DLC224."""
     for call in _in_jit(script):
         seed = script.argument(call, "seed")
         if script.is_one_of(call.func, RANDOM) and seed is not None and literal(seed) is not None:
@@ -89,7 +89,7 @@ def seeded_random(script: Script) -> Iterator[Hit]:
 
 
 def value_dependent_shape(script: Script) -> Iterator[Hit]:
-    """DLC225."""
+    """Find DLC225."""
     for call in _in_jit(script):
         one_argument = script.is_one_of(call.func, {"tensorflow.where"}) and len(call.args) == 1
         if one_argument or script.is_one_of(call.func, VALUE_DEPENDENT):
@@ -107,7 +107,7 @@ def value_dependent_shape(script: Script) -> Iterator[Hit]:
 
 
 def old_name(script: Script) -> Iterator[Hit]:
-    """DLC226."""
+    """Find DLC226."""
     for call in script.calls(TF_FUNCTION):
         if script.argument(call, "experimental_compile") is not None:
             arg = script.arg(call, "experimental_compile")

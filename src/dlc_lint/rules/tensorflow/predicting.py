@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
-from dlc_lint.script.guards import guarded
 from dlc_lint.script.script import attribute
-from dlc_lint.script.steps import nearest_loop
+from dlc_lint.script.training_steps import guarded, nearest_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +20,7 @@ TRAINS = {"train_on_batch", "apply_gradients"}
 
 
 def predict_in_step(script: Script) -> Iterator[Hit]:
-    """DLC207."""
+    """Find DLC207."""
     own = any(one.name.value == "predict" for one in script.all(cst.FunctionDef))
     if own or not _imports_keras(script):
         return
@@ -46,7 +45,7 @@ def _imports_keras(script: Script) -> bool:
 
 
 def _in_step(script: Script, call: cst.Call, loop: Loop) -> bool:
-    """Whether each turn of the loop trains on one batch, or `fit` trains on what this call gave.
+    """Return whether each turn of the loop trains on one batch, or `fit` trains on what this call gave.
 
     `fit` and then `predict` in a loop is also how folds and epochs are done.
     """

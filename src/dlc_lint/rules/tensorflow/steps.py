@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dlc_lint.base.finding import Hit
+from dlc_lint.findings import Hit
 from dlc_lint.rules.rule import Rule
 from dlc_lint.script.datasets import is_dataset
-from dlc_lint.script.graph_functions import TF_FUNCTION, enclosing, functions_named, graph_functions, keras_compiles
-from dlc_lint.script.guards import guarded
 from dlc_lint.script.script import attribute, literal
-from dlc_lint.script.steps import calls_of, nearest_loop
+from dlc_lint.script.tf_functions import TF_FUNCTION, enclosing, functions_named, graph_functions, keras_compiles
+from dlc_lint.script.training_steps import calls_of, guarded, nearest_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +29,7 @@ FEWEST_STEPS = 10
 
 
 def eager_step(script: Script) -> Iterator[Hit]:
-    """DLC201."""
+    """Find DLC201."""
     graph = graph_functions(script)
     for block in script.all(cst.With):
         tape = next((one.item for one in block.items if _is_tape(script, one.item)), None)
@@ -48,13 +47,13 @@ def eager_step(script: Script) -> Iterator[Hit]:
 
 
 def _wanted_eager(script: Script, block: cst.CSTNode) -> bool:
-    """`if mode == "eager":` around it."""
+    """Recognise `if mode == "eager":` around it."""
     tests = [script.code(one.test).lower() for one in script.ancestors(block) if isinstance(one, cst.If)]
     return any(word in test for test in tests for word in ("eager", "debug"))
 
 
 def _trains(script: Script, block: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
-    """Whether weights change beside the tape."""
+    """Return whether weights change beside the tape."""
     around = nearest_loop(script, block) or function
     return around is not None and any(attribute(one.func) in CHANGES_WEIGHTS for one in script.inside(around, cst.Call))
 
@@ -70,12 +69,12 @@ def _runs_in_loop(script: Script, block: cst.CSTNode, function: cst.FunctionDef 
 
 
 def _eager_by_choice(script: Script) -> bool:
-    """Another rule says it."""
+    """Return whether another rule says it."""
     return any(True for _ in _run_eagerly(script))
 
 
 def _run_eagerly(script: Script) -> Iterator[cst.CSTNode]:
-    """What turns tf.function off for the whole training: nothing decides about it, or turns it on again."""
+    """Return what turns tf.function off for the whole training: nothing decides about it, or turns it on again."""
     for call in script.calls(*EAGER_SWITCHES):
         switched = literal(script.argument(call, "run_eagerly", 0))
         if switched is True and not _by_choice(script, call) and not _switched_back(script, call):
@@ -91,7 +90,7 @@ def _switched_back(script: Script, call: cst.Call) -> bool:
 
 
 def _by_choice(script: Script, node: cst.CSTNode) -> bool:
-    """Below `if debug:`; `if __name__ == "__main__":` is no choice."""
+    """Recognise code below `if debug:`; `if __name__ == "__main__":` is no choice."""
     below = node
     for one in script.ancestors(node):
         if isinstance(one, (cst.If, cst.IfExp)) and below is not one.test and "__name__" not in script.code(one.test):
@@ -103,7 +102,7 @@ def _by_choice(script: Script, node: cst.CSTNode) -> bool:
 
 
 def run_eagerly(script: Script) -> Iterator[Hit]:
-    """DLC202."""
+    """Find DLC202."""
     for node in _run_eagerly(script):
         yield Hit(
             node, "this turns tf.function and its compiler off for the whole training; leave it out after debugging"
@@ -111,7 +110,7 @@ def run_eagerly(script: Script) -> Iterator[Hit]:
 
 
 def reads_every_step(script: Script) -> Iterator[Hit]:
-    """DLC203."""
+    """Find DLC203."""
     graph = graph_functions(script)
     for call in script.all(cst.Call):
         loop = nearest_loop(script, call)
@@ -137,7 +136,7 @@ def _over_epochs(script: Script, loop: Loop) -> bool:
 
 
 def _read(script: Script, call: cst.Call) -> cst.BaseExpression | None:
-    """`loss.numpy()`, `float(loss)`, `print(loss)`: the expression that is read."""
+    """Return the expression that `loss.numpy()`, `float(loss)`, `print(loss)` read."""
     if attribute(call.func) == "numpy" and isinstance(call.func, cst.Attribute):
         return call.func.value
     if script.is_one_of(call.func, {"float", "int"}) and len(call.args) == 1:
@@ -148,7 +147,7 @@ def _read(script: Script, call: cst.Call) -> cst.BaseExpression | None:
 
 
 def _from_step(script: Script, result: cst.BaseExpression, loop: Loop) -> bool:
-    """Whether it is what a graph function with a tape gave in this turn of the loop."""
+    """Return whether it is what a graph function with a tape gave in this turn of the loop."""
     value = result
     if isinstance(result, cst.Name):
         values = [one for one in script.values(result) if one is None or nearest_loop(script, one) is loop]
@@ -168,7 +167,7 @@ def _has_tape(script: Script, function: cst.CSTNode) -> bool:
 
 
 def number_into_function(script: Script) -> Iterator[Hit]:
-    """DLC204."""
+    """Find DLC204."""
     graph = graph_functions(script)
     roots = {id(one.node): one for one in graph if one.is_root}
     for call in script.all(cst.Call):
@@ -196,7 +195,7 @@ def _keeps_traces(script: Script, made_by: cst.Call | None) -> bool:
 
 
 def _counts(script: Script, value: cst.BaseExpression, call: cst.Call) -> bool:
-    """The variable of a `range` or `enumerate` loop around the call, or arithmetic with it and numbers."""
+    """Recognise the variable of a `range` or `enumerate` loop around the call, or arithmetic with it."""
     if isinstance(value, cst.BinaryOperation):
         sides = (value.left, value.right)
         return any(_counts(script, one, call) for one in sides) and all(
@@ -219,7 +218,7 @@ def _counter(script: Script, loop: cst.For) -> str:
 
 
 def _few(script: Script, loop: cst.For) -> bool:
-    """`range(3)`: three traces are no storm."""
+    """Recognise `range(3)`: three traces are no storm."""
     if not isinstance(loop.iter, cst.Call):
         return False
     number = literal(loop.iter.args[-1].value) if loop.iter.args else ...
@@ -227,7 +226,7 @@ def _few(script: Script, loop: cst.For) -> bool:
 
 
 def function_in_loop(script: Script) -> Iterator[Hit]:
-    """DLC205."""
+    """Find DLC205."""
     for call in script.calls(TF_FUNCTION):
         is_decorator = isinstance(script.parent(call), cst.Decorator)
         if not is_decorator and _in_long_loop(script, call):
@@ -255,7 +254,7 @@ def _in_long_loop(script: Script, node: cst.CSTNode) -> bool:
 
 
 def _has_many_turns(script: Script, iterated: cst.BaseExpression) -> bool:
-    """A long `range`, or batches of a data set; not `for model in models`."""
+    """Recognise a long `range`, or batches of a data set; not `for model in models`."""
     if not isinstance(iterated, cst.Call) or not script.is_one_of(iterated.func, LONG_LOOPS):
         return is_dataset(script, iterated)
     if script.is_one_of(iterated.func, WRAPPERS):
@@ -265,7 +264,7 @@ def _has_many_turns(script: Script, iterated: cst.BaseExpression) -> bool:
 
 
 def saves_every_step(script: Script) -> Iterator[Hit]:
-    """DLC206."""
+    """Find DLC206."""
     for call in script.calls("keras.callbacks.ModelCheckpoint"):
         number = literal(script.argument(call, "save_freq"))
         if isinstance(number, int) and 1 <= number < FEWEST_STEPS:
@@ -304,7 +303,7 @@ def _saves(script: Script, call: cst.Call) -> bool:
 
 
 def _runs_step(script: Script, loop: Loop) -> bool:
-    """Whether the loop itself, not one inside it, calls a function with a tape."""
+    """Return whether the loop itself, not one inside it, calls a function with a tape."""
     for call in script.inside(loop.body, cst.Call):
         if nearest_loop(script, call) is loop and any(
             _has_tape(script, one) for one in functions_named(script, call.func)

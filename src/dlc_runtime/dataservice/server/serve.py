@@ -1,4 +1,4 @@
-"""`serve`: the public entry on a data host. Starts the control process and the workers, and starts lost ones again."""
+"""`serve`: the public entry on a data host. Starts the control process and the workers, and replaces lost ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 
 from dlc_runtime import cluster_facts, usable_cpus
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
-from dlc_runtime.dataservice.server import control, source, worker
-from dlc_runtime.dataservice.server.board import Board
-from dlc_runtime.dataservice.wire import address as addresses
-from dlc_runtime.dataservice.wire import frames, tls
-from dlc_runtime.dataservice.wire import token as tokens
-from dlc_runtime.dataservice.wire.control import require
+from dlc_runtime.dataservice.server import batch_source, control_server, worker
+from dlc_runtime.dataservice.server.worker_status import StatusTable
+from dlc_runtime.dataservice.wire import addresses, channel, frames, tls
+from dlc_runtime.dataservice.wire.control_rpc import require_packages
 from dlc_runtime.usable_cpus import until_signalled
 
 if TYPE_CHECKING:
@@ -26,9 +24,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-LISTENS_WITHIN = 60.0  # seconds for the control process to import gRPC and to listen, before it is said
-FAILED_STARTS = 5  # of one worker, one after the other without a batch between, that end the server
-PAUSE = 0.5  # seconds before a worker that did not make a batch is started again
+# For the control process to import gRPC and to listen, before it is said.
+LISTEN_SECONDS = 60.0
+# Of one worker in a row, without a batch between, that end the server.
+FAILED_STARTS = 5
+# Before a worker that did not make a batch is started again.
+PAUSE_SECONDS = 0.5
 
 
 def serve(
@@ -50,22 +51,22 @@ def serve(
 
     `data` is a dataset with `__len__` and `__getitem__`, or a DataLoader over one, whose own settings then count. The
     arguments have to be the same on every data host. `workers`: processes, by default one for each CPU that this
-    container may use. Raises SettingError, MissingPackageError, and DataServiceError where it cannot listen or the
+    container may use. Raises SettingError, MissingPackageError, and DataServiceError if it cannot listen or the
     workers do not start.
     """
-    require()
-    tls.check(os.environ, token)
-    made = source.of(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
-    workers = workers_of(workers, data)
+    require_packages()
+    tls.check_settings(os.environ, token)
+    source = batch_source.make_source(data, collate, batch_size, shuffle, drop_last, seed, worker_init)
+    workers = count_workers(workers, data)
     job = cluster_facts.read()
-    listen = address or addresses.own(job.me.address, job.interface)
-    bound = addresses.port(port)
-    with Server(made, workers, job.host, listen, bound, tokens.derive(os.environ, token), most_batch_bytes) as server:
+    listen = address or addresses.own_address(job.me.address, job.interface)
+    bound, key = addresses.control_port(port), channel.job_token(os.environ, token)
+    with Server(source, workers, job.host, listen, bound, key, most_batch_bytes) as server:
         server.run()
 
 
-def workers_of(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
-    """How many processes. A container's quota counts: more of them than it has CPUs wait for each other."""
+def count_workers(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
+    """Return how many processes to start: more of them than the container's CPUs would wait for each other."""
     if asked is None:
         asked = getattr(data, "num_workers", 0) or math.ceil(usable_cpus.usable(groups))
     if asked < 1:
@@ -77,16 +78,24 @@ class Server:
     """The processes of one data host."""
 
     def __init__(
-        self, made: source.Source, workers: int, host: str, listen: str, port: int, token: bytes, most_batch: int
+        self,
+        source: batch_source.BatchSource,
+        workers: int,
+        host: str,
+        listen: str,
+        port: int,
+        token: bytes,
+        most_batch: int,
     ) -> None:
-        self.source, self.host, self.listen, self.port = made, host, listen, port
+        self.source, self.host, self.listen, self.port = source, host, listen, port
         self.token, self.most_batch = token, most_batch
-        self.board = Board(workers)
-        self.context: Any = multiprocessing.get_context("fork")  # the dataset is shared, not copied or pickled
-        self.listeners = [addresses.listener(listen) for _ in range(workers)]
+        self.table = StatusTable(workers)
+        # The dataset is shared, not copied or pickled.
+        self.context: Any = multiprocessing.get_context("fork")
+        self.listeners = [addresses.open_listener(listen) for _ in range(workers)]
         self.stacks = [os.memfd_create(f"dlc-stacks-{slot}") for slot in range(workers)]
-        self.places = [
-            worker.Place(slot, workers, host, listener, stacks)
+        self.configs = [
+            worker.WorkerConfig(slot, workers, host, listener, stacks)
             for slot, (listener, stacks) in enumerate(zip(self.listeners, self.stacks))
         ]
         self.processes: list[Any] = [None] * workers
@@ -102,14 +111,16 @@ class Server:
         self.close()
 
     def run(self) -> None:
-        """Until the end. Raises DataServiceError where this host cannot serve."""
+        """Serve until the end. Raises DataServiceError if this host cannot."""
         with until_signalled(self.stop):
-            tls.of(self.token)  # made once, before the processes are forked
+            # Made once, before the processes are forked.
+            tls.enabled_identity(self.token)
             self.control = self._start_control()
-            for slot in range(self.board.slots):
+            for slot in range(self.table.slots):
                 self._start(slot)
-            LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.board.slots)
-            cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")  # while one of its group serves
+            LOG.info("data service: %s:%d, %d workers", self.listen, self.port, self.table.slots)
+            # While another of its group serves.
+            cluster_facts.tell_launcher("DLC_TAKEOVER_FILE", "others can take over")
             cluster_facts.tell_that_this_serves()
             while not self._wait():
                 pass
@@ -132,13 +143,14 @@ class Server:
             os.write(self._wake_write, b".")
 
     def _wait(self) -> bool:
-        """Wait for the end of something; whether it is that of the server."""
+        """Wait for the end of something; return whether it is that of the server."""
         sentinels = {process.sentinel: slot for slot, process in enumerate(self.processes)}
         ready = connection.wait([self.wake, self.control.sentinel, *sentinels])
         if self.wake in ready:
             return True
         if self.control.sentinel in ready:
-            self.control.join()  # its exit code is known a moment later than its end
+            # Its exit code is known a moment later than its end.
+            self.control.join()
             LOG.warning("data service: the control process ended with %s; a new one starts", self.control.exitcode)
             self.control = self._start_control()
         for sentinel in ready:
@@ -147,7 +159,7 @@ class Server:
         return False
 
     def _replace(self, slot: int) -> None:
-        process, made = self.processes[slot], self.board.read(slot).batches
+        process, made = self.processes[slot], self.table.read(slot).batches
         process.join()
         self.failed[slot] = 0 if made > self.made[slot] else self.failed[slot] + 1
         self.made[slot] = made
@@ -158,12 +170,12 @@ class Server:
                 " before it made a batch; its traceback is above; see worker_init and the imports of the dataset"
             )
         if self.failed[slot]:
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
         self._start(slot)
 
     def _start(self, slot: int) -> None:
-        arguments = (self.source, self.places[slot], self.board, self.token, self.most_batch, os.getpid())
-        process = self.context.Process(target=worker.run, args=arguments, name=f"dlc-data-{slot}", daemon=True)
+        arguments = (self.source, self.configs[slot], self.table, self.token, self.most_batch, os.getpid())
+        process = self.context.Process(target=worker.run_worker, args=arguments, name=f"dlc-data-{slot}", daemon=True)
         process.start()
         self.processes[slot] = process
 
@@ -175,32 +187,35 @@ class Server:
             "most_batch": self.most_batch,
         }
         ours, theirs = self.context.Pipe()
-        calls = control.Control(self.token, facts, self.board, self.stacks, self.stop)
-        where = addresses.joined(self.listen, self.port)
-        process = self.context.Process(target=control.run, args=(theirs, where, calls, os.getpid()), daemon=True)
+        calls = control_server.ControlCalls(self.token, facts, self.table, self.stacks, self.stop)
+        where = addresses.join_host_port(self.listen, self.port)
+        arguments = (theirs, where, calls, os.getpid())
+        process = self.context.Process(target=control_server.run_control, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        unable = self._unable(process, ours)
-        if unable is not None:
+        failure = self._start_failure(process, ours)
+        if failure is not None:
             process.kill()
             process.join()
-            said = f"the data service on {self.host} cannot {unable.what}: {unable.why}"
-            raise DataServiceError(f"{said}; {unable.remedy}" if unable.remedy else said)
+            said = f"the data service on {self.host} cannot {failure.what}: {failure.why}"
+            raise DataServiceError(f"{said}; {failure.remedy}" if failure.remedy else said)
         return process
 
-    def _unable(self, process: Any, said: Any) -> control.Unable | None:
-        """Why a control process does not serve; None: it listens."""
+    def _start_failure(self, process: Any, said: Any) -> control_server.StartFailure | None:
+        """Return why a control process does not serve; None if it listens."""
         starting = "start its control process"
-        for _ in range(10):  # its end is told at once
-            if said.poll(LISTENS_WITHIN):
+        # If the process ends, `poll` returns at once.
+        for _ in range(10):
+            if said.poll(LISTEN_SECONDS):
                 break
             LOG.warning("data service: no control process yet")
         else:
-            return control.Unable(starting, "it does not listen", "see what else takes this host's processors")
+            remedy = "see what else takes this host's processors"
+            return control_server.StartFailure(starting, "it does not listen", remedy)
         try:
-            answer: control.Unable | None = said.recv()
+            answer: control_server.StartFailure | None = said.recv()
         except EOFError:
             process.join()
             why = f"it ended with {process.exitcode} before it listened"
-            return control.Unable(starting, why, "its traceback, if it had one, is above")
+            return control_server.StartFailure(starting, why, "its traceback, if it had one, is above")
         return answer

@@ -7,149 +7,158 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import json
 import os
 import selectors
 import signal
 import socket
 import sys
 import time
-import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from dlc_runtime.dataservice.errors import DataServiceError, ProtocolError, RefusedError
-from dlc_runtime.dataservice.server.connection import Connection
-from dlc_runtime.dataservice.server.source import Maker
-from dlc_runtime.dataservice.wire import frames, structure
-from dlc_runtime.dataservice.wire.address import keep_alive
+from dlc_runtime.dataservice.errors import BatchTooLargeError, ProtocolError, RefusedError
+from dlc_runtime.dataservice.server.batch_source import BatchMaker
+from dlc_runtime.dataservice.server.consumer_connection import ConsumerConnection
+from dlc_runtime.dataservice.wire import serialization
+from dlc_runtime.dataservice.wire.addresses import keep_alive
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.dataservice.server.board import Board
-    from dlc_runtime.dataservice.server.source import Source
+    from dlc_runtime.dataservice.server.batch_source import BatchSource
+    from dlc_runtime.dataservice.server.worker_status import StatusTable
 
 MOST_CONNECTIONS = 4096
-MOST_STRANGERS = 64  # connections that have not proved themselves yet
-LONGEST_TRACEBACK = 1 << 16  # characters
-LOOK_EVERY = 0.05  # seconds of making batches after which new connections and questions are looked for
-STACKS = signal.SIGRTMIN + 5  # writes the worker's stacks
+# Connections that have not proved themselves yet.
+MOST_PENDING = 64
+# After making batches for so long, it looks for new connections and requests.
+LOOK_SECONDS = 0.05
+# Writes the worker's stacks.
+STACKS_SIGNAL = signal.SIGRTMIN + 5
 _PR_SET_PDEATHSIG = 1
 
 
-class Place:
-    """What a worker has to know beside its source; the same for its successor."""
+class WorkerConfig(NamedTuple):
+    """What a worker and its successor have to know beside the source."""
 
-    def __init__(self, slot: int, workers: int, host: str, listener: socket.socket, stacks: int) -> None:
-        self.slot, self.workers, self.host, self.listener, self.stacks = slot, workers, host, listener, stacks
+    slot: int
+    workers: int
+    host: str
+    listener: socket.socket
+    stacks: int
 
 
-def run(source: Source, place: Place, board: Board, token: bytes, most_batch: int, parent: int) -> None:
-    """The worker's whole life; it ends with its parent."""
-    die_with(parent)
+def run_worker(
+    source: BatchSource, config: WorkerConfig, table: StatusTable, token: bytes, most_batch: int, parent: int
+) -> None:
+    """Live as a worker; end with the parent."""
+    die_with_parent(parent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent ends its workers
-    faulthandler.register(STACKS, file=place.stacks, all_threads=True)
-    board.started(place.slot, os.getpid())
-    _as_torch_worker(source, place)
-    Worker(source, place, board, token, most_batch).loop()
+    # Ctrl-C reaches the whole group: the parent ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.register(STACKS_SIGNAL, file=config.stacks, all_threads=True)
+    table.start_worker(config.slot, os.getpid())
+    _act_as_torch_worker(source, config)
+    Worker(source, config, table, token, most_batch).run()
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """End with the parent process, however it ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _as_torch_worker(source: Source, place: Place) -> None:
-    """What a DataLoader's worker finds: its number by get_worker_info(), one thread, its init function called."""
+def _act_as_torch_worker(source: BatchSource, config: WorkerConfig) -> None:
+    """Do as a DataLoader's worker: tell get_worker_info() a number, use one thread, call the init function."""
     torch = sys.modules.get("torch")
     if torch is not None:
         from torch.utils.data._utils import worker as torch_worker
 
         torch.set_num_threads(1)
         torch_worker._worker_info = torch_worker.WorkerInfo(
-            id=place.slot, num_workers=place.workers, seed=source.sampling.seed, dataset=source.dataset
+            id=config.slot, num_workers=config.workers, seed=source.sampling.seed, dataset=source.dataset
         )
-        _share_nothing(torch)
+        _keep_memory_private(torch)
     if source.worker_init is not None:
-        source.worker_init(place.slot)
+        source.worker_init(config.slot)
 
 
-def _share_nothing(torch: Any) -> None:
-    """In a worker torch's default_collate takes memory of /dev/shm, for a main process that is to read the batch.
+def _keep_memory_private(torch: Any) -> None:
+    """Keep torch's default_collate off /dev/shm, through which a main process would read the batch.
 
     Here it leaves by a socket, and in many containers /dev/shm has less room than the workers' batches take.
     """
-    storage: Any = getattr(torch, "UntypedStorage", None)  # not in old ones
+    # Old versions lack it.
+    storage: Any = getattr(torch, "UntypedStorage", None)
     if hasattr(storage, "_new_shared"):
         storage._new_shared = classmethod(lambda kind, size, *, device="cpu": kind(size, device=device))
 
 
 class Worker:
-    """The loop."""
+    """Accepts consumers, and makes one batch after the other for them."""
 
-    def __init__(self, source: Source, place: Place, board: Board, token: bytes, most_batch: int) -> None:
-        self.place, self.board, self.token, self.most_batch = place, board, token, most_batch
-        self.maker = Maker(source)
-        self.connections: dict[int, Connection] = {}
+    def __init__(
+        self, source: BatchSource, config: WorkerConfig, table: StatusTable, token: bytes, most_batch: int
+    ) -> None:
+        self.config, self.table, self.token, self.most_batch = config, table, token, most_batch
+        self.maker = BatchMaker(source)
+        self.connections: dict[int, ConsumerConnection] = {}
         self.selector = selectors.DefaultSelector()
-        self.selector.register(place.listener, selectors.EVENT_READ)
-        place.listener.setblocking(False)
+        self.selector.register(config.listener, selectors.EVENT_READ)
+        config.listener.setblocking(False)
 
-    def loop(self) -> None:
+    def run(self) -> None:
         while True:
-            busy = any(conn.questions and not conn.is_full for conn in self.connections.values())
-            self.look(0.0 if busy else 1.0)
-            until = time.monotonic() + LOOK_EVERY
-            while self.serve_each() and time.monotonic() < until:
+            busy = any(conn.requests and not conn.is_full for conn in self.connections.values())
+            self.wait_for_events(0.0 if busy else 1.0)
+            until = time.monotonic() + LOOK_SECONDS
+            while self.send_batches() and time.monotonic() < until:
                 pass
 
-    def serve_each(self) -> bool:
-        """One batch for each consumer that waits for one. Whether there was any."""
+    def send_batches(self) -> bool:
+        """Make one batch for each consumer that waits; return whether there was any."""
         found = False
         for fd, conn in [*self.connections.items()]:
-            if conn.questions and not conn.is_full:
+            if conn.requests and not conn.is_full:
                 found = True
-                self.guarded(fd, conn, self.answer)
+                self.run_step(fd, conn, self.send_batch_or_error)
         return found
 
-    def look(self, seconds: float) -> None:
+    def wait_for_events(self, seconds: float) -> None:
         """Wait for events and handle them."""
         for key, mask in self.selector.select(seconds):
-            if key.fileobj is self.place.listener:
+            if key.fileobj is self.config.listener:
                 self.accept()
             elif key.fd in self.connections:
-                self.guarded(key.fd, self.connections[key.fd], self.move, mask)
+                self.run_step(key.fd, self.connections[key.fd], ConsumerConnection.transfer, mask)
         now = time.monotonic()
         for fd, conn in [*self.connections.items()]:
-            if not conn.is_known and now > conn.deadline:
+            if not conn.is_authenticated and now > conn.deadline:
                 self.drop(fd, malformed=1)
 
     def accept(self) -> None:
         try:
-            sock, _ = self.place.listener.accept()
+            sock, _ = self.config.listener.accept()
         except OSError:
             return
-        strangers = [fd for fd, conn in self.connections.items() if not conn.is_known]
-        if len(strangers) >= MOST_STRANGERS:
-            self.drop(strangers[0], malformed=1)
+        pending = [fd for fd, conn in self.connections.items() if not conn.is_authenticated]
+        if len(pending) >= MOST_PENDING:
+            self.drop(pending[0], malformed=1)
         if len(self.connections) >= MOST_CONNECTIONS:
             sock.close()
             return
         keep_alive(sock)
         try:
-            conn = Connection(sock, self.token)
+            conn = ConsumerConnection(sock, self.token)
         except (OSError, ProtocolError) as error:
             sock.close()
-            self.board.count(self.place.slot, malformed=int(isinstance(error, ProtocolError)))
+            self.table.add_counts(self.config.slot, malformed=int(isinstance(error, ProtocolError)))
             return
         fd = conn.sock.fileno()
         self.connections[fd] = conn
         self.selector.register(fd, selectors.EVENT_READ)
 
-    def guarded(self, fd: int, conn: Connection, step: object, *arguments: object) -> None:
+    def run_step(self, fd: int, conn: ConsumerConnection, step: object, *arguments: object) -> None:
         """Do a step of a connection; what goes wrong there ends that connection and nothing else."""
         try:
             step(conn, *arguments)  # type: ignore[operator]
@@ -160,66 +169,34 @@ class Worker:
         except OSError:
             self.drop(fd)
         else:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if conn.wants_to_write else 0)
-            if conn.events != events:
-                conn.events = events
-                self.selector.modify(fd, events)
-
-    def move(self, conn: Connection, mask: int) -> None:
-        if mask & selectors.EVENT_WRITE:
-            conn.flush()
-        if mask & selectors.EVENT_READ:
-            conn.receive()
+            if conn.events != conn.wanted_events:
+                conn.events = conn.wanted_events
+                self.selector.modify(fd, conn.events)
 
     def drop(self, fd: int, refused: int = 0, malformed: int = 0) -> None:
         conn = self.connections.pop(fd)
         self.selector.unregister(fd)
         conn.sock.close()
         if refused or malformed:
-            self.board.count(self.place.slot, refused=refused, malformed=malformed)
+            self.table.add_counts(self.config.slot, refused=refused, malformed=malformed)
 
-    def answer(self, conn: Connection) -> None:
-        """Make the batch of the oldest question and send it, or say why there is none."""
-        question = conn.questions.popleft()
+    def send_batch_or_error(self, conn: ConsumerConnection) -> None:
+        """Make the batch of the oldest request and send it, or say why there is none."""
+        request = conn.requests.popleft()
         indices: list[int] = []
-        self.board.begin(self.place.slot, *question)
+        self.table.begin_batch(self.config.slot, *request)
         try:
-            indices = self.maker.indices(*question)
-            packed = structure.pack(self.maker.batch(*question, indices))
+            indices = self.maker.indices(*request)
+            packed = serialization.pack(self.maker.batch(*request, indices))
             if packed.size > self.most_batch:
-                raise_too_large(packed.size, self.most_batch)
+                raise BatchTooLargeError(
+                    f"a batch of {packed.size} bytes; the bound is {self.most_batch}; make the batch smaller, or raise"
+                    " most_batch_bytes of serve and RemoteLoader"
+                )
         except (Exception, SystemExit) as error:
-            conn.send_text(frames.ERROR, question, failure(error, self.place, indices))
+            conn.send_failure(request, error, self.config.host, self.config.slot, indices)
             return
         finally:
-            self.board.end(self.place.slot)
-        conn.send_batch(question, packed)
-        self.board.count(self.place.slot, batches=1, bytes_=packed.size)
-
-
-def failure(error: BaseException, place: Place, indices: list[int]) -> bytes:
-    """What the training rank is told about an error here: as JSON, that fits a frame whatever the text is."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    if len(text) > LONGEST_TRACEBACK:
-        text = f"{text[: LONGEST_TRACEBACK // 2]}\n...\n{text[-LONGEST_TRACEBACK // 2 :]}"
-    told = {
-        "type": type(error).__qualname__,
-        "ours": isinstance(error, DataServiceError),
-        "message": str(error)[:LONGEST_TRACEBACK],
-        "traceback": text,
-        "host": place.host,
-        "worker": place.slot,
-        "pid": os.getpid(),
-        "indices": indices[:64],
-    }
-    # At most six bytes of a character; in ASCII one may take twelve. What UTF-8 lacks becomes JSON's own escape.
-    return json.dumps(told, ensure_ascii=False).encode("utf-8", "backslashreplace")
-
-
-def raise_too_large(size: int, most: int) -> None:
-    from dlc_runtime.dataservice.errors import BatchTooLargeError
-
-    raise BatchTooLargeError(
-        f"a batch of {size} bytes; the bound is {most}; make the batch smaller, or raise most_batch_bytes of serve and"
-        " RemoteLoader"
-    )
+            self.table.end_batch(self.config.slot)
+        conn.send_batch(request, packed)
+        self.table.add_counts(self.config.slot, batches=1, bytes_=packed.size)

@@ -10,7 +10,7 @@ import itertools
 
 from dlc_runtime import cluster_facts
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.tensorflow import place
+from dlc_runtime.dataservice.tensorflow import endpoints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def distribute(
     name: str | None = None,
     group: str | None = None,
     service: str | None = None,
-    patience: float = place.PATIENCE,
+    patience: float = endpoints.PATIENCE_SECONDS,
     compression: str | None = None,
     max_outstanding_requests: int | None = None,
 ) -> Any:
-    """The dataset, made on the job's data hosts; what comes after it runs here.
+    """Let the job's data hosts make the dataset; return it. What comes after it runs here.
 
     `mode`: "dynamic" gives each element of an epoch to one worker and so to one training process, at most once: what a
     worker had in hand when it died is lost. "off" gives every worker the whole dataset. The training processes that
@@ -48,21 +48,22 @@ def distribute(
         raise SettingError(f"distribute: mode: expected one of {', '.join(MODES)}, found {mode!r}")
     if name == "":
         raise SettingError("distribute: name: expected a text, found an empty one")
-    place.require_tensorflow()
+    endpoints.require_tensorflow()
     from dlc_runtime.dataservice.tensorflow import pipeline
 
-    graph = pipeline.graph_of(dataset)
+    graph = pipeline.read_graph(dataset)
     job = cluster_facts.read()
-    found = place.Service(service, ()) if service else place.of_job(job, group)
-    if not service:  # whose workers may be in this process
+    found = endpoints.Service(service, ()) if service else endpoints.find_service(job, group)
+    # The workers of a stated service may be in this process.
+    if not service:
         pipeline.refuse_python(graph)
     if mode == "dynamic":
         pipeline.warn_of_shuffle(graph)
-    place.past_proxies([found.dispatcher, *found.workers])
+    endpoints.bypass_proxies([found.dispatcher, *found.workers])
     # TensorFlow itself would wait without a bound, and without a word.
-    place.wait_for_one([found.dispatcher], "the dispatcher", patience)
+    endpoints.wait_for_one([found.dispatcher], "the dispatcher", patience)
     if found.workers:
-        place.wait_for_one(found.workers, "any worker", patience)
+        endpoints.wait_for_one(found.workers, "any worker", patience)
     import tensorflow as tf
 
     shared_as = name or f"dlc-{next(_calls)}"
@@ -76,15 +77,16 @@ def distribute(
             target_workers="ANY",
         )
     )
-    if mode == "dynamic" and not (service or name) and place.is_alone(job, group or place.data_group(job)):
-        shared = pipeline.counted(shared, dataset, graph, shared_as, len(found.workers))
-    options = tf.data.Options()  # a rank's elements are its own: tf.distribute must not take a share of them
+    if mode == "dynamic" and not (service or name) and endpoints.is_alone(job, group or endpoints.find_data_group(job)):
+        shared = pipeline.count_elements(shared, dataset, graph, shared_as, len(found.workers))
+    # A rank's elements are its own: tf.distribute must not take a share of them.
+    options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return shared.with_options(options)
 
 
 def __getattr__(name: str) -> Any:
-    """A training host imports nothing of the servers, a data host nothing of what a training host does."""
+    """Import lazily: a training host nothing of the servers."""
     if name == "serve":
         from dlc_runtime.dataservice.tensorflow.host import serve
 

@@ -1,4 +1,4 @@
-"""What a dataset says of itself before the data hosts make it, and how many of its elements arrive here.
+"""Checks a dataset's graph before the data hosts make it, and counts the elements that arrive here.
 
 Imports TensorFlow inside functions.
 """
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG = logging.getLogger("dlc.dataservice")
-PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+PYTHON_OPERATIONS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 PASSES_ON = ("PrefetchDataset", "OptionsDataset")
 BATCHES = ("BatchDataset", "ParallelBatchDataset")
 _lost: list[str] = []
 
 
-def graph_of(dataset: Any) -> Any:
-    """Its GraphDef; an empty one where this TensorFlow does not tell it."""
+def read_graph(dataset: Any) -> Any:
+    """Return its GraphDef; an empty one if this TensorFlow does not tell it."""
     import tensorflow as tf
 
     graph = tf.compat.v1.GraphDef()
-    with contextlib.suppress(Exception):  # it is no public interface, and all that it gives is advice
+    # It is no public interface, and all that it gives is advice.
+    with contextlib.suppress(Exception):
         graph.ParseFromString(dataset._as_serialized_graph().numpy())
     return graph
 
 
 def refuse_python(graph: Any) -> None:
-    """Raise SettingError where the graph calls Python, which is in this process alone."""
+    """Raise SettingError if the graph calls Python, which is in this process alone."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    if any(node.op in PYTHON for node in nodes):
+    if any(node.op in PYTHON_OPERATIONS for node in nodes):
         raise SettingError(
             "distribute: the dataset calls Python before it (tf.py_function, tf.numpy_function, from_generator); a data"
             " host gets its graph alone, and would say `Could not find callback`. Let TensorFlow's own operations do"
@@ -61,10 +62,11 @@ def warn_of_shuffle(graph: Any) -> None:
         )  # fmt: skip
 
 
-def counted(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> Any:
-    """`shared`, which says at the end of an epoch how many elements of `dataset` did not arrive, if it is known.
+def count_elements(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> Any:
+    """Let `shared` say at an epoch's end how many elements of `dataset` did not arrive, if that is known.
 
-    A batch counts as its samples where it is made last. Where it is not, each of the `workers` may leave one out.
+    If the dataset's last step makes batches, their samples are counted. If an earlier one does, each of the `workers`
+    may leave out a batch.
     """
     import tensorflow as tf
 
@@ -85,7 +87,7 @@ def counted(shared: Any, dataset: Any, graph: Any, name: str, workers: int) -> A
 
     def ended(count: Any) -> bool:
         if expected - count > has_batches * (workers - 1):
-            _say_lost(name, int(count), expected)
+            _warn_of_lost(name, int(count), expected)
         return False
 
     return _with_count(shared, of_rows, tf.autograph.experimental.do_not_convert(ended))
@@ -95,7 +97,8 @@ def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
     import tensorflow as tf
 
     ops, plain, spec = tf.raw_ops, tf.autograph.experimental.do_not_convert, shared.element_spec
-    with tf.init_scope(), tf.device("CPU:0"):  # no tf.Variable: a strategy would make one for each replica
+    # No tf.Variable: a strategy would make one for each replica.
+    with tf.init_scope(), tf.device("CPU:0"):
         count = ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=f"dlc-count-{id(shared)}")
 
     def add(*element: Any) -> Any:
@@ -114,13 +117,13 @@ def _with_count(shared: Any, of_rows: bool, ended: Any) -> Any:
         return tf.nest.map_structure(lambda leaf: tf.zeros([size or 0 for size in leaf.shape], leaf.dtype), spec)
 
     def nothing(act: Any) -> Any:
-        """A dataset without elements that acts when its turn comes."""
+        """Make a dataset without elements that acts when its turn comes."""
         return tf.data.Dataset.range(1).filter(plain(act)).map(plain(shaped))
 
     return nothing(begin).concatenate(shared.map(plain(add))).concatenate(nothing(end))
 
 
-def _say_lost(name: str, count: int, expected: int) -> None:
+def _warn_of_lost(name: str, count: int, expected: int) -> None:
     text = (
         f"tf.data.service: an epoch ({name}) ended with {count} of {expected} elements: {expected - count} are lost (a"
         " worker that dies takes along what it has in hand), or another process took them"

@@ -1,4 +1,4 @@
-"""What travels between data and training hosts, as bytes; may import `plan`, `errors`, and torch where it is used.
+"""Bytes between data and training hosts; may import `errors`, and torch where it is used.
 
 Tensors travel as their bytes after a description in JSON. Nothing that arrives is unpickled or evaluated.
 """

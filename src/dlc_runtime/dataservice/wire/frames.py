@@ -1,8 +1,6 @@
 """The frames of a data connection: fixed headers and their bounds. Pure.
 
-First both sides prove that they hold the token:
-    server: MAGIC nonce          consumer: MAGIC nonce proof          server: proof
-Then the consumer sends questions, the server frames: a header, then `size` bytes.
+After the handshake (`channel.py`) the consumer sends requests, the server frames: a header, then `size` bytes.
 """
 
 from __future__ import annotations
@@ -10,24 +8,23 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from dlc_runtime.dataservice.errors import ProtocolError, RefusedError
-from dlc_runtime.dataservice.wire import token as tokens
+from dlc_runtime.dataservice.errors import ProtocolError
 
-MAGIC = b"dlc-data-1\r\n"  # the line end tells text protocols from ours at once
-HELLO = len(MAGIC) + tokens.NONCE  # bytes that the server sends first
-ANSWER = len(MAGIC) + tokens.NONCE + tokens.PROOF
-
-BATCH, SCHEMA, ERROR, END = range(1, 5)  # kinds of frames
-MOST_TEXT = 1 << 20  # bytes of a schema, an error, or what a batch holds beside its tensors
-MOST_SCHEMAS = 256  # that a connection remembers
-MOST_BATCH = 1 << 30  # bytes, unless the user says otherwise
+# Kinds of frames.
+BATCH, SCHEMA, ERROR, END = range(1, 5)
+# Bytes of a schema, of an error, or of what a batch holds beside its tensors.
+MOST_TEXT = 1 << 20
+# That a connection remembers.
+MOST_SCHEMAS = 256
+# Bytes, unless the user says otherwise.
+MOST_BATCH = 1 << 30
 
 _FRAME = struct.Struct("<2sBBIIIQQ")
-_QUESTION = struct.Struct("<2sHIQ")
+_REQUEST = struct.Struct("<2sHIQ")
 FRAME = _FRAME.size
-QUESTION = _QUESTION.size
+REQUEST = _REQUEST.size
 _FRAME_MARK = b"DF"
-_QUESTION_MARK = b"DQ"
+_REQUEST_MARK = b"DQ"
 
 
 class Frame(NamedTuple):
@@ -44,16 +41,16 @@ class Frame(NamedTuple):
         return _FRAME.pack(_FRAME_MARK, self.kind, 0, self.schema, self.extras, self.epoch, self.id, self.size)
 
 
-class Question(NamedTuple):
+class BatchRequest(NamedTuple):
     epoch: int
     id: int
 
     def packed(self) -> bytes:
-        return _QUESTION.pack(_QUESTION_MARK, 0, self.epoch, self.id)
+        return _REQUEST.pack(_REQUEST_MARK, 0, self.epoch, self.id)
 
 
 def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:
-    """Raises ProtocolError for anything but a header that keeps the bounds."""
+    """Read a header. Raises ProtocolError for anything else, and for one beyond the bounds."""
     mark, kind, zero, schema, extras, epoch, id_, size = _FRAME.unpack_from(data)
     if mark != _FRAME_MARK or zero or not BATCH <= kind <= END or schema >= MOST_SCHEMAS:
         raise ProtocolError(f"expected a frame of the data service, found {bytes(data)[:FRAME]!r}")
@@ -63,35 +60,9 @@ def read_frame(data: bytes | bytearray | memoryview, most_batch: int) -> Frame:
     return Frame(kind, epoch, id_, size, schema, extras)
 
 
-def read_question(data: bytes | bytearray | memoryview, at: int = 0) -> Question:
-    """Raises ProtocolError for anything else."""
-    mark, zero, epoch, id_ = _QUESTION.unpack_from(data, at)
-    if mark != _QUESTION_MARK or zero:
-        raise ProtocolError(f"expected a question, found {bytes(data[at : at + QUESTION])!r}")
-    return Question(epoch, id_)
-
-
-def hello(nonce: bytes) -> bytes:
-    """What the server says first."""
-    return MAGIC + nonce
-
-
-def answer(said: bytes, token: bytes, own: bytes) -> bytes:
-    """What the consumer says to the server's hello. Raises ProtocolError if it was none."""
-    if said[: len(MAGIC)] != MAGIC:
-        raise ProtocolError(f"no data service listens there: it said {said[: len(MAGIC)]!r}")
-    return MAGIC + own + tokens.proof(token, b"consumer", said[len(MAGIC) :], own)
-
-
-def check_answer(given: bytes, token: bytes, own: bytes) -> bytes:
-    """The server's last word to a consumer that holds the token. Raises RefusedError for one that does not."""
-    theirs, proof = given[len(MAGIC) : len(MAGIC) + tokens.NONCE], given[len(MAGIC) + tokens.NONCE :]
-    if given[: len(MAGIC)] != MAGIC or not tokens.is_proof(proof, token, b"consumer", own, theirs):
-        raise RefusedError("a connection that does not hold this job's token")
-    return tokens.proof(token, b"server", own, theirs)
-
-
-def check_welcome(given: bytes, token: bytes, said: bytes, own: bytes) -> None:
-    """Raises RefusedError where the server does not hold the token either."""
-    if not tokens.is_proof(given, token, b"server", said[len(MAGIC) :], own):
-        raise RefusedError("the data server does not hold this job's token; every host needs the same DLC_JOB_TOKEN")
+def read_request(data: bytes | bytearray | memoryview, at: int = 0) -> BatchRequest:
+    """Read a request. Raises ProtocolError for anything else."""
+    mark, zero, epoch, id_ = _REQUEST.unpack_from(data, at)
+    if mark != _REQUEST_MARK or zero:
+        raise ProtocolError(f"expected a request, found {bytes(data[at : at + REQUEST])!r}")
+    return BatchRequest(epoch, id_)

@@ -1,8 +1,8 @@
 """Mutual TLS between a job's hosts, by DLC_DATA_TLS=1: no certificate is sent, and no file is written.
 
 Every host makes the key of the same certificate authority from the job's token, then a key and a certificate of its
-own, which live as long as the process. So who holds the token is let in, as without TLS. Nobody on the network reads or
-changes what travels, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
+own, which live as long as the process. So the token lets a host in, as without TLS. Nobody on the network reads the
+data, nor later with the token (TLS 1.3: a key for each connection). May import `cryptography`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Union
 
-    Socket = Union[socket.socket, "Secure"]
+    Socket = Union[socket.socket, "TlsSocket"]
 
 SWITCH = "DLC_DATA_TLS"
-NAME = "dlc-data-service"  # in every certificate; which host it is, the address says
-YEARS = (2000, 2100)  # the authority ends with the job's processes, whatever the hosts' clocks say
-RECORD = 1 << 14  # bytes of TLS's largest record, without its frame
-AT_ONCE = 1 << 18  # bytes that pass between the kernel and OpenSSL in one call
+# In every certificate.
+NAME = "dlc-data-service"
+# Whatever the hosts' clocks say: the authority ends with the processes.
+YEARS = (2000, 2100)
+# TLS's largest record, and what passes between the kernel and OpenSSL in one call.
+RECORD_BYTES, CHUNK_BYTES = 1 << 14, 1 << 18
 _ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -41,8 +43,8 @@ class Identity(NamedTuple):
     key: bytes
 
 
-def check(environ: Mapping[str, str], own: str | None) -> None:
-    """Raises SettingError where the switch is wrong or the token is no secret, MissingPackageError."""
+def check_settings(environ: Mapping[str, str], own: str | None) -> None:
+    """Raise SettingError if the switch is wrong or the token no secret; MissingPackageError."""
     asked = environ.get(SWITCH, "0")
     if asked not in ("", "0", "1"):
         raise SettingError(f"{SWITCH}: expected 0 or 1, found {asked!r}; set it equally on every host")
@@ -62,7 +64,7 @@ def check(environ: Mapping[str, str], own: str | None) -> None:
 
 @functools.lru_cache(maxsize=8)
 def identity(token: bytes) -> Identity:
-    """Made once in a process, for those that are forked from it too."""
+    """Make it once in a process, for its forks too."""
     import datetime
 
     from cryptography import x509
@@ -87,7 +89,7 @@ def identity(token: bytes) -> Identity:
         return signed.public_bytes(serialization.Encoding.PEM)
 
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{NAME} authority")])
-    authority = ec.derive_private_key(_number(token), ec.SECP256R1())
+    authority = ec.derive_private_key(_private_number(token), ec.SECP256R1())
     own = ec.generate_private_key(ec.SECP256R1())
     return Identity(
         certificate(f"{NAME} authority", authority.public_key(), is_authority=True),
@@ -96,14 +98,14 @@ def identity(token: bytes) -> Identity:
     )
 
 
-def _number(token: bytes) -> int:
-    """A private key of P-256; of 64 bytes, so that none of its values is likelier."""
+def _private_number(token: bytes) -> int:
+    """Return a private key of P-256; from 64 bytes, so that none of its values is likelier."""
     digest = hmac.new(token, b"the certificate authority of the data service 1", hashlib.sha512).digest()
     return int.from_bytes(digest, "big") % (_ORDER_P256 - 1) + 1
 
 
-def of(token: bytes) -> Identity | None:
-    """None without the switch."""
+def enabled_identity(token: bytes) -> Identity | None:
+    """Return the identity, None without the switch."""
     return identity(token) if os.environ.get(SWITCH) == "1" else None
 
 
@@ -115,7 +117,7 @@ def _context(token: bytes, is_server: bool) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=own.authority.decode())
     if is_server:
-        context.num_tickets = 0  # nobody resumes
+        context.num_tickets = 0
     with _in_memory(own.certificate + own.key) as path:
         context.load_cert_chain(path)
     return context
@@ -123,7 +125,7 @@ def _context(token: bytes, is_server: bool) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _in_memory(text: bytes) -> Iterator[str]:
-    """A path of text that no disk has: the module ssl reads keys from files only."""
+    """Yield a path of text that is on no disk: the module ssl reads keys from files only."""
     fd = os.memfd_create("dlc-data-key")
     try:
         os.write(fd, text)
@@ -132,29 +134,29 @@ def _in_memory(text: bytes) -> Iterator[str]:
         os.close(fd)
 
 
-def secured(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
-    """The connected socket inside TLS, or as it is without the switch. Never blocks afterwards."""
+def secure(sock: socket.socket, token: bytes, is_server: bool) -> Socket:
+    """Return the connected socket inside TLS, or as it is without the switch. Never blocks afterwards."""
     sock.setblocking(False)
-    if of(token) is None:
+    if enabled_identity(token) is None:
         return sock
-    return Secure(sock, token, is_server)
+    return TlsSocket(sock, token, is_server)
 
 
 def is_ready(sock: Socket) -> bool:
-    """Whether it can be written to: not within the handshake, which waits for the other side."""
-    return not isinstance(sock, Secure) or sock.is_ready
+    """Return whether the handshake is done."""
+    return not isinstance(sock, TlsSocket) or sock.is_ready
 
 
 def pending(sock: Socket) -> int:
-    """Bytes that have come and were not read: no selector tells of them."""
-    return sock.pending() if isinstance(sock, Secure) else 0
+    """Return how many bytes have come and were not read: no selector tells of them."""
+    return sock.pending() if isinstance(sock, TlsSocket) else 0
 
 
-class Secure:
+class TlsSocket:
     """A socket's methods over TLS. BlockingIOError: later; a plain OSError: the other side is gone.
 
-    OpenSSL sees memory, not the socket: on a socket it asks the kernel twice for each record of 16 KiB, which costs a
-    receiver as much as the deciphering. What `send` returns has left; a caller that has to wait offers the same bytes.
+    OpenSSL sees memory, not the socket, of which it asks the kernel twice for each record of 16 KiB: that costs a
+    receiver as much as deciphering. What `send` returns has left; a caller that waits offers the same bytes again.
     """
 
     def __init__(self, sock: socket.socket, token: bytes, is_server: bool) -> None:
@@ -163,30 +165,32 @@ class Secure:
         self._tls = _context(token, is_server).wrap_bio(
             self._in, self._out, server_side=is_server, server_hostname=None if is_server else NAME
         )
-        self._unsent = memoryview(b"")  # records that the kernel did not take yet
-        self._ciphered = 0  # bytes that the caller still has, and that are in these records
-        self._got = memoryview(bytearray(AT_ONCE))
+        self._unsent = memoryview(b"")
+        # Bytes that the caller still has, and that are in the unsent records.
+        self._ciphered = 0
+        self._got = memoryview(bytearray(CHUNK_BYTES))
         self.is_ready = False
         with contextlib.suppress(BlockingIOError):
-            self._greet()
+            self._shake_hands()
 
-    def _greet(self) -> None:
+    def _shake_hands(self) -> None:
         while not self.is_ready:
             try:
-                with self._translated():
+                with self._translate_errors():
                     self._tls.do_handshake()
                 self.is_ready = True
             except BlockingIOError:
                 self._flush()
-                if not self._fill(AT_ONCE):
+                if not self._fill(CHUNK_BYTES):
                     raise ConnectionError("closed") from None
             finally:
-                with contextlib.suppress(OSError):  # the last words, also those of a refusal
+                # The last words, also those of a refusal.
+                with contextlib.suppress(OSError):
                     self._flush()
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Errors of TLS as those of a socket, or as what the other side did."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise errors of TLS as those of a socket, or as the other side's fault."""
         try:
             yield
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -203,13 +207,13 @@ class Secure:
             ) from None
 
     def _fill(self, most: int) -> int:
-        """Take what the kernel has; 0 at the end of the connection."""
+        """Take what the kernel has; return 0 at the end of the connection."""
         size = self._sock.recv_into(self._got[:most])
         self._in.write(self._got[:size])
         return size
 
     def _flush(self) -> None:
-        """Give the kernel what waits. Raises BlockingIOError where it does not take all."""
+        """Give the kernel what waits. Raises BlockingIOError if it does not take all."""
         while self._unsent or self._out.pending:
             if not self._unsent:
                 self._unsent = memoryview(self._out.read())
@@ -225,27 +229,27 @@ class Secure:
         self._sock.close()
 
     def recv(self, size: int) -> bytes:
-        """All that is there, if `size` is above two records: no selector tells of what would be left."""
+        """Return all that is there if `size` is above two records: no selector tells of a rest."""
         data = bytearray(size)
-        return bytes(data[: self._read_into([memoryview(data)], max(1, size - 2 * RECORD))])
+        return bytes(data[: self._read_into([memoryview(data)], max(1, size - 2 * RECORD_BYTES))])
 
     def recvmsg_into(self, views: Sequence[memoryview]) -> tuple[int, None]:
-        """As a socket's, but it goes on until there is nothing more, or no room."""
-        return self._read_into(views, AT_ONCE), None
+        """Read as a socket does, but until nothing more is there, or no room."""
+        return self._read_into(views, CHUNK_BYTES), None
 
     def recv_into(self, view: memoryview) -> int:
-        return self._read_into([view], AT_ONCE)
+        return self._read_into([view], CHUNK_BYTES)
 
     def _read_into(self, views: Sequence[memoryview], at_once: int) -> int:
-        self._greet()
+        self._shake_hands()
         total = 0
-        with self._translated():
+        with self._translate_errors():
             for view in views:
                 while view.nbytes:
                     try:
                         size = cast("int", self._tls.read(view.nbytes, view))
                     except ssl.SSLWantReadError:
-                        if total and at_once < AT_ONCE:
+                        if total and at_once < CHUNK_BYTES:
                             return total
                         try:
                             if not self._fill(at_once):
@@ -262,15 +266,16 @@ class Secure:
         return total
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        self._greet()
+        self._shake_hands()
         self._flush()
         if self._ciphered:
             size = min(self._ciphered, len(data))
             self._ciphered -= size
             return size
-        copied = isinstance(data, bytearray)  # its owner changes its size, which no view of it outlives
-        view = memoryview(bytes(data[:AT_ONCE]) if copied else data)[:AT_ONCE]
-        with self._translated():
+        # Its owner changes its size.
+        copied = isinstance(data, bytearray)
+        view = memoryview(bytes(data[:CHUNK_BYTES]) if copied else data)[:CHUNK_BYTES]
+        with self._translate_errors():
             while self._ciphered < view.nbytes:
                 self._ciphered += self._tls.write(view[self._ciphered :])
         self._flush()

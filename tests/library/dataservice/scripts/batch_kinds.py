@@ -12,10 +12,10 @@ import torch
 from forked_host import data_host
 
 from dlc_runtime.dataservice import RemoteLoader
-from dlc_runtime.dataservice.client.training import moved
+from dlc_runtime.dataservice.client.device_transfer import move
 from dlc_runtime.dataservice.errors import UnsupportedBatchError
-from dlc_runtime.dataservice.wire import structure
-from dlc_runtime.dataservice.wire.structure import TORCH_DTYPES
+from dlc_runtime.dataservice.wire import serialization
+from dlc_runtime.dataservice.wire.serialization import TORCH_DTYPES
 
 Pair = collections.namedtuple("Pair", ["image", "label"])
 NAMES = [name for name in TORCH_DTYPES if hasattr(torch, name)]
@@ -112,7 +112,7 @@ def kept_batches_do_not_change(address: str) -> list[str]:
 
 def refusal_of(batch: Any) -> str:
     try:
-        structure.pack(batch)
+        serialization.pack(batch)
     except UnsupportedBatchError as error:
         return str(error)
     return ""
@@ -129,7 +129,7 @@ def main() -> None:
         ]
         told = {"count": len(found), "wrong": wrong, "kept": kept_batches_do_not_change(address), "dtypes": NAMES}
     told["lstm"] = list(torch.nn.LSTM(3, 2)(found[-1])[0].data.shape)
-    told["moved"] = type(moved(found[-1], "meta")) is torch.nn.utils.rnn.PackedSequence
+    told["moved"] = type(move(found[-1], "meta")) is torch.nn.utils.rnn.PackedSequence
     ones = [torch.ones(1), torch.ones(2)]
     told["masked"] = refusal_of({"a": numpy.ma.array([1, 2], mask=[0, 1])})
     told["nested"] = refusal_of({"b": torch.nested.nested_tensor(ones)})

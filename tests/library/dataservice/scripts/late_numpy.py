@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dlc_runtime.dataservice.server import source
+from dlc_runtime.dataservice.server import batch_source
 
 
 class Late:
@@ -18,5 +18,5 @@ class Late:
 
 
 if __name__ == "__main__":
-    maker = source.Maker(source.of(Late(), list, 2, False, False, 0, None))
+    maker = batch_source.BatchMaker(batch_source.make_source(Late(), list, 2, False, False, 0, None))
     print(json.dumps([maker.batch(0, 1, maker.indices(0, 1)) for _ in range(2)]))

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from dlc_runtime.dataservice.errors import SettingError
-from dlc_runtime.dataservice.server import source
+from dlc_runtime.dataservice.server import batch_source
 
 NUMBERS = list(range(10))
 
@@ -29,10 +29,10 @@ class WithLength(IterableDataset):  # type: ignore[misc]
 
 def made_of(data: Any) -> Any:
     try:
-        found = source.of(data, None, 1, False, False, 0, None)
+        found = batch_source.make_source(data, None, 1, False, False, 0, None)
     except SettingError as error:
         return str(error)
-    maker = source.Maker(found)
+    maker = batch_source.BatchMaker(found)
     return [maker.batch(0, id_, maker.indices(0, id_)).tolist() for id_ in range(found.sampling.batches)]
 
 

@@ -27,7 +27,7 @@ def heard(dataset, **options):
 def missed(dataset, arrived):
     """What is said where this arrives of the dataset, and whether it looks as it does without a count."""
     said.clear()
-    counted = pipeline.counted(arrived, dataset, pipeline.graph_of(dataset), "NAME", 2)
+    counted = pipeline.count_elements(arrived, dataset, pipeline.read_graph(dataset), "NAME", 2)
     assert counted.element_spec == arrived.element_spec
     for _ in counted.take(1):  # an epoch that is not read to its end
         pass

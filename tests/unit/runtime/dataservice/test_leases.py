@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlc_runtime.dataservice.plan.progress import Grant, Leases
+from dlc_runtime.dataservice.schedule.assignment import Leases
 from harness.examples import examples
 
 STEPS = st.lists(
@@ -22,32 +22,31 @@ def test_whatever_consumers_do_every_id_is_done_once(steps: list[tuple[str, int,
     done: list[int] = []
     for step, consumer, number in [*steps, *[("gone", consumer, 0) for consumer in range(4)]]:
         if step == "grant":
-            grant = leases.grant(consumer, number)
-            held.setdefault(consumer, []).extend(grant.ids if grant else ())
+            held.setdefault(consumer, []).extend(leases.grant(consumer, number) or ())
         elif step == "done":
             some = [held.get(consumer, []).pop() for _ in range(min(number, len(held.get(consumer, []))))]
-            leases.done(consumer, some)
+            leases.finish(consumer, some)
             done += some
         else:
-            leases.gone(consumer)
+            leases.release(consumer)
             held.pop(consumer, None)
-    while (grant := leases.grant(9, 7)) and not grant.over:
-        leases.done(9, grant.ids)
-        done += grant.ids
+    while ids := leases.grant(9, 7):
+        leases.finish(9, ids)
+        done += ids
     assert sorted(done) == list(range(count))
 
 
 def test_a_consumer_that_wants_more_waits_while_another_may_still_give_something_back() -> None:
     leases = Leases(range(3), "give_back")
-    assert leases.grant(0, 3) == Grant((0, 1, 2))
+    assert leases.grant(0, 3) == [0, 1, 2]
     assert leases.grant(1, 1) is None
-    leases.done(0, [0])
-    leases.gone(0)
-    assert leases.grant(1, 5) == Grant((1, 2))
+    leases.finish(0, [0])
+    leases.release(0)
+    assert leases.grant(1, 5) == [1, 2]
 
 
 def test_an_id_that_a_consumer_does_not_hold_is_refused() -> None:
     leases = Leases(range(3))
     leases.grant(0, 1)
     with pytest.raises(KeyError):
-        leases.done(1, [0])
+        leases.finish(1, [0])

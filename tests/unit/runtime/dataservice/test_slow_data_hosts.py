@@ -26,5 +26,5 @@ def test_a_control_process_that_imports_its_libraries_for_minutes_is_waited_for(
     looks: int, listens: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = serve.Server.__new__(serve.Server)
-    assert (server._unable(None, Pipe(looks)) is None) == listens
+    assert (server._start_failure(None, Pipe(looks)) is None) == listens
     assert caplog.messages[:3] == ["data service: no control process yet"] * 3

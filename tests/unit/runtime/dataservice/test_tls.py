@@ -17,11 +17,11 @@ from dlc_runtime.dataservice.wire import tls
 
 
 def test_a_token_that_is_no_secret_is_not_used_for_tls() -> None:
-    tls.check({"DLC_DATA_TLS": "0"}, None)
+    tls.check_settings({"DLC_DATA_TLS": "0"}, None)
     with pytest.raises(SettingError, match="DLC_DATA_TOKEN is not set"):
-        tls.check({"DLC_DATA_TLS": "1", "TRAINING_JOB_NAME": "known"}, None)
+        tls.check_settings({"DLC_DATA_TLS": "1", "TRAINING_JOB_NAME": "known"}, None)
     with pytest.raises(SettingError, match="expected 0 or 1, found 'yes'"):
-        tls.check({"DLC_DATA_TLS": "yes"}, None)
+        tls.check_settings({"DLC_DATA_TLS": "yes"}, None)
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes, bytes], t
 
     def made(one: bytes, other: bytes) -> tuple[Any, Any]:
         near, far = socket.socketpair()
-        server = tls.secured(near, one, is_server=True)
+        server = tls.secure(near, one, is_server=True)
         opened.append(server)
-        client = tls.secured(far, other, is_server=False)
+        client = tls.secure(far, other, is_server=False)
         opened.append(client)
         return server, client
 
@@ -68,7 +68,7 @@ def test_both_sides_show_a_certificate_and_then_bytes_pass(pair: Any) -> None:
 def test_a_reader_takes_what_has_come_at_once_and_not_record_by_record(pair: Any) -> None:
     server, client = pair(b"1" * 32, b"1" * 32)
     assert [receive(end) for end in (server, client, server)] == [None, None, None]
-    data = os.urandom(tls.RECORD + 5)  # two records
+    data = os.urandom(tls.RECORD_BYTES + 5)  # two records
     assert server.send(data) == len(data)
     assert client.recv(1 << 16) == data
     assert client.pending() == 0

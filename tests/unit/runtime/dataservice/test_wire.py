@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlc_runtime.dataservice.errors import ProtocolError, RefusedError, UnsupportedBatchError
-from dlc_runtime.dataservice.server import worker
-from dlc_runtime.dataservice.wire import control, frames, structure, token
+from dlc_runtime.dataservice.server import consumer_connection
+from dlc_runtime.dataservice.wire import channel, control_rpc, frames, serialization
 from harness.examples import examples
 
 TOKEN = b"a token"
@@ -36,10 +35,10 @@ JSON = st.recursive(
 
 def through(batch: Any) -> Any:
     """Packed, described, and built again from bytes."""
-    packed = structure.pack(batch)
-    schema = structure.read_schema(packed.schema, 1 << 20)
+    packed = serialization.pack(batch)
+    schema = serialization.read_schema(packed.schema, 1 << 20)
     assert schema.size == sum(part.nbytes for part in packed.parts)
-    return structure.build(schema, [bytes(part) for part in packed.parts], packed.extras)
+    return serialization.unpack(schema, [bytes(part) for part in packed.parts], packed.extras)
 
 
 @examples(100)
@@ -67,14 +66,14 @@ def flat(batch: Any) -> list[Any]:
 )
 def test_what_does_not_travel_is_named_by_its_place(batch: Any, place: str) -> None:
     with pytest.raises(UnsupportedBatchError, match=place):
-        structure.pack(batch)
+        serialization.pack(batch)
 
 
 def test_nesting_without_end_is_refused() -> None:
     batch: list[Any] = []
     batch.append(batch)
     with pytest.raises(UnsupportedBatchError, match="nested more than"):
-        structure.pack((batch,))
+        serialization.pack((batch,))
 
 
 @examples(100)
@@ -83,8 +82,8 @@ def test_nesting_without_end_is_refused() -> None:
 def test_any_description_is_read_or_refused(text: bytes, values: Any) -> None:
     """A description that was read builds a batch, or is refused with its values."""
     try:
-        schema = structure.read_schema(text, 1000)
-        structure.build(schema, [b""] * len(schema.arrays), json.dumps(values).encode())
+        schema = serialization.read_schema(text, 1000)
+        serialization.unpack(schema, [b""] * len(schema.arrays), json.dumps(values).encode())
     except ProtocolError:
         return
     assert schema.size <= 1000
@@ -107,7 +106,7 @@ def test_any_description_is_read_or_refused(text: bytes, values: Any) -> None:
 )
 def test_descriptions_that_would_do_harm_are_refused(tree: Any) -> None:
     with pytest.raises(ProtocolError):
-        structure.read_schema(json.dumps(tree).encode(), 1 << 20)
+        serialization.read_schema(json.dumps(tree).encode(), 1 << 20)
 
 
 @examples(100)
@@ -138,40 +137,42 @@ def test_a_header_beyond_a_bound_is_refused(frame: frames.Frame) -> None:
 
 @pytest.mark.parametrize("character", ["x", "\U0001f600", "\x01", "\udc80"])
 def test_an_error_of_any_text_fits_its_frame(character: str) -> None:
-    place = worker.Place(0, 1, "algo-1", socket.socket(), 0)
-    place.listener.close()
-    text = worker.failure(ValueError(character * 200_000), place, [1])
+    text = consumer_connection.failure_message(ValueError(character * 200_000), "algo-1", 0, [1])
     frame = frames.Frame(frames.ERROR, 0, 0, len(text))
     assert frames.read_frame(frame.packed(), 1000) == frame
-    assert json.loads(text)["message"] == character * worker.LONGEST_TRACEBACK
+    assert json.loads(text)["message"] == character * consumer_connection.MOST_TRACEBACK
 
 
 def test_who_does_not_hold_the_token_is_refused_on_either_side() -> None:
-    theirs, own = token.nonce(), token.nonce()
-    hello = frames.hello(theirs)
+    theirs, own = channel.new_nonce(), channel.new_nonce()
+    hello = channel.hello(theirs)
     with pytest.raises(RefusedError):
-        frames.check_answer(frames.answer(hello, b"another", own), TOKEN, theirs)
-    welcome = frames.check_answer(frames.answer(hello, TOKEN, own), TOKEN, theirs)
-    frames.check_welcome(welcome, TOKEN, hello, own)
+        channel.check_answer(channel.answer(hello, b"another", own), TOKEN, theirs)
+    welcome = channel.check_answer(channel.answer(hello, TOKEN, own), TOKEN, theirs)
+    channel.check_welcome(welcome, TOKEN, hello, own)
     with pytest.raises(RefusedError):
-        frames.check_welcome(frames.answer(hello, TOKEN, own)[-token.PROOF :], TOKEN, hello, own)
+        channel.check_welcome(channel.answer(hello, TOKEN, own)[-channel.PROOF_BYTES :], TOKEN, hello, own)
 
 
 def test_a_call_is_bound_to_its_method_its_nonce_and_its_words() -> None:
-    nonce = token.nonce()
-    call = control.seal(TOKEN, nonce, control.STATUS, {"a": 1})
-    assert control.open_call(TOKEN, call, control.STATUS) == {"a": 1}
+    nonce = channel.new_nonce()
+    call = control_rpc.seal_call(TOKEN, nonce, control_rpc.STATUS, {"a": 1})
+    assert control_rpc.open_call(TOKEN, call, control_rpc.STATUS) == {"a": 1}
     for changed in (call[:-1] + b"]", bytes([call[0] ^ 1]) + call[1:], call[:40]):
         with pytest.raises(RefusedError):
-            control.open_call(TOKEN, changed, control.STATUS)
+            control_rpc.open_call(TOKEN, changed, control_rpc.STATUS)
     with pytest.raises(RefusedError):
-        control.open_call(TOKEN, call, control.STOP)
+        control_rpc.open_call(TOKEN, call, control_rpc.STOP)
     with pytest.raises(RefusedError):
-        control.open_reply(TOKEN, nonce, control.STATUS, call[token.NONCE :])  # a call is no reply
+        control_rpc.open_reply(TOKEN, nonce, control_rpc.STATUS, call[channel.NONCE_BYTES :])  # a call is no reply
 
 
 def test_the_token_follows_from_the_jobs_variables_and_from_nothing_else() -> None:
     job = {"TRAINING_JOB_NAME": "job", "SM_HOSTS": '["a"]'}
-    assert token.derive(job) == token.derive({**job, "HOSTNAME": "x"})
-    tokens = {token.derive(job), token.derive({**job, "DLC_DATA_TOKEN": "t"}), token.derive({"SM_HOSTS": '["a"]'})}
-    assert len(tokens | {token.derive(job, "own"), token.derive({})}) == 5
+    assert channel.job_token(job) == channel.job_token({**job, "HOSTNAME": "x"})
+    tokens = {
+        channel.job_token(job),
+        channel.job_token({**job, "DLC_DATA_TOKEN": "t"}),
+        channel.job_token({"SM_HOSTS": '["a"]'}),
+    }
+    assert len(tokens | {channel.job_token(job, "own"), channel.job_token({})}) == 5

@@ -1,1 +1,0 @@
-"""How findings are shown: text, JSON, SARIF; may import base and rules."""

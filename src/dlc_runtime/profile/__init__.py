@@ -1,6 +1,6 @@
 """Measures what a training job waits for, in an unchanged script; may import the standard library, torch, tensorflow.
 
-A `.pth` line imports `arm` in every Python of a job with DLC_PROFILE=1, so this file imports nothing.
+A `.pth` line imports `import_hook` in every Python of a job with DLC_PROFILE=1, so this file imports nothing.
 """
 
 from __future__ import annotations

@@ -11,11 +11,10 @@ import sys
 import tempfile
 import threading
 
-from dlc_runtime.profile import arm
+from dlc_runtime.profile import import_hook
 from dlc_runtime.profile import meter as meters
-from dlc_runtime.profile.memory import Memory
 from dlc_runtime.profile.meter import Clock, Fetch, Fetches, Meter
-from dlc_runtime.profile.processors import Gpus, Processors
+from dlc_runtime.profile.resources import Gpus, Memory, Processors
 from dlc_runtime.profile.settings import SWITCH, Settings, read
 
 TYPE_CHECKING = False
@@ -196,9 +195,9 @@ def _end_process() -> None:
 
 def watched(batches: Iterable[T]) -> Iterator[T]:
     """What has a way of its own to be measured is measured in that way, and not twice."""
-    for name in arm.WATCHED:
+    for name in import_hook.WATCHED:
         if name in sys.modules:
-            arm.patch(sys.modules[name])
+            import_hook.patch(sys.modules[name])
     if type(batches).__module__.partition(".")[0] in ("torch", "tensorflow"):
         yield from batches
         return

@@ -58,8 +58,8 @@ RUNTIME = {
     "compiler.xla": (*COMPILER, "compiler.report"),
     "compiler.tensorflow_xla": (*COMPILER, *CACHE, "compiler.report"),
     "compiler.arm": (*COMPILER, "compiler.pytorch", "compiler.xla", "compiler.tensorflow_xla"),
-    "usable_cpus": (),
-    "profile": ("usable_cpus",),
+    "host": (),
+    "profile": ("host",),
     "scaling": ("profile",),
     "cluster_facts": (),
     "dataservice.errors": (),
@@ -67,7 +67,7 @@ RUNTIME = {
     "dataservice.wire": ("dataservice.errors", "dataservice.plan"),
     "dataservice.server": (
         "cluster_facts",
-        "usable_cpus",
+        "host",
         "dataservice.errors",
         "dataservice.plan",
         "dataservice.wire",
@@ -78,7 +78,7 @@ RUNTIME = {
         "dataservice.plan",
         "dataservice.wire",
     ),
-    "dataservice.tensorflow": ("cluster_facts", "usable_cpus", "dataservice.errors", "dataservice.wire"),
+    "dataservice.tensorflow": ("cluster_facts", "host", "dataservice.errors", "dataservice.wire"),
 }
 LINT = {
     "base": (),

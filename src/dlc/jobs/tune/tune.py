@@ -14,7 +14,7 @@ from dlc.jobs.run.run import require_image
 from dlc.jobs.tune.request import Mode, Request, trial_job
 from dlc.jobs.tune.trial import LOG, run_trial
 from dlc.jobs.tune.verdict import DATA, FAILED, MEMORY, TIGHT, TIME, Ended, Trial, judge
-from dlc_runtime.scaling.largest import largest_that_fits
+from dlc_runtime.scaling.batch_search import largest_that_fits
 
 Start = Callable[[Mode, int], Ended]
 Say = Callable[[str], None]

@@ -11,7 +11,7 @@ import time
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
-from dlc_runtime import cluster_facts, usable_cpus
+from dlc_runtime import cluster_facts, host
 from dlc_runtime.dataservice.errors import DataServiceError, SettingError
 from dlc_runtime.dataservice.server import control, source, worker
 from dlc_runtime.dataservice.server.board import Board
@@ -19,7 +19,7 @@ from dlc_runtime.dataservice.wire import address as addresses
 from dlc_runtime.dataservice.wire import frames, tls
 from dlc_runtime.dataservice.wire import token as tokens
 from dlc_runtime.dataservice.wire.control import require
-from dlc_runtime.usable_cpus import until_signalled
+from dlc_runtime.host import until_signalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,10 +64,10 @@ def serve(
         server.run()
 
 
-def workers_of(asked: int | None, data: Any, groups: str = usable_cpus.GROUPS) -> int:
+def workers_of(asked: int | None, data: Any, groups: str = host.GROUPS) -> int:
     """How many processes. A container's quota counts: more of them than it has CPUs wait for each other."""
     if asked is None:
-        asked = getattr(data, "num_workers", 0) or math.ceil(usable_cpus.usable(groups))
+        asked = getattr(data, "num_workers", 0) or math.ceil(host.usable(groups))
     if asked < 1:
         raise SettingError(f"serve: workers: expected a number of at least 1, found {asked!r}")
     return asked

@@ -8,7 +8,7 @@ import sys
 import time
 from importlib import import_module
 
-from dlc_runtime.profile.memory import Memory
+from dlc_runtime.profile.resources import Memory
 from dlc_runtime.profile.session import Framework
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """`python -m dlc_runtime.scaling.child MODULE:FUNCTION BATCH STEPS LIMIT REPORT`; a LIMIT of 0 is none."""
+    """`python -m dlc_runtime.scaling.trial_process MODULE:FUNCTION BATCH STEPS LIMIT REPORT`; a LIMIT of 0 is none."""
     function, batch, steps, limit, report = sys.argv[1:]
     if int(limit):  # what the process may write to; address space that is only reserved does not count
         resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
@@ -38,11 +38,11 @@ def main() -> None:
 def _framework() -> Framework:
     """The one that the function uses."""
     if "torch" in sys.modules:
-        from dlc_runtime.profile.loader import TORCH
+        from dlc_runtime.profile.torch_loader import TORCH
 
         return TORCH
     if "tensorflow" in sys.modules:
-        from dlc_runtime.profile.datasets import TENSORFLOW
+        from dlc_runtime.profile.tf_dataset import TENSORFLOW
 
         return TENSORFLOW
     return Framework()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from dlc_runtime.profile.memory import container_limit
+from dlc_runtime.profile.resources import container_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _trial(
     with tempfile.TemporaryDirectory(prefix="dlc-batch-") as folder:
         report, log = os.path.join(folder, "report.json"), os.path.join(folder, "log")
         words = [function, str(batch), str(steps), str(memory or 0), report]
-        command = [sys.executable, "-m", "dlc_runtime.scaling.child", *words]
+        command = [sys.executable, "-m", "dlc_runtime.scaling.trial_process", *words]
         environ = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         code = _run(command, environ, log, seconds)
         if code is None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 WATCHED = {
-    "torch.utils.data.dataloader": "dlc_runtime.profile.loader",
-    "tensorflow.python.data.ops.iterator_ops": "dlc_runtime.profile.datasets",
+    "torch.utils.data.dataloader": "dlc_runtime.profile.torch_loader",
+    "tensorflow.python.data.ops.iterator_ops": "dlc_runtime.profile.tf_dataset",
 }
 
 

@@ -1,6 +1,6 @@
 """Compiles the models of an unchanged script and reports it; may import the standard library, torch and tensorflow.
 
-A `.pth` line imports `arm` in every Python of the image, so this file imports nothing.
+A `.pth` line imports `import_hook` in every Python of the image, so this file imports nothing.
 """
 
 from __future__ import annotations

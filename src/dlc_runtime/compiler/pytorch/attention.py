@@ -15,7 +15,7 @@ import weakref
 
 import torch
 
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.hooks import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ import torch
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler.places import (
+from dlc_runtime.compiler.hooks import Seen, guarded
+from dlc_runtime.compiler.pytorch.comparison import autocasts
+from dlc_runtime.compiler.source_locations import (
     class_name,
     create_graph_around,
     create_graph_in,
@@ -18,8 +20,6 @@ from dlc_runtime.compiler.places import (
     place_of,
     seen_create_graph,
 )
-from dlc_runtime.compiler.pytorch.comparison import autocasts
-from dlc_runtime.compiler.seen import Seen, guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

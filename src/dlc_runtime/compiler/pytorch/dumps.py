@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.hooks import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

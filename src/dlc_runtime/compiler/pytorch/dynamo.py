@@ -10,9 +10,9 @@ from typing import Any, Callable, NamedTuple
 
 import torch
 
-from dlc_runtime.compiler.places import is_users, place_of
 from dlc_runtime.compiler.report.record import Cause, Record, cause_of, lines_of
 from dlc_runtime.compiler.settings import Settings
+from dlc_runtime.compiler.source_locations import is_users, place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

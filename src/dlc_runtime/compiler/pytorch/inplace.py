@@ -10,7 +10,7 @@ import types
 import torch
 from torch.optim import SGD, Adam, AdamW
 
-from dlc_runtime.compiler.places import is_users, place_of
+from dlc_runtime.compiler.hooks import say
 from dlc_runtime.compiler.pytorch.attention import Unmasked, masks_are_kept
 from dlc_runtime.compiler.pytorch.choose import is_sharded
 from dlc_runtime.compiler.pytorch.comparison import (
@@ -27,7 +27,7 @@ from dlc_runtime.compiler.pytorch.turns import horovod_of_several, joined
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.source_locations import is_users, place_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

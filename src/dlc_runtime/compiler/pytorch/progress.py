@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 
+from dlc_runtime.compiler.hooks import say
 from dlc_runtime.compiler.pytorch import dynamo
 from dlc_runtime.compiler.report.writer import LOCAL_VARIABLES, first_number
-from dlc_runtime.compiler.seen import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler import cache_folder, cache_intact
+from dlc_runtime.compiler import cache, cache_digests
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.hooks import Seen, guarded, say
 from dlc_runtime.compiler.pytorch import process, ways
 from dlc_runtime.compiler.pytorch.choose import (
     Choice,
@@ -39,7 +40,6 @@ from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.seen import Seen, guarded, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ class Session:
         if found:
             self.dumps.after_compiling()
             if self.record.cache.get("folder"):
-                cache_intact.note(self.record.cache["folder"])
+                cache_digests.note(self.record.cache["folder"])
         return bool(found)
 
     def _say_or_fail(self, text: str) -> None:
@@ -383,7 +383,7 @@ def living(modules: list[weakref.ref[torch.nn.Module]]) -> list[torch.nn.Module]
 def start() -> Session:
     """The process's session, begun at the first call."""
     asked = settings_of.read(os.environ)
-    held = cache_folder.use(os.environ)
+    held = cache.use(os.environ)
     session = Session(asked)
     session.record.cache = held
     session.start()

@@ -12,7 +12,7 @@ from statistics import median
 
 import torch
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch
 from dlc_runtime.compiler.pytorch.ways import WAYS
 from dlc_runtime.compiler.report.choosing import EAGER, Choosing, Result, slowest
@@ -121,7 +121,7 @@ class Decisions:
     def kept(self, folder: str) -> tuple[str, str]:
         """`folder`: of the compile cache, "" where there is none."""
         known = self._known.get(json.dumps(self.facts))
-        return known or (cache_folder.read_decision(folder, self.facts) if folder else ("", ""))
+        return known or (cache.read_decision(folder, self.facts) if folder else ("", ""))
 
     def keep(self, choosing: Choosing, folder: str, given_up: str = "") -> None:
         """`given_up`: why a job that ends undecided is not to be tried so again."""
@@ -129,7 +129,7 @@ class Decisions:
         if (given_up or choosing.is_known()) and self._known.get(name) != found:
             self._known[name] = found
             if folder:
-                cache_folder.write_decision(folder, self.facts, *found)
+                cache.write_decision(folder, self.facts, *found)
 
 
 def too_large(memory: int) -> str:

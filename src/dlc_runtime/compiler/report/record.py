@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from dlc_runtime.compiler.places import is_users
+from dlc_runtime.compiler.source_locations import is_users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 
+from dlc_runtime.compiler.hooks import say
 from dlc_runtime.compiler.report import merge
 from dlc_runtime.compiler.report.merge import paragraph
-from dlc_runtime.compiler.seen import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from contextlib import suppress
 
 import tensorflow as tf
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.hooks import say
 from dlc_runtime.compiler.report.choosing import EAGER, Budget
-from dlc_runtime.compiler.seen import say
 from dlc_runtime.compiler.tensorflow_xla import process
 from dlc_runtime.compiler.tensorflow_xla.owners import CHOOSING, Owner
 from dlc_runtime.compiler.tensorflow_xla.turns import Turns
@@ -65,7 +65,7 @@ class Choices:
         """In its first step, which is the first of those that are measured. `fingerprint`: of what it computes."""
         if self._folder and self._peers.count == 1:  # others may have kept another decision
             owner.facts = facts_of(owner, fingerprint())
-        kept = cache_folder.read_decision(self._folder, owner.facts) if owner.facts else ("", "")
+        kept = cache.read_decision(self._folder, owner.facts) if owner.facts else ("", "")
         budget = Budget(*self._settings.budget)
         turns = Turns(owner.ways, budget, self._settings.eager_steps, kept, self._share(owner.name))
         owner.begin(CHOOSING, turns)
@@ -98,7 +98,7 @@ class Choices:
         if self._record.choosing is not turns.choosing:  # the report has a table of one
             self._record.notes.append(f"{owner.name}: {turns.choosing.words()}")
         if owner.facts and turns.choosing.is_known():
-            cache_folder.write_decision(self._folder, owner.facts, way, reason)
+            cache.write_decision(self._folder, owner.facts, way, reason)
         self._written()
 
 

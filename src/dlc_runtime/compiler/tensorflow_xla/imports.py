@@ -6,7 +6,7 @@ import os
 import sys
 
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.hooks import say
 from dlc_runtime.compiler.settings import StrictError
 
 TYPE_CHECKING = False

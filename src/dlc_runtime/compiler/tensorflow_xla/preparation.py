@@ -9,9 +9,9 @@ import shutil
 import tempfile
 from typing import NamedTuple
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler.hooks import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
     """`package`: TensorFlow's folder."""
     version = version_of(package)
     settings = settings_of.read(environ)
-    prepared.cache = cache_folder.use(environ)
+    prepared.cache = cache.use(environ)
     kept = prepared.cache.get("folder", "")
     if kept:
         kept = os.path.join(kept, f"tensorflow-{'.'.join(map(str, version))}")
         os.makedirs(kept, exist_ok=True)
     if prepared.cache and version < FIRST_WITH_CACHE:
         name = ".".join(map(str, version))
-        text = f"TensorFlow {name} cannot keep what it has compiled: {cache_folder.FOLDER} has no effect"
+        text = f"TensorFlow {name} cannot keep what it has compiled: {cache.FOLDER} has no effect"
         prepared.cache["warnings"].append(text)
         say(text)
     rank = environ.get("RANK") or environ.get("OMPI_COMM_WORLD_RANK") or str(os.getpid())
@@ -59,7 +59,7 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         prepared.cache["warnings"].append(FULL.format(kept))
         say(FULL.format(kept))
         kept = ""
-    on_cpu = cache_folder.gpu() == "cpu"
+    on_cpu = cache.gpu() == "cpu"
     own = own_folder(version) if on_cpu and not kept else ""  # on a GPU only where the job asks for a cache
     found = compose(dict(environ), version, on_cpu, kept or own, prepared.dumps)
     prepared.programs = found.cache

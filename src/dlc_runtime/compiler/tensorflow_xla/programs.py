@@ -10,8 +10,8 @@ import os
 import re
 from typing import NamedTuple
 
-from dlc_runtime.compiler.places import is_users
 from dlc_runtime.compiler.report.record import Record, place
+from dlc_runtime.compiler.source_locations import is_users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

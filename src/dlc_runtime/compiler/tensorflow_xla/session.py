@@ -13,13 +13,13 @@ import weakref
 
 import tensorflow as tf
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
+from dlc_runtime.compiler.hooks import guarded, say
 from dlc_runtime.compiler.report.choosing import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.report.record import SHAPE, Cause
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.seen import guarded, say
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.tensorflow_xla import choices, owners, process, tracing
 from dlc_runtime.compiler.tensorflow_xla.choices import Choices
@@ -247,7 +247,7 @@ class Session:
 
     def _bound_dumps(self) -> None:
         if prepared.dumps and os.path.isdir(prepared.dumps):
-            cache_folder.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
+            cache.prune(os.path.dirname(prepared.dumps), MOST_DUMPED)
 
     def _step_without_function(self) -> None:
         self._after_a_fork()

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import tensorflow as tf
 
-from dlc_runtime.compiler import cache_folder
+from dlc_runtime.compiler import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Tracing:
             variables = sorted(f"{variable.dtype.name}{variable.shape}" for variable in graph.variables)
         except Exception:  # none, or larger than a protocol buffer may be
             return ""
-        return cache_folder.digest(f"{sorted(kinds.items())} {variables}")
+        return cache.digest(f"{sorted(kinds.items())} {variables}")
 
 
 def draws_random_numbers(graph: Any) -> bool:

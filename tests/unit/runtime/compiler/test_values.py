@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlc_runtime.compiler import settings
+from dlc_runtime.compiler.hooks import Seen
 from dlc_runtime.compiler.pytorch.dumps import CONTENT
 from dlc_runtime.compiler.report import merge
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
@@ -19,7 +20,6 @@ from dlc_runtime.compiler.report.html import page
 from dlc_runtime.compiler.report.merge import merged, paragraph
 from dlc_runtime.compiler.report.record import Record, cause_of, lines_of
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.seen import Seen
 from dlc_runtime.compiler.settings import CompilerError
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # For each compiler the module that starts when torch was imported.
-SESSIONS = {"inductor": "dlc_runtime.compiler.pytorch.session", "xla": "dlc_runtime.compiler.xla.session"}
+SESSIONS = {"inductor": "dlc_runtime.compiler.pytorch.session", "xla": "dlc_runtime.compiler.pytorch_xla"}
 # Inductor's own helpers import torch and train nothing.
 HELPERS = ("_inductor.compile_worker", "compile_worker/__main__.py")
 
@@ -60,7 +60,7 @@ def start() -> None:
         __import__(name)
         sys.modules[name].start()
     except Exception as fault:
-        from dlc_runtime.compiler.seen import say
+        from dlc_runtime.compiler.hooks import say
 
         say(f"nothing will be compiled: {fault}")
 

@@ -9,7 +9,7 @@ import pytest
 
 from dlc_runtime.compiler.report.merge import merged, paragraph
 from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.xla.graphs import Graphs, Metrics, read, unfuse
+from dlc_runtime.compiler.xla_graphs import Graphs, Metrics, read, unfuse
 
 WHERE = {"function": "train", "file": "/opt/ml/code/train.py", "line": 9, "step": 1}
 SMALL, LARGE = ((8, 16),), ((8, 24),)

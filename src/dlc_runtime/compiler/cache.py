@@ -15,8 +15,8 @@ import shutil
 import sys
 import tempfile
 
-from dlc_runtime.compiler import cache_intact
-from dlc_runtime.compiler.seen import say
+from dlc_runtime.compiler import cache_digests
+from dlc_runtime.compiler.hooks import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def use(environ: MutableMapping[str, str]) -> dict[str, Any]:
         environ[INDUCTOR] = environ[CHOSEN] = held["folder"]
         environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")  # torch 2.3 and 2.4 have it off
         hold(held["folder"])
-        atexit.register(cache_intact.note, held["folder"])
+        atexit.register(cache_digests.note, held["folder"])
     return held
 
 
@@ -75,7 +75,7 @@ def check(folder: str, warnings: list[str]) -> None:
     """Throw away what is not as a job left it, so that this job compiles it once."""
     alone = take_alone(folder)
     try:
-        damaged = cache_intact.throw_away_damaged(folder, alone is not None)
+        damaged = cache_digests.throw_away_damaged(folder, alone is not None)
     except OSError as fault:
         warnings.append(f"the cache {folder} holds damaged files that cannot be deleted: {fault}")
         return

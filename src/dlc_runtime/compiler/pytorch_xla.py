@@ -17,13 +17,13 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.places import is_users
+from dlc_runtime.compiler import xla_graphs
+from dlc_runtime.compiler.hooks import guarded, say
 from dlc_runtime.compiler.report.steps import EAGER, Steps
 from dlc_runtime.compiler.report.writer import Writer
-from dlc_runtime.compiler.seen import guarded, say
 from dlc_runtime.compiler.settings import StrictError
-from dlc_runtime.compiler.xla import graphs
-from dlc_runtime.compiler.xla.graphs import Graphs
+from dlc_runtime.compiler.source_locations import is_users
+from dlc_runtime.compiler.xla_graphs import Graphs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class Session:
 
     @guarded
     def _before_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
-        if device_of(optimizer) == "xla" and graphs.unfuse(optimizer):
-            note = graphs.NOTE.format(type(optimizer).__name__)
+        if device_of(optimizer) == "xla" and xla_graphs.unfuse(optimizer):
+            note = xla_graphs.NOTE.format(type(optimizer).__name__)
             if note not in self.record.notes:
                 self.record.notes.append(note)
                 say(note)
@@ -91,7 +91,7 @@ class Session:
         source = sys.modules.get(METRICS) or __import__(METRICS, fromlist=["counter_names"])
         self._devices = self._devices or devices()
         where = {**users_line(), "step": self.steps.count + 1}
-        phase, warnings = self.record.after_step(graphs.read(source), getattr(self._thread, "shapes", ()), where)
+        phase, warnings = self.record.after_step(xla_graphs.read(source), getattr(self._thread, "shapes", ()), where)
         self._tick(phase)
         for text in warnings:
             say(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlc_runtime.compiler.report.record import Record, cause_of
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
 
 MARKUP = "<script>alert('x')</script> & <b>"
 

@@ -19,7 +19,7 @@ from torch.optim import optimizer as optimizers
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler import xla_graphs
 from dlc_runtime.compiler.hooks import guarded, say
-from dlc_runtime.compiler.report.steps import EAGER, Steps
+from dlc_runtime.compiler.report.step_times import EAGER, Steps
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.source_locations import is_users

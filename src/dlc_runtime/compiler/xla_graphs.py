@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dlc_runtime.compiler.report.record import SHAPE, Cause, Record
-from dlc_runtime.compiler.report.steps import AFTER, WARM_UP
+from dlc_runtime.compiler.report.step_times import AFTER, WARM_UP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc_runtime.compiler.report.html import page
+from dlc_runtime.compiler.report.html_page import page
 from dlc_runtime.compiler.report.merge import merged
 from harness.rank_report import rank_report
 

@@ -38,7 +38,7 @@ from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, ranks
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
 
 TYPE_CHECKING = False

@@ -27,7 +27,7 @@ import json
 import os
 from statistics import median
 
-from dlc_runtime.compiler.report.html import page
+from dlc_runtime.compiler.report.html_page import page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

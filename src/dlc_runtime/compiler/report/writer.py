@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from dlc_runtime.compiler.report.record import Record
-    from dlc_runtime.compiler.report.steps import Steps
+    from dlc_runtime.compiler.report.step_times import Steps
     from dlc_runtime.compiler.settings import Settings
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")

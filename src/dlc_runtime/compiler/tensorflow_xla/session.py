@@ -18,7 +18,7 @@ from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import guarded, say
 from dlc_runtime.compiler.report.choosing import EAGER as WITHOUT_XLA
 from dlc_runtime.compiler.report.record import SHAPE, Cause
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.tensorflow_xla import choices, owners, process, tracing

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from dlc_runtime.compiler.report.html import page
+from dlc_runtime.compiler.report.html_page import page
 from dlc_runtime.compiler.report.merge import merged
 from dlc_runtime.compiler.report.record import Record
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.report.timeline import MOST, Timeline
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, MOST, WARM_UP, Steps, Timeline
 from harness.rank_report import MARKUP, rank_report
 
 

@@ -16,10 +16,10 @@ from dlc_runtime.compiler.pytorch.dumps import CONTENT
 from dlc_runtime.compiler.report import merge
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing, Result
-from dlc_runtime.compiler.report.html import page
+from dlc_runtime.compiler.report.html_page import page
 from dlc_runtime.compiler.report.merge import merged, paragraph
 from dlc_runtime.compiler.report.record import Record, cause_of, lines_of
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.settings import CompilerError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dlc_runtime.compiler.report.merge import merged, paragraph
-from dlc_runtime.compiler.report.steps import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.xla_graphs import Graphs, Metrics, read, unfuse
 
 WHERE = {"function": "train", "file": "/opt/ml/code/train.py", "line": 9, "step": 1}

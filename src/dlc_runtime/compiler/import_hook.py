@@ -72,7 +72,7 @@ def asked() -> str:
 def ask_for_dumps() -> None:
     """Before torch is imported, which reads what is asked."""
     try:
-        from dlc_runtime.compiler.pytorch.dumps import ask
+        from dlc_runtime.compiler.pytorch.debug_dumps import ask
         from dlc_runtime.compiler.settings import read
 
         settings = read(os.environ)

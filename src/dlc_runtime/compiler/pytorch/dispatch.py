@@ -12,8 +12,8 @@ import weakref
 import torch
 from torch.utils._pytree import tree_map
 
-from dlc_runtime.compiler.pytorch.choose import is_sharded
 from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare, first_line
+from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.source_locations import create_graph_around

@@ -17,8 +17,12 @@ from torch.optim import optimizer as optimizers
 from dlc_runtime.compiler import cache, cache_digests
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import Seen, guarded, say
-from dlc_runtime.compiler.pytorch import process, ways
-from dlc_runtime.compiler.pytorch.choose import (
+from dlc_runtime.compiler.pytorch import torch_facts, ways
+from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
+from dlc_runtime.compiler.pytorch.dispatch import Dispatch
+from dlc_runtime.compiler.pytorch.dynamo import Compilations
+from dlc_runtime.compiler.pytorch.in_place import compile_in_place, fuse_steps
+from dlc_runtime.compiler.pytorch.module_selection import (
     Choice,
     OwnCompile,
     Stays,
@@ -30,10 +34,6 @@ from dlc_runtime.compiler.pytorch.choose import (
     unfit,
     unwrapped,
 )
-from dlc_runtime.compiler.pytorch.dispatch import Dispatch
-from dlc_runtime.compiler.pytorch.dumps import Dumps
-from dlc_runtime.compiler.pytorch.dynamo import Compilations
-from dlc_runtime.compiler.pytorch.inplace import compile_in_place, fuse_steps
 from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, ranks
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
@@ -68,7 +68,7 @@ class Session:
         self.process = os.getpid()
         self.phase = WATCHING
         self.record, self.steps = Compilations(), Steps()
-        self.writer = Writer(self.settings, self.record, self.steps, process.facts)
+        self.writer = Writer(self.settings, self.record, self.steps, torch_facts.facts)
         self.dumps = Dumps(self.settings)
         self.writer.before_end, self.writer.at_end = self._before_end, self.dumps.end
         self.progress = Progress(self.record, self.writer.write)
@@ -90,7 +90,7 @@ class Session:
         optimizers.register_optimizer_step_post_hook(self._after_step)
         self.own_compile.listen()
         if self.settings.tf32:
-            process.use_tf32()
+            torch_facts.use_tf32()
         self._begin_watch()
 
     # -- steps ----------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Session:
 
     def _count_step(self) -> None:
         self._in_phase += 1
-        process.gpu.sample(time.perf_counter())
+        torch_facts.gpu.sample(time.perf_counter())
         steps = {WATCHING: self._watched_step, BASELINE: self._baseline_step, CHOOSING: self._choosing_step}
         steps.get(self.phase, self._compiled_step)()
         Dispatch.step += 1
@@ -142,7 +142,9 @@ class Session:
             return
         self._end_watch()
         self.choice = choose(watch)
-        process.note_training((p for root in watch.roots.values() for p in root.module.parameters()), watch.autocast)
+        torch_facts.note_training(
+            (p for root in watch.roots.values() for p in root.module.parameters()), watch.autocast
+        )
         for root in watch.roots.values():
             self._decided.add_all(root.module.parameters())
         self._begin_phase()
@@ -265,7 +267,7 @@ class Session:
 
     def _new_turns(self, chosen: list[torch.nn.Module]) -> Turns:
         tried = ways.to_try(self.settings, chosen)
-        self._decisions.facts = process.facts_of_choice(chosen, self.choice.batches, tried, ranks(), self.settings)
+        self._decisions.facts = torch_facts.facts_of_choice(chosen, self.choice.batches, tried, ranks(), self.settings)
         kept = self._agreement.as_rank_0(self._decisions.kept(self.record.cache.get("folder", ""))) or ("", "")
         baseline = max(1, self.settings.eager_steps - WATCHED)
         choosing = self.record.choosing = Choosing(tried, Budget(*self.settings.budget), baseline, (kept[0], kept[1]))
@@ -295,7 +297,7 @@ class Session:
         self.writer.write()
 
     def _refuse_without_compiler(self) -> None:
-        missing = process.missing_compiler(self.choice.chosen) if self.choice.chosen else ""
+        missing = torch_facts.missing_compiler(self.choice.chosen) if self.choice.chosen else ""
         if missing:
             remedy = "install g++ in the image, or set DLC_COMPILER=off"
             self.choice.stays.extend(Stays(module, missing, remedy) for module in self.choice.chosen)
@@ -304,7 +306,7 @@ class Session:
     def _compile_in_place(self, modules: list[torch.nn.Module], wrappers: list[torch.nn.Module]) -> None:
         self._configure(wrappers)
         if self.settings.backend == settings_of.INDUCTOR:
-            process.spare_headers()
+            torch_facts.spare_headers()
         names = []
         for module in modules:
             names.append(self.record.add_module(module))

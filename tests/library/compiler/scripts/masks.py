@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from dlc_runtime.compiler.pytorch import attention, inplace
+from dlc_runtime.compiler.pytorch import attention, in_place
 
 torch.set_num_threads(1)
 WORDS, ROWS, VOCABULARY = 12, 2, 50
@@ -96,7 +96,7 @@ def compare(name, way):
         graphs.append([attention.given_to(node).get("attn_mask") is not None for node in nodes])
         return graph.forward
 
-    called = torch.compile(inplace.call, backend=attention.Unmasked(backend))
+    called = torch.compile(in_place.call, backend=attention.Unmasked(backend))
     compiled._compiled_call_impl = lambda *arguments, **named: called(compiled, *arguments, **named)
     used = in_small_buckets(compiled) if way == "ddp" else compiled
     numbers, misses = [], []

@@ -12,7 +12,7 @@ import pytest
 
 from dlc_runtime.compiler import settings
 from dlc_runtime.compiler.hooks import Seen
-from dlc_runtime.compiler.pytorch.dumps import CONTENT
+from dlc_runtime.compiler.pytorch.debug_dumps import CONTENT
 from dlc_runtime.compiler.report import merge
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing, Result

@@ -12,7 +12,6 @@ from torch.optim import SGD, Adam, AdamW
 
 from dlc_runtime.compiler.hooks import say
 from dlc_runtime.compiler.pytorch.attention import Unmasked, masks_are_kept
-from dlc_runtime.compiler.pytorch.choose import is_sharded
 from dlc_runtime.compiler.pytorch.comparison import (
     copy_of,
     difference,
@@ -22,6 +21,7 @@ from dlc_runtime.compiler.pytorch.comparison import (
     state_tensors,
 )
 from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, InsideHooks
+from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.progress import followed
 from dlc_runtime.compiler.pytorch.turns import horovod_of_several, joined
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS

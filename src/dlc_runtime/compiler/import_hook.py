@@ -92,9 +92,9 @@ def arm() -> None:
     if asked() == "inductor" and os.environ.get("DLC_COMPILER_DEBUG"):
         ask_for_dumps()
     if asked() == "xla":  # which compiles both frameworks
-        from dlc_runtime.compiler.tensorflow_xla import imports
+        from dlc_runtime.compiler.tensorflow_xla import import_hook
 
-        imports.wait()
+        import_hook.wait()
     if "torch" in sys.modules:
         start()
     else:

@@ -1,4 +1,4 @@
-"""Which functions choose their way by measuring and what is kept of it; and sessions of TensorFlow 1."""
+"""Which functions choose their way by measuring, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler.hooks import say
 from dlc_runtime.compiler.report.choosing import EAGER, Budget
-from dlc_runtime.compiler.tensorflow_xla import process
-from dlc_runtime.compiler.tensorflow_xla.owners import CHOOSING, Owner
+from dlc_runtime.compiler.tensorflow_xla import tf_internals
+from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, Owner
 from dlc_runtime.compiler.tensorflow_xla.turns import Turns
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from dlc_runtime.compiler.settings import Settings
-    from dlc_runtime.compiler.tensorflow_xla.programs import XlaRecord
+    from dlc_runtime.compiler.tensorflow_xla.compiled_programs import XlaRecord
     from dlc_runtime.compiler.tensorflow_xla.turns import Share
 
 SEVERAL = (
@@ -44,10 +44,10 @@ class Choices:
         self._topics: Counter[str] = Counter()
 
     @functools.cached_property
-    def _peers(self) -> process.Peers:
+    def _peers(self) -> tf_internals.Peers:
         """Of the first step that trains: the script has said by then how it distributes."""
-        horovod = sys.modules.get(process.HOROVOD)
-        return ByHorovod(horovod) if is_begun(horovod) else process.peers(os.environ)
+        horovod = sys.modules.get(tf_internals.HOROVOD)
+        return ByHorovod(horovod) if is_begun(horovod) else tf_internals.peers(os.environ)
 
     def can_choose(self) -> bool:
         """Several processes must take turns at the same steps, for which they have to hear of each other."""
@@ -109,7 +109,7 @@ def is_begun(horovod: Any) -> bool:
         return False
 
 
-class ByHorovod(process.Peers):
+class ByHorovod(tf_internals.Peers):
     """Horovod's ranks, by a gather of our own: it has another name than any operation of the script's."""
 
     def __init__(self, horovod: Any) -> None:
@@ -131,7 +131,7 @@ class ByHorovod(process.Peers):
 
         thread = threading.Thread(target=run, name="dlc-choosing", daemon=True)
         thread.start()
-        thread.join(process.PATIENCE_SECONDS)
+        thread.join(tf_internals.PATIENCE_SECONDS)
         if len(told) != self.count:
             raise TimeoutError(topic)
         return told
@@ -153,28 +153,10 @@ def facts_of(owner: Owner, graph: str) -> dict[str, Any]:
         return {}
     parts = owner.signature.items()
     arguments = {name: str(leaf.key) if leaf.kind == "shape" else leaf.text for name, leaf in parts}
-    return {**process.facts(), "function": owner.name, "ways": list(owner.ways), "graph": graph, "arguments": arguments}
-
-
-def wrap_sessions(noticed: Callable[[], None]) -> None:
-    """`noticed` is called before each Session that is made to cluster."""
-    owner = tf.compat.v1.Session
-    original = owner.__init__
-
-    @functools.wraps(original)
-    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        noticed()
-        original(self, target, graph, clustering(config))
-
-    owner.__init__ = make
-
-
-def clustering(config: Any) -> Any:
-    """The script's own choice stays."""
-    result = tf.compat.v1.ConfigProto()
-    if config is not None:
-        result.CopyFrom(config)
-    options = result.graph_options.optimizer_options
-    if options.global_jit_level == options.DEFAULT:
-        options.global_jit_level = options.ON_1
-    return result
+    return {
+        **tf_internals.facts(),
+        "function": owner.name,
+        "ways": list(owner.ways),
+        "graph": graph,
+        "arguments": arguments,
+    }

@@ -11,11 +11,11 @@ from contextlib import nullcontext
 import tensorflow as tf
 
 from dlc_runtime.compiler.settings import StrictError
-from dlc_runtime.compiler.tensorflow_xla import owners
+from dlc_runtime.compiler.tensorflow_xla import functions
 from dlc_runtime.compiler.tensorflow_xla import session as sessions
-from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, LEFT, OWN, Leaf, Owner, leaf
-from dlc_runtime.compiler.tensorflow_xla.shared import compiled_as_a_whole
+from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, LEFT, OWN, Leaf, Owner, leaf
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, WHOLE
+from dlc_runtime.compiler.tensorflow_xla.whole_graph import compiled_as_a_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def patch(trainer: Any) -> None:
 
 def compile_at_once(model: Any) -> None:
     """From its first step on, whose train function is made when `fit` is called."""
-    owner = _owners[model] = owners.of_model(model)
+    owner = _owners[model] = functions.of_model(model)
     owner.ways = (WHOLE,)
     session = sessions.current()
     if session is not None:
@@ -124,7 +124,7 @@ class Stepper:
         self._model = weakref.ref(model)
         self._plain, self._compiled = function, None
         known = _owners.get(model)
-        self.owner = known if known is not None else owners.of_model(model)
+        self.owner = known if known is not None else functions.of_model(model)
         self.owner.training = True
         self.owner.is_made_anew()
         _owners[model] = self.owner

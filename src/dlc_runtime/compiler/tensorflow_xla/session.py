@@ -21,11 +21,11 @@ from dlc_runtime.compiler.report.record import SHAPE, Cause
 from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import StrictError
-from dlc_runtime.compiler.tensorflow_xla import choices, owners, process, tracing
+from dlc_runtime.compiler.tensorflow_xla import functions, tf_internals
 from dlc_runtime.compiler.tensorflow_xla.choices import Choices
-from dlc_runtime.compiler.tensorflow_xla.owners import BASELINE, COMPILED, LEFT, OWN, Owner
+from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, Programs, XlaRecord, reason_of
+from dlc_runtime.compiler.tensorflow_xla.functions import BASELINE, COMPILED, LEFT, OWN, Owner
 from dlc_runtime.compiler.tensorflow_xla.preparation import prepared
-from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs, XlaRecord, reason_of
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, TOO_OFTEN
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from dlc_runtime.compiler.settings import Settings
-    from dlc_runtime.compiler.tensorflow_xla.owners import Leaf
+    from dlc_runtime.compiler.tensorflow_xla.functions import Leaf
 
 STALE = 20  # steps of others, and the steps of another function are counted from then on
 MOST_DUMPED = 1 << 28  # bytes of debug mode's files
@@ -50,7 +50,7 @@ STATES_NO_XLA = "the script says jit_compile=False"
 class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.tracing = tracing.Tracing()
+        self.tracing = tf_internals.Tracing()
         self.failed = False
         self.begin_anew()
 
@@ -59,7 +59,7 @@ class Session:
         self.current: Owner | None = None  # what is being called; what it calls is a part of it
         self.record, self.steps = XlaRecord(), Steps()
         self.record.cache = prepared.cache
-        self.writer = Writer(self.settings, self.record, self.steps, process.facts)
+        self.writer = Writer(self.settings, self.record, self.steps, tf_internals.facts)
         folder = prepared.cache.get("folder", "")
         self.choices = Choices(self.settings, self.record, folder, self.writer.write)
         self.programs = Programs(prepared.programs, prepared.private)
@@ -76,9 +76,9 @@ class Session:
             self.record.notes.append(
                 "this TensorFlow does not tell what XLA compiles: the report has what was traced instead"
             )
-        choices.wrap_sessions(self.note_session)
-        tracing.wrap_gradient(self.note_gradient)
-        tracing.wrap_call(self.call_function)
+        wrap_sessions(self.note_session)
+        tf_internals.wrap_gradient(self.note_gradient)
+        tf_internals.wrap_call(self.call_function)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Session:
         return self.run(
             owner,
             lambda: call(function, *arguments, **named),
-            lambda: owners.signature(function.python_function, arguments, named),
+            lambda: functions.signature(function.python_function, arguments, named),
         )
 
     def run(self, owner: Owner, call: Callable[[], Any], signature: Callable[[], dict[str, Leaf]]) -> Any:
@@ -102,10 +102,10 @@ class Session:
         traced, started = self.tracing.seconds, time.perf_counter()
         self.tracing.random, self.current = False, owner
         try:
-            with tracing.without_our_frames():
+            with tf_internals.without_our_frames():
                 result = call()
             if owner.turns is not None:
-                process.wait_for_devices()
+                tf_internals.wait_for_devices()
         finally:
             self.current = None
         self._after(owner, way, time.perf_counter() - started, self.tracing.seconds - traced, signature)
@@ -131,8 +131,8 @@ class Session:
     @guarded
     def _meet(self, function: Any) -> None:
         if function not in self._functions:
-            owner = self._functions[function] = owners.of_function(function)
-            stated = tracing.stated_jit(function)
+            owner = self._functions[function] = functions.of_function(function)
+            stated = tf_internals.stated_jit(function)
             if stated:
                 self.own(owner)
             elif stated is not None:
@@ -172,7 +172,7 @@ class Session:
     def _cause_of_tracing(self, owner: Owner, signature: Callable[[], dict[str, Leaf]]) -> Cause | None:
         old, owner.signature = owner.signature, signature()
         expected, owner.expects_trace = owner.expects_trace, False
-        return None if expected else owners.cause_of_tracing(old, owner.signature)
+        return None if expected else functions.cause_of_tracing(old, owner.signature)
 
     def _add_programs(
         self, owner: Owner, compiled: bool, programs: list[Program], cause: Cause | None, seconds: float
@@ -236,9 +236,9 @@ class Session:
 
     def _tick(self, owner: Owner, compiled: bool, changed: bool) -> None:
         phase = EAGER if not compiled else WARM_UP if changed or not owner.compiled_calls else AFTER
-        idle = not process.gpus() or self.steps.wants_device_idle(phase)  # a processor has done it when it returns
+        idle = not tf_internals.gpus() or self.steps.wants_device_idle(phase)  # a processor has done it when it returns
         if idle:
-            process.wait_for_devices()
+            tf_internals.wait_for_devices()
         measured = not (phase == EAGER and (changed or owner.calls == 1))
         self.steps.tick(phase, time.perf_counter(), measured and idle)
         if self.writer.after_step():
@@ -251,7 +251,7 @@ class Session:
 
     def _step_without_function(self) -> None:
         self._after_a_fork()
-        line = owners.users_line()
+        line = functions.users_line()
         owner = self._lines.setdefault(line, Owner(f"the step at {os.path.basename(line[0])}:{line[1]}", *line))
         owner.calls += 1
         if owner.calls == 2:  # once is not yet a loop
@@ -277,7 +277,7 @@ class Session:
         wanted = owner.way == CLUSTERS
         if wanted != bool(self._clustering) and owner.phase != OWN:
             self._clustering = wanted
-            tracing.cluster(wanted)
+            tf_internals.cluster(wanted)
 
     @guarded
     def own(self, owner: Owner) -> None:
@@ -302,6 +302,30 @@ class Session:
             self.writer.write()
             raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
         say(text)
+
+
+def wrap_sessions(noticed: Callable[[], None]) -> None:
+    """`noticed` is called before each Session that is made to cluster."""
+    owner = tf.compat.v1.Session
+    original = owner.__init__
+
+    @functools.wraps(original)
+    def make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        noticed()
+        original(self, target, graph, clustering(config))
+
+    owner.__init__ = make
+
+
+def clustering(config: Any) -> Any:
+    """The script's own choice stays."""
+    result = tf.compat.v1.ConfigProto()
+    if config is not None:
+        result.CopyFrom(config)
+    options = result.graph_options.optimizer_options
+    if options.global_jit_level == options.DEFAULT:
+        options.global_jit_level = options.ON_1
+    return result
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def test_a_job_without_tensorflow_loads_only_what_waits_for_it(packages: Path) -
         "dlc_runtime.compiler.hooks",
         "dlc_runtime.compiler.settings",
         "dlc_runtime.compiler.tensorflow_xla",
-        "dlc_runtime.compiler.tensorflow_xla.imports",
+        "dlc_runtime.compiler.tensorflow_xla.import_hook",
     ]
 
 

@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 
 from dlc_runtime.compiler.report.record import SHAPE, Cause
-from dlc_runtime.compiler.tensorflow_xla import owners, preparation
-from dlc_runtime.compiler.tensorflow_xla.owners import CONSTANT, Owner
-from dlc_runtime.compiler.tensorflow_xla.programs import Program, Programs, XlaRecord, difference, plain_name, reason_of
+from dlc_runtime.compiler.tensorflow_xla import functions, preparation
+from dlc_runtime.compiler.tensorflow_xla.compiled_programs import (
+    Program,
+    Programs,
+    XlaRecord,
+    difference,
+    plain_name,
+    reason_of,
+)
+from dlc_runtime.compiler.tensorflow_xla.functions import CONSTANT, Owner
 
 NEW, OLD = (2, 21, 0), (2, 15, 1)
 CACHE = "--tf_xla_persistent_cache_directory"
@@ -234,7 +241,7 @@ def step(batch: Any, rate: Any = 0.1) -> None:
 
 
 def cause(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[str, str]:
-    found = owners.cause_of_tracing(owners.signature(step, old, {}), owners.signature(step, new, {}))
+    found = functions.cause_of_tracing(functions.signature(step, old, {}), functions.signature(step, new, {}))
     assert bool(found.remedy) == (found.kind != "other")
     return found.kind, found.text
 

@@ -8,7 +8,7 @@ import sys
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.report.record import OTHER, SHAPE, Cause
 from dlc_runtime.compiler.source_locations import is_users, place_of
-from dlc_runtime.compiler.tensorflow_xla.programs import Program, difference
+from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, difference
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, Turns
 
 TYPE_CHECKING = False

@@ -19,7 +19,7 @@ def made(tensorflow_python: TorchPython) -> dict[str, Any]:
     has = f"import importlib.util, sys, tensorflow; sys.exit(importlib.util.find_spec('{MADE}') is None)"
     if subprocess.run([tensorflow_python.path, "-c", has], capture_output=True, timeout=HANGS, check=False).returncode:
         pytest.skip("this TensorFlow makes functions elsewhere")
-    argv = [tensorflow_python.path, SCRIPTS / "shared.py"]
+    argv = [tensorflow_python.path, SCRIPTS / "whole_graph.py"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=HANGS, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -2,7 +2,7 @@
 
 TensorFlow 2.21 builds a compiler for each of some operations, 3 ms each and two for each variable under Adam, before it
 asks the cache. Only a function's is kept. A plain call would be taken apart again, so it is a StatelessCase of one
-branch; XLA puts the branch in its place before it optimizes. Reads TensorFlow's private parts, as `whole` does.
+branch; XLA puts the branch in its place before it optimizes. Reads TensorFlow's private parts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 
 import tensorflow as tf
 
-from dlc_runtime.compiler.tensorflow_xla import process
-from dlc_runtime.compiler.tensorflow_xla.tracing import drawn_alike
+from dlc_runtime.compiler.tensorflow_xla import tf_internals
+from dlc_runtime.compiler.tensorflow_xla.tf_internals import drawn_alike
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def shared_operations() -> Iterator[None]:
     module: Any = sys.modules.get(FUNCTIONS)
     tapes: Any = sys.modules.get(TAPES)
     make = getattr(module, MAKE, None)
-    if make is None or tapes is None or process.gpus():  # on a GPU it is unproven
+    if make is None or tapes is None or tf_internals.gpus():  # on a GPU it is unproven
         yield
         return
 

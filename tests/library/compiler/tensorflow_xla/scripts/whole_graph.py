@@ -4,7 +4,7 @@ import json
 
 import tensorflow as tf
 
-from dlc_runtime.compiler.tensorflow_xla.shared import shared_operations
+from dlc_runtime.compiler.tensorflow_xla.whole_graph import shared_operations
 
 OPERATIONS = ("Sqrt", "Relu", "StatelessCase")
 

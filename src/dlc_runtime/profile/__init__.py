@@ -18,6 +18,8 @@ def watch(batches: Iterable[T]) -> Iterator[T]:
 
     Loops over a DataLoader or a tf.data.Dataset need it only where DLC_PROFILE is not set.
     """
+    from dlc_runtime.profile import import_hook
     from dlc_runtime.profile.session import watched
 
+    import_hook.patch_imported()
     return watched(batches)

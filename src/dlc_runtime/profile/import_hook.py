@@ -78,10 +78,14 @@ def arm() -> None:
     except ValueError as error:
         _say(f"nothing will be measured: {error}")
         return
+    patch_imported()
+    sys.meta_path.insert(0, Finder())
+
+
+def patch_imported() -> None:
     for name in WATCHED:
         if name in sys.modules:
             patch(sys.modules[name])
-    sys.meta_path.insert(0, Finder())
 
 
 arm()

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlc_runtime.profile.session import Framework
-
 TICKS = os.sysconf("SC_CLK_TCK")
 OWN_GROUP = 0.9  # of what the host worked: a container that took more is the host, or has it for itself
 
@@ -195,6 +193,30 @@ KIB = 1024
 NO_LIMIT = 1 << 60  # version 1 of the control groups writes a number near 2**63 where there is no limit
 RESET_PEAK = "5"  # in clear_refs: the kernel begins to look for the highest resident size again
 OWN = ("Pss_Anon", "Pss_Shmem", "SwapPss")  # of smaps_rollup: what is shared counts by its part
+
+
+class Framework:
+    """What the measuring has to know of one; as it is here, of none."""
+
+    name = "python"
+
+    def settle(self) -> None:
+        """Wait until the accelerator has done what it was given."""
+
+    def rank(self) -> int | None:
+        """This process's rank, where the script gave itself one."""
+        return None
+
+    def compilations(self) -> int:
+        """A number that changes when something is compiled."""
+        return 0
+
+    def device_memory(self) -> tuple[int, int | None] | None:
+        """Bytes of this process's accelerator: the most that was taken, and all that it has. None: it uses none."""
+        return None
+
+    def forget_device_peak(self) -> None:
+        """Begin to look for the peak again."""
 
 
 class Memory:

@@ -11,10 +11,9 @@ import sys
 import tempfile
 import threading
 
-from dlc_runtime.profile import import_hook
 from dlc_runtime.profile import meter as meters
 from dlc_runtime.profile.meter import Clock, Fetch, Fetches, Meter
-from dlc_runtime.profile.resources import Gpus, Memory, Processors
+from dlc_runtime.profile.resources import Framework, Gpus, Memory, Processors
 from dlc_runtime.profile.settings import SWITCH, Settings, read
 
 TYPE_CHECKING = False
@@ -32,30 +31,6 @@ _current: Session | None = None
 
 def say(text: str) -> None:
     print(f"dlc profile: {text}", file=sys.stderr, flush=True)
-
-
-class Framework:
-    """What the measuring has to know of one; as it is here, of none."""
-
-    name = "python"
-
-    def settle(self) -> None:
-        """Wait until the accelerator has done what it was given."""
-
-    def rank(self) -> int | None:
-        """This process's rank, where the script gave itself one."""
-        return None
-
-    def compilations(self) -> int:
-        """A number that changes when something is compiled."""
-        return 0
-
-    def device_memory(self) -> tuple[int, int | None] | None:
-        """Bytes of this process's accelerator: the most that was taken, and all that it has. None: it uses none."""
-        return None
-
-    def forget_device_peak(self) -> None:
-        """Begin to look for the peak again."""
 
 
 def current(framework: Framework) -> Session:
@@ -194,10 +169,7 @@ def _end_process() -> None:
 
 
 def watched(batches: Iterable[T]) -> Iterator[T]:
-    """What has a way of its own to be measured is measured in that way, and not twice."""
-    for name in import_hook.WATCHED:
-        if name in sys.modules:
-            import_hook.patch(sys.modules[name])
+    """Measure a loop; batches of torch and TensorFlow are measured by the import hook, and not twice."""
     if type(batches).__module__.partition(".")[0] in ("torch", "tensorflow"):
         yield from batches
         return

@@ -12,7 +12,8 @@ import threading
 import time
 
 from dlc_runtime.profile.meter import Fetches, cpu_seconds
-from dlc_runtime.profile.session import Framework, Session, current
+from dlc_runtime.profile.resources import Framework
+from dlc_runtime.profile.session import Session, current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

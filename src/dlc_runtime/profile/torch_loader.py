@@ -7,7 +7,8 @@ import os
 import sys
 
 from dlc_runtime.profile import meter as meters
-from dlc_runtime.profile.session import Framework, current
+from dlc_runtime.profile.resources import Framework
+from dlc_runtime.profile.session import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import sys
 import time
 from importlib import import_module
 
-from dlc_runtime.profile.resources import Memory
-from dlc_runtime.profile.session import Framework
+from dlc_runtime.profile.resources import Framework, Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

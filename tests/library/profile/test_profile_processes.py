@@ -17,8 +17,7 @@ SOURCES = Path(__file__).parents[3] / "src"
 BIG = 200 << 20
 PROGRAM = f"""
 import json, os, sys
-from dlc_runtime.profile.resources import Memory, host_peak
-from dlc_runtime.profile.session import Framework
+from dlc_runtime.profile.resources import Framework, Memory, host_peak
 memory = Memory(Framework())
 first = host_peak()
 held = bytearray(b"x" * {BIG // 2})

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from dlc_runtime.compiler import cache_digests
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PROBE = 1 << 20  # bytes that must be writable
 GIB = 1 << 30
 
 
-def use(environ: MutableMapping[str, str]) -> dict[str, Any]:
+def use_cache(environ: MutableMapping[str, str]) -> dict[str, Any]:
     """Points inductor at the cache, for this process and its children; returns what the report says about it."""
     asked = environ.get(FOLDER, "")
     if not asked:
@@ -41,24 +41,24 @@ def use(environ: MutableMapping[str, str]) -> dict[str, Any]:
     if environ.get(CHOSEN):
         held["folder"] = environ[CHOSEN]
     else:
-        held["folder"] = choose(asked, key, limit(environ, held["warnings"]), held["warnings"])
+        held["folder"] = choose_folder(asked, key, size_limit(environ, held["warnings"]), held["warnings"])
         if held["folder"]:
-            check(held["folder"], held["warnings"])
+            remove_damaged(held["folder"], held["warnings"])
     for text in held["warnings"]:
-        say(text)
+        log(text)
     if held["folder"]:
         environ[INDUCTOR] = environ[CHOSEN] = held["folder"]
         environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")  # torch 2.3 and 2.4 have it off
-        hold(held["folder"])
-        atexit.register(cache_digests.note, held["folder"])
+        hold_lock(held["folder"])
+        atexit.register(cache_digests.note_digests, held["folder"])
     return held
 
 
-def choose(asked: str, key: str, most: float, warnings: list[str]) -> str:
+def choose_folder(asked: str, key: str, most: float, warnings: list[str]) -> str:
     """The folder to compile into: the cache's own, or one of this job's with what the cache holds."""
     folder = os.path.join(asked, key)
-    foreign = [name for name in names(asked) if name != key]
-    if foreign and key not in names(asked):
+    foreign = [name for name in subfolders(asked) if name != key]
+    if foreign and key not in subfolders(asked):
         warnings.append(
             f"the cache {asked} holds code of {len(foreign)} other images or machines and none for this one ({key}): "
             f"this job compiles anew"
@@ -66,16 +66,16 @@ def choose(asked: str, key: str, most: float, warnings: list[str]) -> str:
     try:
         check_writable(folder)
     except OSError as fault:
-        return instead(folder, most, str(fault), warnings)
+        return make_fallback_folder(folder, most, str(fault), warnings)
     prune(asked, int(most * GIB))
     return folder
 
 
-def check(folder: str, warnings: list[str]) -> None:
+def remove_damaged(folder: str, warnings: list[str]) -> None:
     """Throw away what is not as a job left it, so that this job compiles it once."""
-    alone = take_alone(folder)
+    alone = lock_alone(folder)
     try:
-        damaged = cache_digests.throw_away_damaged(folder, alone is not None)
+        damaged = cache_digests.delete_damaged(folder, alone is not None)
     except OSError as fault:
         warnings.append(f"the cache {folder} holds damaged files that cannot be deleted: {fault}")
         return
@@ -100,7 +100,7 @@ def check_writable(folder: str) -> None:
             os.unlink(probe)
 
 
-def instead(folder: str, most: float, fault: str, warnings: list[str]) -> str:
+def make_fallback_folder(folder: str, most: float, fault: str, warnings: list[str]) -> str:
     """A folder of this job, with the cache's content where that can be read and is not too large."""
     try:
         own = tempfile.mkdtemp(prefix="dlc-compiled-")
@@ -110,7 +110,7 @@ def instead(folder: str, most: float, fault: str, warnings: list[str]) -> str:
     copied = ""
     if os.path.isdir(folder):
         try:
-            if size(folder) <= min(most * GIB, shutil.disk_usage(own).free / 2):
+            if folder_size(folder) <= min(most * GIB, shutil.disk_usage(own).free / 2):
                 shutil.copytree(folder, own, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
                 copied = ", with a copy of what the cache holds"
         except (OSError, shutil.Error) as unread:
@@ -119,7 +119,7 @@ def instead(folder: str, most: float, fault: str, warnings: list[str]) -> str:
     return own
 
 
-def limit(environ: MutableMapping[str, str], warnings: list[str]) -> float:
+def size_limit(environ: MutableMapping[str, str], warnings: list[str]) -> float:
     text = environ.get(GIGABYTES, "")
     try:
         value = float(text) if text else DEFAULT_GIGABYTES
@@ -131,7 +131,7 @@ def limit(environ: MutableMapping[str, str], warnings: list[str]) -> float:
     return DEFAULT_GIGABYTES
 
 
-def names(folder: str) -> list[str]:
+def subfolders(folder: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name)))
     except OSError:
@@ -142,7 +142,7 @@ LOCK = ".in-use"  # shared by the processes that use a subfolder; who deletes th
 _held: list[int] = []  # until the process ends
 
 
-def hold(folder: str) -> None:
+def hold_lock(folder: str) -> None:
     """A file system without locks only means that nobody deletes."""
     try:
         lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -167,8 +167,8 @@ def prune(cache: str, most: int) -> int:
             break
         folder = os.path.join(cache, os.path.relpath(path, cache).split(os.sep)[0])
         if folder not in locks:
-            locks[folder] = take_alone(folder)
-        if locks[folder] is not None and unlink(path):
+            locks[folder] = lock_alone(folder)
+        if locks[folder] is not None and delete_file(path):
             gone += size
     for lock in locks.values():
         if lock is not None:
@@ -176,7 +176,7 @@ def prune(cache: str, most: int) -> int:
     return gone
 
 
-def take_alone(folder: str) -> int | None:
+def lock_alone(folder: str) -> int | None:
     try:
         lock = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError:
@@ -203,11 +203,11 @@ def all_files(folder: str) -> list[tuple[str, float, int]]:
     return found
 
 
-def size(folder: str) -> int:
+def folder_size(folder: str) -> int:
     return sum(size for _, _, size in all_files(folder))
 
 
-def unlink(path: str) -> bool:
+def delete_file(path: str) -> bool:
     try:
         os.unlink(path)
     except OSError:
@@ -223,37 +223,37 @@ DIGITS = 12
 
 def key_of(environ: Mapping[str, str]) -> str:
     """Such as `3f2a91c04d5e-x86_64-0c1d2e3f4a5b-cpu`: image, architecture, CPU, GPU."""
-    return "-".join((image(environ), platform.machine(), digest(cpu()), gpu()))
+    return "-".join((image_key(environ), platform.machine(), digest(cpu_features()), gpu_model()))
 
 
-def image(environ: Mapping[str, str]) -> str:
+def image_key(environ: Mapping[str, str]) -> str:
     """The image's content key; outside an image, this Python and the torch that it imports."""
     known = environ.get("DLC_CONTENT_KEY", "")
     torch = sys.modules.get("torch")
     return known[:DIGITS] or digest(f"{sys.version} {getattr(torch, '__version__', '')}")
 
 
-def cpu() -> str:
+def cpu_features() -> str:
     """The lines of one processor that say what code it can run."""
-    return "\n".join(line for line in first_block(read(CPUINFO)) if line.partition(":")[0].strip() in FEATURES)
+    return "\n".join(line for line in first_block(read_text(CPUINFO)) if line.partition(":")[0].strip() in FEATURES)
 
 
 def first_block(text: str) -> list[str]:
     return text.split("\n\n")[0].splitlines()
 
 
-def gpu() -> str:
+def gpu_model() -> str:
     """The GPU's model: read without CUDA, which a process may not start before it forks."""
     try:
         folders = sorted(os.listdir(GPUS))
     except OSError:
         return "cpu"
-    texts = (read(os.path.join(GPUS, name, "information")) for name in folders)
+    texts = (read_text(os.path.join(GPUS, name, "information")) for name in folders)
     models = {line.partition(":")[2].strip() for text in texts for line in text.splitlines() if line[:6] == "Model:"}
     return digest(" ".join(sorted(models))) if models else "cpu"
 
 
-def read(path: str) -> str:
+def read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
@@ -268,7 +268,7 @@ def digest(text: str) -> str:
 DECISIONS = "decisions"
 
 
-def path_of(folder: str, facts: Mapping[str, Any]) -> str:
+def decision_path(folder: str, facts: Mapping[str, Any]) -> str:
     """`facts`: what the choice depends on, such as the model's classes and shapes; JSON."""
     return os.path.join(folder, DECISIONS, f"{digest(json.dumps(facts, sort_keys=True))}.json")
 
@@ -276,7 +276,7 @@ def path_of(folder: str, facts: Mapping[str, Any]) -> str:
 def read_decision(folder: str, facts: Mapping[str, Any]) -> tuple[str, str]:
     """Return the way and the words for it; two times "" where no job has chosen, or its file cannot be read."""
     try:
-        with open(path_of(folder, facts), encoding="utf-8") as stream:
+        with open(decision_path(folder, facts), encoding="utf-8") as stream:
             found = json.load(stream)
     except (OSError, ValueError):
         return "", ""
@@ -287,7 +287,7 @@ def read_decision(folder: str, facts: Mapping[str, Any]) -> tuple[str, str]:
 
 def write_decision(folder: str, facts: Mapping[str, Any], way: str, reason: str) -> None:
     """A disk that is full or cannot be written costs the next job its trials and nothing else."""
-    path = path_of(folder, facts)
+    path = decision_path(folder, facts)
     partial = f"{path}.{os.getpid()}.partial"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)

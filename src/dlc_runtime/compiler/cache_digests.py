@@ -14,25 +14,25 @@ GONE = "-"  # in place of a digest
 CHUNK = 1 << 20  # bytes
 
 
-def note(folder: str) -> None:
+def note_digests(folder: str) -> None:
     """Keep the digests of what is new in a folder."""
-    known = read(folder)
-    new = [(path, stamp) for path, stamp in files(folder) if known.get(path, ("", ""))[1] != stamp]
-    append(folder, [(digest(os.path.join(folder, path)), stamp, path) for path, stamp in new])
+    known = read_digests(folder)
+    new = [(path, stamp) for path, stamp in stamped_files(folder) if known.get(path, ("", ""))[1] != stamp]
+    append_lines(folder, [(file_digest(os.path.join(folder, path)), stamp, path) for path, stamp in new])
 
 
-def throw_away_damaged(folder: str, alone: bool) -> list[str]:
+def delete_damaged(folder: str, alone: bool) -> list[str]:
     """Delete files that are not as a job left them, with what lies beside them and is made with them; return them.
 
     A file with the stamp that was noted was not written since, and is not read. `alone`: no other job uses the folder,
     so that code that nobody has noted is of a job that was cut off.
     """
-    stamps, noted = dict(files(folder)), read(folder)
+    stamps, noted = dict(stamped_files(folder)), read_digests(folder)
     lines = [(GONE, "", path) for path in noted if path not in stamps]
     damaged = [path for path in stamps if alone and path not in noted and is_code(path)]
     for path, (expected, stamp) in noted.items():
         if path in stamps and stamps[path] != stamp:
-            found = digest(os.path.join(folder, path))
+            found = file_digest(os.path.join(folder, path))
             lines.append((found, stamps[path], path))
             damaged += [path] if found != expected else []
     folders = {os.path.dirname(path) for path in damaged} - {""}
@@ -40,7 +40,7 @@ def throw_away_damaged(folder: str, alone: bool) -> list[str]:
         if path in damaged or os.path.dirname(path) in folders:
             os.unlink(os.path.join(folder, path))
             lines.append((GONE, "", path))
-    append(folder, lines)
+    append_lines(folder, lines)
     return sorted(damaged)
 
 
@@ -49,7 +49,7 @@ def is_code(path: str) -> bool:
     return len(path.partition(os.sep)[0]) == 2
 
 
-def files(folder: str) -> Iterator[tuple[str, str]]:
+def stamped_files(folder: str) -> Iterator[tuple[str, str]]:
     """Yield path and stamp of the files below a folder; the stamp changes with each write and each copy."""
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -63,7 +63,7 @@ def files(folder: str) -> Iterator[tuple[str, str]]:
                 yield path, f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:{status.st_ino}"
 
 
-def digest(path: str) -> str:
+def file_digest(path: str) -> str:
     """Return GONE for a file that cannot be read."""
     found = hashlib.sha256()
     try:
@@ -75,7 +75,7 @@ def digest(path: str) -> str:
     return found.hexdigest()
 
 
-def read(folder: str) -> dict[str, tuple[str, str]]:
+def read_digests(folder: str) -> dict[str, tuple[str, str]]:
     """Return digest and stamp of each noted file."""
     found: dict[str, tuple[str, str]] = {}
     try:
@@ -89,7 +89,7 @@ def read(folder: str) -> dict[str, tuple[str, str]]:
     return {path: entry for path, entry in found.items() if entry[0] != GONE}
 
 
-def append(folder: str, lines: list[tuple[str, str, str]]) -> None:
+def append_lines(folder: str, lines: list[tuple[str, str, str]]) -> None:
     if not lines:
         return
     try:

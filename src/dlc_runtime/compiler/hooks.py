@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Seen:
+class IdentitySet:
     def __init__(self) -> None:
         self._references: dict[int, weakref.ref[Any]] = {}
 
@@ -33,7 +33,7 @@ class Seen:
         return [thing for reference in self._references.values() if (thing := reference()) is not None]
 
 
-def guarded(method: Callable[..., None]) -> Callable[..., None]:
+def never_raises(method: Callable[..., None]) -> Callable[..., None]:
     """For methods of a class that has `fail(fault)`."""
 
     @functools.wraps(method)
@@ -51,7 +51,7 @@ def guarded(method: Callable[..., None]) -> Callable[..., None]:
 PREFIX = "dlc compiler: "
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     try:
         sys.stderr.write(PREFIX + text.rstrip().replace("\n", "\n" + PREFIX) + "\n")
         sys.stderr.flush()

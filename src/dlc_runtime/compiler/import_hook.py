@@ -49,33 +49,33 @@ class TorchFinder:
             run(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-                start()
+                start_session()
 
         loader.exec_module = exec_module
 
 
-def start() -> None:
+def start_session() -> None:
     try:
-        name = SESSIONS.get(asked(), SESSIONS["inductor"])  # which says what is wrong with another value
+        name = SESSIONS.get(requested_compiler(), SESSIONS["inductor"])  # which says what is wrong with another value
         __import__(name)
         sys.modules[name].start()
     except Exception as fault:
-        from dlc_runtime.compiler.hooks import say
+        from dlc_runtime.compiler.hooks import log
 
-        say(f"nothing will be compiled: {fault}")
+        log(f"nothing will be compiled: {fault}")
 
 
-def asked() -> str:
+def requested_compiler() -> str:
     return os.environ.get("DLC_COMPILER", "").strip().lower()
 
 
-def ask_for_dumps() -> None:
+def request_dumps() -> None:
     """Before torch is imported, which reads what is asked."""
     try:
         from dlc_runtime.compiler.pytorch.debug_dumps import ask
-        from dlc_runtime.compiler.settings import read
+        from dlc_runtime.compiler.settings import read_settings
 
-        settings = read(os.environ)
+        settings = read_settings(os.environ)
     except Exception:  # told when torch was imported
         return
     if settings.debug:
@@ -86,19 +86,19 @@ def is_helper(arguments: list[str]) -> bool:
     return any(name in argument for name in HELPERS for argument in arguments[:8])
 
 
-def arm() -> None:
-    if asked() in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
+def install() -> None:
+    if requested_compiler() in ("", "off") or is_helper(getattr(sys, "orig_argv", [])):
         return
-    if asked() == "inductor" and os.environ.get("DLC_COMPILER_DEBUG"):
-        ask_for_dumps()
-    if asked() == "xla":  # which compiles both frameworks
+    if requested_compiler() == "inductor" and os.environ.get("DLC_COMPILER_DEBUG"):
+        request_dumps()
+    if requested_compiler() == "xla":  # which compiles both frameworks
         from dlc_runtime.compiler.tensorflow_xla import import_hook
 
         import_hook.wait()
     if "torch" in sys.modules:
-        start()
+        start_session()
     else:
         sys.meta_path.insert(0, TorchFinder())
 
 
-arm()
+install()

@@ -18,12 +18,12 @@ from torch.optim import optimizer as optimizers
 
 from dlc_runtime.compiler import settings as settings_of
 from dlc_runtime.compiler import xla_graphs
-from dlc_runtime.compiler.hooks import guarded, say
-from dlc_runtime.compiler.report.step_times import EAGER, Steps
+from dlc_runtime.compiler.hooks import log, never_raises
+from dlc_runtime.compiler.report.step_times import EAGER, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import StrictError
-from dlc_runtime.compiler.source_locations import is_users
-from dlc_runtime.compiler.xla_graphs import Graphs
+from dlc_runtime.compiler.source_locations import is_user_code
+from dlc_runtime.compiler.xla_graphs import PyTorchXlaRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Session:
 
     def begin_anew(self) -> None:
         self.process = os.getpid()
-        self.record, self.steps = Graphs(), Steps()
+        self.record, self.steps = PyTorchXlaRecord(), StepTimes()
         self.writer = Writer(self.settings, self.record, self.steps, self._facts)
         self.writer.at_end = self._write_metrics
         self._primary: Callable[[], Any] = lambda: None
@@ -56,21 +56,21 @@ class Session:
         optimizers.register_optimizer_step_pre_hook(self._before_step)
         optimizers.register_optimizer_step_post_hook(self._after_step)
 
-    @guarded
+    @never_raises
     def _before_forward(self, _module: torch.nn.Module, arguments: Any) -> None:
         """Of the first module in each step; XLA does not say which shape was new."""
         if not getattr(self._thread, "shapes", None):
             self._thread.shapes = tuple(tuple(found.shape) for found in arguments if isinstance(found, torch.Tensor))
 
-    @guarded
+    @never_raises
     def _before_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
         if device_of(optimizer) == "xla" and xla_graphs.unfuse(optimizer):
             note = xla_graphs.NOTE.format(type(optimizer).__name__)
             if note not in self.record.notes:
                 self.record.notes.append(note)
-                say(note)
+                log(note)
 
-    @guarded
+    @never_raises
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
         if self.failed or torch.compiler.is_compiling():
             return
@@ -89,12 +89,14 @@ class Session:
             self._tell(device)
             return
         source = sys.modules.get(METRICS) or __import__(METRICS, fromlist=["counter_names"])
-        self._devices = self._devices or devices()
-        where = {**users_line(), "step": self.steps.count + 1}
-        phase, warnings = self.record.after_step(xla_graphs.read(source), getattr(self._thread, "shapes", ()), where)
+        self._devices = self._devices or count_devices()
+        where = {**find_user_line(), "step": self.steps.count + 1}
+        phase, warnings = self.record.after_step(
+            xla_graphs.read_metrics(source), getattr(self._thread, "shapes", ()), where
+        )
         self._tick(phase)
         for text in warnings:
-            say(text)
+            log(text)
 
     def _tick(self, phase: str) -> None:
         self.steps.tick(phase, time.perf_counter())
@@ -109,7 +111,7 @@ class Session:
         if self.settings.strict:
             self.writer.write()
             raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
-        say(text)
+        log(text)
 
     def _facts(self) -> dict[str, Any]:
         xla = getattr(sys.modules.get("torch_xla"), "__version__", "")
@@ -120,7 +122,7 @@ class Session:
 
     def fail(self, fault: Exception) -> None:
         self.failed = True
-        say(self.record.warn(f"nothing more is reported: {type(fault).__name__}: {fault}"))
+        log(self.record.warn(f"nothing more is reported: {type(fault).__name__}: {fault}"))
         self.writer.write()
 
     def _write_metrics(self, rank: int, _local_rank: int) -> None:
@@ -138,17 +140,17 @@ def device_of(optimizer: torch.optim.Optimizer) -> str:
     return "cpu" if first is None else str(first.device.type)
 
 
-def users_line() -> dict[str, Any]:
+def find_user_line() -> dict[str, Any]:
     """The innermost line of the user's that is running: where the step ends."""
     frame = sys._getframe(1)
-    while frame is not None and not is_users(frame.f_code.co_filename):
+    while frame is not None and not is_user_code(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None:
         return {"function": "a step", "file": "", "line": 0}
     return {"function": frame.f_code.co_name, "file": frame.f_code.co_filename, "line": frame.f_lineno}
 
 
-def devices() -> int:
+def count_devices() -> int:
     """Of a process that trains on one; asked earlier, it would start the runtime, which takes the devices."""
     runtime = sys.modules.get(RUNTIME) or __import__(RUNTIME, fromlist=["addressable_runtime_device_count"])
     return int(runtime.addressable_runtime_device_count())
@@ -157,6 +159,6 @@ def devices() -> int:
 @functools.cache
 def start() -> Session:
     """The process's session, begun at the first call."""
-    session = Session(settings_of.read(os.environ))
+    session = Session(settings_of.read_settings(os.environ))
     session.start()
     return session

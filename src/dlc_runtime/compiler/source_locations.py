@@ -28,12 +28,12 @@ def class_name(module: torch.nn.Module) -> str:
     return f"{name}({type(inner).__name__})" if wraps else name
 
 
-def is_users(file: str) -> bool:
+def is_user_code(file: str) -> bool:
     """Whether a source file is the user's own, neither a package's nor Python's."""
     return bool(file) and not any(part in file for part in LIBRARIES)
 
 
-def place_of(function: Any) -> tuple[str, int]:
+def location_of(function: Any) -> tuple[str, int]:
     """File and line of a function, or ("", 0)."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -43,14 +43,14 @@ def place_of(function: Any) -> tuple[str, int]:
     return (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
 
 
-def create_graph_around(thread: int = 0) -> str:
+def find_create_graph_around(thread: int = 0) -> str:
     """Return file and line of create_graph=True in the nearest function that runs, "" if none of the user's has it.
 
     What is called there may be differentiated twice, now or in a later step. `thread`: another one than this.
     """
     frame = sys._current_frames().get(thread) if thread else sys._getframe(1)
     while frame is not None:
-        place = create_graph_in(frame.f_code)
+        place = find_create_graph_in(frame.f_code)
         if place and place not in seen_create_graph:
             return place
         frame = frame.f_back
@@ -61,15 +61,15 @@ seen_create_graph: set[str] = set()  # those that have run, so that it is known 
 _create_graph: dict[int, tuple[CodeType, str]] = {}  # by id, of codes that this keeps alive: hashing a code takes long
 
 
-def create_graph_in(code: CodeType) -> str:
+def find_create_graph_in(code: CodeType) -> str:
     """Return file and line of create_graph=True in a function of the user's, without those defined in it."""
     known = _create_graph.get(id(code))
     if known is None:
-        known = _create_graph[id(code)] = code, find_create_graph(code) if is_users(code.co_filename) else ""
+        known = _create_graph[id(code)] = code, search_create_graph(code) if is_user_code(code.co_filename) else ""
     return known[1]
 
 
-def find_create_graph(code: CodeType) -> str:
+def search_create_graph(code: CodeType) -> str:
     if not any(isinstance(names, tuple) and "create_graph" in names for names in code.co_consts):
         return ""  # no call has an argument of that name
     lines = sorted({line for _, line in dis.findlinestarts(code) if line})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dlc_runtime.compiler.report.record import SHAPE, Cause, Record
+from dlc_runtime.compiler.report.record import SHAPE, RecompileCause, Record
 from dlc_runtime.compiler.report.step_times import AFTER, WARM_UP
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ WAITS = (
 )
 
 
-class Graphs(Record):
+class PyTorchXlaRecord(Record):
     """A step's graph is compiled when it runs, after the optimizer's step: so it counts in the next one."""
 
     def __init__(self) -> None:
@@ -52,12 +52,14 @@ class Graphs(Record):
             warnings.append(self.add_recompilation(where, seconds, self._cause()))
         return WARM_UP, [text for text in warnings if text]
 
-    def _cause(self) -> Cause:
+    def _cause(self) -> RecompileCause:
         new = self._new[1] or self._new[0]
         before = [shapes for shapes in self._known if shapes != new]
         if not new or not before:
-            return Cause("other", "a graph that was not there before; the inputs have shapes that were", OTHER)
-        return Cause("shape", f"inputs of shapes {shown(new)}, before {shown(before[-1])}", SHAPE)
+            return RecompileCause("other", "a graph that was not there before; the inputs have shapes that were", OTHER)
+        return RecompileCause(
+            "shape", f"inputs of shapes {shapes_as_text(new)}, before {shapes_as_text(before[-1])}", SHAPE
+        )
 
     def _add_operation(self, name: str, where: dict[str, Any]) -> str:
         if name == VALUE_READ:  # each script logs its loss now and then
@@ -70,7 +72,7 @@ class Graphs(Record):
         return self._metrics.cached, self._metrics.compiled
 
 
-def shown(shapes: Shapes) -> str:
+def shapes_as_text(shapes: Shapes) -> str:
     return " ".join(str(list(shape)) for shape in shapes)
 
 
@@ -88,19 +90,19 @@ class Metrics(NamedTuple):
     fallbacks: tuple[str, ...] = ()  # operations that XLA does not have, which run on the CPU
 
 
-def read(source: Any) -> Metrics:
+def read_metrics(source: Any) -> Metrics:
     """`source` is the module torch_xla.debug.metrics. What it does not have yet reads as nothing."""
     names = list(source.counter_names())
     time = source.metric_data(TIME)  # how often, nanoseconds in all, the latest ones
     return Metrics(
-        compiled=count(source, COMPILED, names),
-        cached=count(source, CACHED, names),
+        compiled=counter_value(source, COMPILED, names),
+        cached=counter_value(source, CACHED, names),
         seconds=float(time[1]) * NANOSECONDS if time else 0.0,
         fallbacks=tuple(sorted(name for name in names if name.startswith(FALLBACK))),
     )
 
 
-def count(source: Any, name: str, names: list[str]) -> int:
+def counter_value(source: Any, name: str, names: list[str]) -> int:
     return int(source.counter_value(name) or 0) if name in names else 0
 
 

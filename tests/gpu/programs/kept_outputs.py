@@ -183,4 +183,5 @@ CASES = (
 if __name__ == "__main__":
     replays = Replays()
     found = {case.__name__: case() for case in CASES}
-    print(json.dumps({"compiler": dlc_runtime.compiler.import_hook.asked(), "replays": replays.count, "cases": found}))
+    compiler = dlc_runtime.compiler.import_hook.requested_compiler()
+    print(json.dumps({"compiler": compiler, "replays": replays.count, "cases": found}))

@@ -15,7 +15,7 @@ import weakref
 
 import torch
 
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Needed:
         cls.misses += missed
         if missed and not cls.kept and cls.misses > FEW and cls.misses * SHARE > cls.calls:
             cls.kept = True
-            say(f"attention: {cls.misses} of {cls.calls} batches needed a mask (padding, packed): compiling with masks")
+            log(f"attention: {cls.misses} of {cls.calls} batches needed a mask (padding, packed): compiling with masks")
 
 
 def masks_are_kept() -> bool:
@@ -137,7 +137,7 @@ def looked_for(graph: GraphModule, inputs: Sequence[Any]) -> Masks | None:
         if not Needed.told:
             Needed.told = True
             first = str(fault).partition("\n")[0]
-            say(f"attention: masks stay as they were captured: {type(fault).__name__}: {first}")
+            log(f"attention: masks stay as they were captured: {type(fault).__name__}: {first}")
         return None
 
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def ask(environ: MutableMapping[str, str], report: str) -> None:
         with open(os.path.join(folder, "README.txt"), "w", encoding="utf-8") as stream:
             stream.write(CONTENT)
     except OSError as fault:
-        say(f"no debug dumps: {fault}")
+        log(f"no debug dumps: {fault}")
         return
     environ.setdefault("TORCH_TRACE", os.path.join(folder, TRACE))
     environ.setdefault("TORCH_COMPILE_DEBUG", "1")
@@ -69,7 +69,7 @@ class Dumps:
         if self._open and size(self._folder) > self._most:
             self._open = False
             stop_dumping()
-            say(f"{self._folder} holds more than {self._most // MIB} MiB: no more is dumped (DLC_COMPILER_DEBUG_MB)")
+            log(f"{self._folder} holds more than {self._most // MIB} MiB: no more is dumped (DLC_COMPILER_DEBUG_MB)")
 
     def end(self, rank: int, local_rank: int) -> None:
         if not os.path.isdir(self._folder) or "torch._dynamo" not in sys.modules:
@@ -137,4 +137,4 @@ def render(trace: str, pages: str) -> None:
         os.makedirs(os.path.dirname(pages), exist_ok=True)
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as fault:
-        say(f"{trace} could not be made into pages: {fault}")
+        log(f"{trace} could not be made into pages: {fault}")

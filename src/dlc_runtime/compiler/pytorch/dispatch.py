@@ -16,7 +16,7 @@ from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, Rando
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
 from dlc_runtime.compiler.report.choosing import EAGER
-from dlc_runtime.compiler.source_locations import create_graph_around
+from dlc_runtime.compiler.source_locations import find_create_graph_around
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def must_be_eager() -> bool:
         or torch._C._get_tracing_state() is not None
         or is_symbolic_tracing()
         or torch._C._functorch.peek_interpreter_stack() is not None
-        or create_graph_around() != ""
+        or find_create_graph_around() != ""
     )
 
 

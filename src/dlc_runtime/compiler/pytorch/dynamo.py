@@ -10,9 +10,9 @@ from typing import Any, Callable, NamedTuple
 
 import torch
 
-from dlc_runtime.compiler.report.record import Cause, Record, cause_of, lines_of
+from dlc_runtime.compiler.report.record import RecompileCause, Record, cause_of, lines_of
 from dlc_runtime.compiler.settings import Settings
-from dlc_runtime.compiler.source_locations import is_users, place_of
+from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Compilations(Record):
         while name in self.places:
             number += 1
             name = f"{base}_{number}"
-        self.places[name] = place_of(type(module).forward)
+        self.places[name] = location_of(type(module).forward)
         self._parameters[name] = parameter_names(type(module).forward)
         file, line = self.places[name]
         parameters = sum(parameter.numel() for parameter in module.parameters())
@@ -242,12 +242,12 @@ class Compilations(Record):
         function, file, line = self._frames.get(frame, ("", "", 0))
         return {"function": function, "file": file, "line": line}
 
-    def _cause(self, item: Compilation, where: dict[str, Any]) -> Cause:
+    def _cause(self, item: Compilation, where: dict[str, Any]) -> RecompileCause:
         """Return the cause with the user's line and the names of the user's parameters, not of the function around."""
         cause = cause_of(item.cause)
         names = dict(enumerate(self._parameters.get(module_of(where["function"]), ())))
         if module_of(where["function"]) not in self.places:
-            remedy = cause.remedy if is_users(where["file"]) else ""  # no user can change a library's function
+            remedy = cause.remedy if is_user_code(where["file"]) else ""  # no user can change a library's function
             return cause._replace(text=cause.text + self._line(item.cause), remedy=remedy)
         text = re.sub(r"\barguments\[(\d+)\]", lambda found: names.get(int(found[1]), found[0]), cause.text)
         text = re.sub(r"\bnamed\['(\w+)'\]", r"\1", text)
@@ -258,7 +258,7 @@ class Compilations(Record):
         for line in reversed(lines_of(reason)):
             file, _, number = line.rpartition(":")
             known = [path for path, _ in self.places.values() if path.endswith(f"/{file}")]  # Dynamo cuts folders off
-            if os.path.isabs(file) and is_users(file):
+            if os.path.isabs(file) and is_user_code(file):
                 return f" ({line})"
             if known:
                 return f" ({known[0]}:{number})"

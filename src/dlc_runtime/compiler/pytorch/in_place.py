@@ -10,7 +10,7 @@ import types
 import torch
 from torch.optim import SGD, Adam, AdamW
 
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch.attention import Unmasked, masks_are_kept
 from dlc_runtime.compiler.pytorch.comparison import (
     copy_of,
@@ -27,7 +27,7 @@ from dlc_runtime.compiler.pytorch.turns import horovod_of_several, joined
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
-from dlc_runtime.compiler.source_locations import is_users, place_of
+from dlc_runtime.compiler.source_locations import is_user_code, location_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def outside(hook: Callable[..., Any]) -> HookOutside:
     """
     import torch._dynamo  # takes seconds
 
-    file, line = place_of(hook)
+    file, line = location_of(hook)
     reason = f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
 
     def run(_outside: HookOutside, *arguments: Any, **named: Any) -> Any:
@@ -111,7 +111,7 @@ def move_hooks_out(module: torch.nn.Module) -> None:
     for part in module.modules():
         for hooks in (part._forward_pre_hooks, part._forward_hooks):
             for key, hook in list(hooks.items()):
-                if not isinstance(hook, HookOutside) and is_users(place_of(hook)[0]):
+                if not isinstance(hook, HookOutside) and is_user_code(location_of(hook)[0]):
                     hooks[key] = outside(hook)
 
 
@@ -148,7 +148,7 @@ def note_backward(fault: Exception) -> None:
         return
     Dispatch.failed = f"its backward raised {type(fault).__name__}: {first_line(fault)}: {LOST_STEP}"
     Dispatch.way = WAYS[EAGER]
-    say(f"{way}: {Dispatch.failed}")
+    log(f"{way}: {Dispatch.failed}")
 
 
 FUSED = (SGD, Adam, AdamW)  # of these torch has a fused step on CPUs
@@ -168,7 +168,7 @@ def fuse_steps(optimizers: Iterable[torch.optim.Optimizer], notes: list[str]) ->
     for optimizer in optimizers:
         if may_fuse(optimizer) and state_bytes(optimizer) <= MOST_BYTES:
             notes.append(f"{type(optimizer).__name__}: fused steps {fuse(optimizer)}")
-            say(notes[-1])
+            log(notes[-1])
 
 
 def may_fuse(optimizer: torch.optim.Optimizer) -> bool:

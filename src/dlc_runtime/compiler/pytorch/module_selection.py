@@ -10,14 +10,14 @@ import torch
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from dlc_runtime.compiler.hooks import Seen, guarded
+from dlc_runtime.compiler.hooks import IdentitySet, never_raises
 from dlc_runtime.compiler.pytorch.comparison import autocasts
 from dlc_runtime.compiler.source_locations import (
     class_name,
-    create_graph_around,
-    create_graph_in,
-    is_users,
-    place_of,
+    find_create_graph_around,
+    find_create_graph_in,
+    is_user_code,
+    location_of,
     seen_create_graph,
 )
 
@@ -90,7 +90,7 @@ def why_eager(root: Root, watch: Watch) -> Stays | None:
 def create_graph_in_forward(module: torch.nn.Module) -> str:
     """Return file and line of create_graph=True in the forward of a part, which differentiates what is in it."""
     codes = (getattr(kind.forward, "__code__", None) for kind in {type(part) for part in module.modules()})
-    return next(filter(None, (create_graph_in(code) for code in codes if code is not None)), "")
+    return next(filter(None, (find_create_graph_in(code) for code in codes if code is not None)), "")
 
 
 def unfit(module: torch.nn.Module) -> Stays | None:
@@ -180,7 +180,7 @@ class OwnCompile:
         module = getattr(target, "__self__", target)
         if isinstance(module, torch.nn.Module):
             self._noticed(type(module).__name__)
-        elif callable(target) and is_users(place_of(target)[0]):  # libraries compile functions of theirs
+        elif callable(target) and is_user_code(location_of(target)[0]):  # libraries compile functions of theirs
             self._noticed(getattr(target, "__qualname__", type(target).__name__))
 
 
@@ -231,7 +231,7 @@ class Root:
         self.by_hand.backward = True
         if torch.is_grad_enabled():  # in a backward: only with create_graph=True
             self.twice = True
-            seen_create_graph.add(create_graph_around(self.thread))  # the backward may run in a thread of its own
+            seen_create_graph.add(find_create_graph_around(self.thread))  # the backward may run in a thread of its own
 
 
 class Watch:
@@ -239,7 +239,7 @@ class Watch:
         self.fail = fail
         self.noticed_by_hand = by_hand
         self.roots: dict[int, Root] = {}
-        self.stepped = Seen()  # parameters of the optimizers that stepped
+        self.stepped = IdentitySet()  # parameters of the optimizers that stepped
         self.autocast = False  # some module ran in it
         self._thread = threading.local()
         self._handles: list[Any] = []
@@ -265,7 +265,7 @@ class Watch:
     def trained(self, module: torch.nn.Module) -> bool:
         return any(parameter in self.stepped for parameter in module.parameters())
 
-    @guarded
+    @never_raises
     def _enter(self, module: torch.nn.Module, _arguments: Any) -> None:
         if torch.compiler.is_compiling():
             return
@@ -276,12 +276,12 @@ class Watch:
         ):  # checkpointing calls modules in the backward
             root = self.roots.setdefault(id(module), Root(module))
             root.with_gradients |= torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
-            root.create_graph = root.create_graph or create_graph_around()
+            root.create_graph = root.create_graph or find_create_graph_around()
             if not self.trained(module) and root.by_hand.called():
                 self.noticed_by_hand(module)
         stack.append(module)
 
-    @guarded
+    @never_raises
     def _leave(self, module: torch.nn.Module, arguments: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
             return

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.pytorch import dynamo
 from dlc_runtime.compiler.report.writer import LOCAL_VARIABLES, first_number
 
@@ -78,7 +78,7 @@ class Progress:
         while not ended.wait(wait):
             seconds = self._note_seconds()
             if seconds >= SECONDS_BETWEEN - 1 and self._record.compiling and first_number(LOCAL_VARIABLES) == 0:
-                say(f"still compiling {self._record.compiling[0]['function']}, {seconds:.0f} s")
+                log(f"still compiling {self._record.compiling[0]['function']}, {seconds:.0f} s")
             self._write()
             wait = SECONDS_BETWEEN - seconds % SECONDS_BETWEEN
 

@@ -16,7 +16,7 @@ from torch.optim import optimizer as optimizers
 
 from dlc_runtime.compiler import cache, cache_digests
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.hooks import Seen, guarded, say
+from dlc_runtime.compiler.hooks import IdentitySet, log, never_raises
 from dlc_runtime.compiler.pytorch import torch_facts, ways
 from dlc_runtime.compiler.pytorch.debug_dumps import Dumps
 from dlc_runtime.compiler.pytorch.dispatch import Dispatch
@@ -38,7 +38,7 @@ from dlc_runtime.compiler.pytorch.progress import Progress
 from dlc_runtime.compiler.pytorch.turns import Agreement, Decisions, Turns, ranks
 from dlc_runtime.compiler.report.choosing import EAGER as EAGER_WAY
 from dlc_runtime.compiler.report.choosing import Budget, Choosing
-from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
 
 TYPE_CHECKING = False
@@ -67,14 +67,14 @@ class Session:
     def begin_anew(self) -> None:
         self.process = os.getpid()
         self.phase = WATCHING
-        self.record, self.steps = Compilations(), Steps()
+        self.record, self.steps = Compilations(), StepTimes()
         self.writer = Writer(self.settings, self.record, self.steps, torch_facts.facts)
         self.dumps = Dumps(self.settings)
         self.writer.before_end, self.writer.at_end = self._before_end, self.dumps.end
         self.progress = Progress(self.record, self.writer.write)
         self.watch: Watch | None = None
         self.choice = Choice()
-        self._optimizers, self._decided = Seen(), Seen()
+        self._optimizers, self._decided = IdentitySet(), IdentitySet()
         self._primary: Callable[[], Any] = lambda: None  # its steps are counted
         self._in_phase = 0
         self._began = time.perf_counter()
@@ -95,7 +95,7 @@ class Session:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    @guarded
+    @never_raises
     def _after_step(self, optimizer: torch.optim.Optimizer, _arguments: Any, _named: Any) -> None:
         if torch.compiler.is_compiling() or is_inner_step():  # Horovod's step calls the one that it wraps
             return
@@ -165,7 +165,7 @@ class Session:
         if not turns.step_ended(now, compiling, self.steps.count):
             return
         for text in turns.choosing.news:
-            say(text)
+            log(text)
         turns.choosing.news.clear()
         if Dispatch.way.name != EAGER_WAY and self._chosen:
             self._compile_in_place(living(self._chosen), living(self._wrappers))
@@ -178,7 +178,7 @@ class Session:
         if Dispatch.failed:
             text = self.record.warn(f"from step {self.steps.count} on all modules run eager: {Dispatch.failed}")
             Dispatch.failed = ""
-            say(text)
+            log(text)
         if self.phase == COMPILED and (not self.record.modules or Dispatch.way.name == EAGER_WAY):
             self._tick(EAGER)
             return
@@ -235,7 +235,7 @@ class Session:
             self._configure([])
             self.phase, self._turns, self.record.choosing = OWN, None, None
             self.record.add_eager(what, "the script compiles it itself")
-            say(f"the script itself compiles {what}: its modules are left as they are")
+            log(f"the script itself compiles {what}: its modules are left as they are")
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class Session:
         for module in modules:
             names.append(self.record.add_module(module))
             compile_in_place(module, names[-1], self.settings)
-        say(f"compiling {', '.join(names)} with {Dispatch.way.name}, after {self.steps.count} eager steps")
+        log(f"compiling {', '.join(names)} with {Dispatch.way.name}, after {self.steps.count} eager steps")
 
     def _stay(self, stays: Stays) -> None:
         remedy = f". Remedy: {stays.remedy}" if stays.remedy else ""
@@ -341,25 +341,25 @@ class Session:
             if warning and len(self.record.fallbacks) + len(self.record.gave_up) > failed:
                 self._say_or_fail(warning)
             elif warning:
-                say(warning)
+                log(warning)
         if found:
             self.dumps.after_compiling()
             if self.record.cache.get("folder"):
-                cache_digests.note(self.record.cache["folder"])
+                cache_digests.note_digests(self.record.cache["folder"])
         return bool(found)
 
     def _say_or_fail(self, text: str) -> None:
         if self.settings.strict:
             self.writer.write()
             raise settings_of.StrictError(f"DLC_COMPILER_STRICT=1: {text}")
-        say(text)
+        log(text)
 
     def _before_end(self) -> None:
         """Add to the report what came after the last step."""
         if self._turns is not None and self.phase == CHOOSING:
             self._turns.end(self.steps.count + 1, self._decisions, self.record.cache.get("folder", ""))
         if self.phase in (COMPILED, CHOOSING) and TWICE in str(getattr(sys, "last_value", "")):
-            say(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))
+            log(self.record.warn(f"{TWICE_WARNING}. Remedy: {TWICE_REMEDY}"))
 
     def prepare(self, model: torch.nn.Module, given: tuple[torch.optim.Optimizer, ...]) -> None:
         self._end_watch()
@@ -384,8 +384,8 @@ def living(modules: list[weakref.ref[torch.nn.Module]]) -> list[torch.nn.Module]
 @functools.cache
 def start() -> Session:
     """The process's session, begun at the first call."""
-    asked = settings_of.read(os.environ)
-    held = cache.use(os.environ)
+    asked = settings_of.read_settings(os.environ)
+    held = cache.use_cache(os.environ)
     session = Session(asked)
     session.record.cache = held
     session.start()

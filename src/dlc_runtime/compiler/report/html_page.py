@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlc_runtime.compiler.report.html_parts import PHASES, chart, escape, seconds, tables
+from dlc_runtime.compiler.report.html_parts import PHASES, duration_text, escape, render_chart, render_tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,31 +13,31 @@ MOST_WARNINGS = 50
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
-def page(report: dict[str, Any], paragraph: str) -> str:
+def render_page(report: dict[str, Any], paragraph: str) -> str:
     """`paragraph`: what the log says at the end of the job."""
-    parts = [f"<h1>What was compiled</h1>\n<p>{escape(paragraph)}</p>", tiles(report), warnings(report)]
+    parts = [f"<h1>What was compiled</h1>\n<p>{escape(paragraph)}</p>", render_tiles(report), render_warnings(report)]
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>What was compiled</title>\n<style>{STYLE}</style>\n</head>\n<body>",
-            *filter(None, [*parts, charts(report), tables(report)]),
+            *filter(None, [*parts, render_charts(report), render_tables(report)]),
             f"<script>{SCRIPT}</script>\n</body>\n</html>\n",
         ]
     )
 
 
-def tiles(report: dict[str, Any]) -> str:
+def render_tiles(report: dict[str, Any]) -> str:
     steps = report["steps"]
     again = sum(entry.get("count", 1) for entry in report["recompilations"])
     way = (report.get("choosing") or {}).get("way") or "-"
     shown = (
         (way, "way of the steps, chosen by measuring"),
-        (interval(report, way), "as fast as eager, with 95 % of confidence"),
-        (seconds(steps["eager"]["median_seconds"]), "a step, eager"),
-        (seconds(steps["after"]["median_seconds"]), "a step, compiled"),
-        (seconds(report["compile_seconds"]), "compiling"),
+        (speed_interval(report, way), "as fast as eager, with 95 % of confidence"),
+        (duration_text(steps["eager"]["median_seconds"]), "a step, eager"),
+        (duration_text(steps["after"]["median_seconds"]), "a step, compiled"),
+        (duration_text(report["compile_seconds"]), "compiling"),
         (str(steps["break_even_step"] or "-"), "step from which it pays"),
         (str(len(report["graphs"])), "graphs"),
         (str(again), "compiled again"),
@@ -47,7 +47,7 @@ def tiles(report: dict[str, Any]) -> str:
     return f'<div class="tiles">\n{inner}\n</div>'
 
 
-def interval(report: dict[str, Any], way: str) -> str:
+def speed_interval(report: dict[str, Any], way: str) -> str:
     """How many times as fast the chosen way is, "-" where it was not compared with eager."""
     for entry in report.get("ways", []):
         if entry["way"] == way and entry["low"] is not None and entry["against"] == "eager":
@@ -55,7 +55,7 @@ def interval(report: dict[str, Any], way: str) -> str:
     return "-"
 
 
-def warnings(report: dict[str, Any]) -> str:
+def render_warnings(report: dict[str, Any]) -> str:
     texts = [*report["warnings"], *report["notes"]]
     if not texts:
         return ""
@@ -64,8 +64,8 @@ def warnings(report: dict[str, Any]) -> str:
     return f'<h2>Warnings</h2>\n<ul class="warnings">\n{items}\n</ul>{left}'
 
 
-def charts(report: dict[str, Any]) -> str:
-    found = [(rank, chart(rank, report)) for rank in report["ranks"]]
+def render_charts(report: dict[str, Any]) -> str:
+    found = [(rank, render_chart(rank, report)) for rank in report["ranks"]]
     drawn = [(rank, drawing) for rank, drawing in found if drawing]
     if not drawn:
         return ""

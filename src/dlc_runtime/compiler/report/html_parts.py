@@ -28,37 +28,41 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
 
 
-def place(entry: Entry) -> str:
+def location_text(entry: Entry) -> str:
     return f"{entry['file']}:{entry['line']}" if entry.get("file") else ""
 
 
-def plain(title: str, key: str) -> Column:
+def text_column(title: str, key: str) -> Column:
     return Column(title, lambda entry: str(entry.get(key, "")))
 
 
-def count(title: str, key: str) -> Column:
+def number_column(title: str, key: str) -> Column:
     return Column(title, lambda entry: f"{int(entry.get(key) or 0):,}", lambda entry: float(entry.get(key) or 0))
 
 
-def duration(title: str, key: str) -> Column:
-    return Column(title, lambda entry: seconds(entry.get(key)), lambda entry: float(entry.get(key) or 0.0))
+def seconds_column(title: str, key: str) -> Column:
+    return Column(title, lambda entry: duration_text(entry.get(key)), lambda entry: float(entry.get(key) or 0.0))
 
 
-def ranks(entry: Entry) -> str:
+def ranks_text(entry: Entry) -> str:
     return ", ".join(str(rank) for rank in entry.get("ranks", []))
 
 
-def of_steps(title: str, phase: str) -> Column:
+def phase_column(title: str, phase: str) -> Column:
     def value(entry: Entry) -> float | None:
         found: float | None = entry["steps"][phase]["median_seconds"]
         return found
 
-    return Column(title, lambda entry: seconds(value(entry)), lambda entry: value(entry) or 0.0)
+    return Column(title, lambda entry: duration_text(value(entry)), lambda entry: value(entry) or 0.0)
 
 
-FUNCTION, PLACE, STEP = plain("function", "function"), Column("where", place), count("step", "step")
-CAUSE, REMEDY, REASON = plain("cause", "cause"), plain("remedy", "remedy"), plain("reason", "reason")
-RANKS, TIMES = Column("ranks", ranks), count("times", "count")
+FUNCTION, PLACE, STEP = (
+    text_column("function", "function"),
+    Column("where", location_text),
+    number_column("step", "step"),
+)
+CAUSE, REMEDY, REASON = text_column("cause", "cause"), text_column("remedy", "remedy"), text_column("reason", "reason")
+RANKS, TIMES = Column("ranks", ranks_text), number_column("times", "count")
 
 
 def mebibytes(entry: Entry) -> str:
@@ -72,22 +76,22 @@ TABLES = (
         "ways",
         "What the steps were tried with, in turns, and why it was taken or left.",
         (
-            plain("way", "way"),
-            plain("outcome", "outcome"),
-            count("steps", "steps"),
-            duration("a step", "seconds"),
-            plain("verdict", "verdict"),
-            plain("compared with", "against"),
-            duration("compiling", "compile_seconds"),
+            text_column("way", "way"),
+            text_column("outcome", "outcome"),
+            number_column("steps", "steps"),
+            seconds_column("a step", "seconds"),
+            text_column("verdict", "verdict"),
+            text_column("compared with", "against"),
+            seconds_column("compiling", "compile_seconds"),
             Column("memory after forward", mebibytes, lambda entry: float(entry.get("memory_bytes") or 0)),
-            plain("results", "compared"),
+            text_column("results", "compared"),
         ),
     ),
     Table(
         "Compiled again",
         "recompilations",
         "Each of these stopped the training while it compiled. The remedy avoids it.",
-        (FUNCTION, PLACE, CAUSE, REMEDY, STEP, TIMES, duration("seconds", "seconds"), RANKS),
+        (FUNCTION, PLACE, CAUSE, REMEDY, STEP, TIMES, seconds_column("seconds", "seconds"), RANKS),
     ),
     Table(
         "Given up",
@@ -99,13 +103,13 @@ TABLES = (
         "Not compiled",
         "eager",
         "Modules that stay as they are.",
-        (plain("module", "module"), REASON, REMEDY, RANKS),
+        (text_column("module", "module"), REASON, REMEDY, RANKS),
     ),
     Table(
         "Did not compile",
         "fallbacks",
         "The compiler failed here, and the function runs eager.",
-        (FUNCTION, PLACE, plain("error", "type"), REASON, STEP, RANKS),
+        (FUNCTION, PLACE, text_column("error", "type"), REASON, STEP, RANKS),
     ),
     Table(
         "Graph breaks",
@@ -121,9 +125,9 @@ TABLES = (
             FUNCTION,
             PLACE,
             STEP,
-            duration("forward", "seconds"),
-            duration("backward", "backward_seconds"),
-            count("operations", "operations"),
+            seconds_column("forward", "seconds"),
+            seconds_column("backward", "backward_seconds"),
+            number_column("operations", "operations"),
             RANKS,
         ),
     ),
@@ -131,34 +135,34 @@ TABLES = (
         "Modules",
         "modules",
         "Compiled in place.",
-        (plain("module", "module"), PLACE, count("parameters", "parameters"), RANKS),
+        (text_column("module", "module"), PLACE, number_column("parameters", "parameters"), RANKS),
     ),
     Table(
         "Ranks",
         "ranks",
         "The processes of this host. One that is `running` here was killed, or wrote this report before its end.",
         (
-            count("rank", "rank"),
-            plain("host", "host"),
-            plain("state", "state"),
-            plain("framework", "framework"),
-            plain("device", "device"),
+            number_column("rank", "rank"),
+            text_column("host", "host"),
+            text_column("state", "state"),
+            text_column("framework", "framework"),
+            text_column("device", "device"),
             Column("steps", lambda entry: str(entry["steps"]["count"]), lambda entry: float(entry["steps"]["count"])),
-            of_steps("eager", "eager"),
-            of_steps("compiled", "after"),
+            phase_column("eager", "eager"),
+            phase_column("compiled", "after"),
         ),
     ),
 )
 
 
-def tables(report: dict[str, Any]) -> str:
+def render_tables(report: dict[str, Any]) -> str:
     """Those that have rows."""
-    return "\n".join(table(shown, report[shown.part]) for shown in TABLES if report.get(shown.part))
+    return "\n".join(render_table(shown, report[shown.part]) for shown in TABLES if report.get(shown.part))
 
 
-def table(shown: Table, entries: list[Entry]) -> str:
+def render_table(shown: Table, entries: list[Entry]) -> str:
     head = "".join(f'<th scope="col"><button type="button">{column.title}</button></th>' for column in shown.columns)
-    rows = "\n".join(row(shown, entry) for entry in entries[:MOST_ROWS])
+    rows = "\n".join(render_row(shown, entry) for entry in entries[:MOST_ROWS])
     left = f"<p>{len(entries) - MOST_ROWS} more are in report.json.</p>" if len(entries) > MOST_ROWS else ""
     return "\n".join(
         [
@@ -169,15 +173,15 @@ def table(shown: Table, entries: list[Entry]) -> str:
     )
 
 
-def row(shown: Table, entry: Entry) -> str:
-    return "<tr>" + "".join(cell(column, entry) for column in shown.columns) + "</tr>"
+def render_row(shown: Table, entry: Entry) -> str:
+    return "<tr>" + "".join(render_cell(column, entry) for column in shown.columns) + "</tr>"
 
 
-def cell(column: Column, entry: Entry) -> str:
+def render_cell(column: Column, entry: Entry) -> str:
     text = escape(column.text(entry))
     if column.value is None:
         return f"<td>{text}</td>"
-    return f'<td class="number" data-value="{attribute(column.value(entry))}">{text}</td>'
+    return f'<td class="number" data-value="{escape_attribute(column.value(entry))}">{text}</td>'
 
 
 WIDTH, HEIGHT = 960, 310
@@ -208,7 +212,7 @@ class Axes:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 
 
-def chart(rank: dict[str, Any], report: dict[str, Any]) -> str:
+def render_chart(rank: dict[str, Any], report: dict[str, Any]) -> str:
     """`rank`: one entry of the report's ranks. "" where no step was measured."""
     timeline = rank["steps"].get("timeline") or []
     if not timeline:
@@ -216,30 +220,34 @@ def chart(rank: dict[str, Any], report: dict[str, Any]) -> str:
     axes = Axes(timeline, rank["steps"]["count"])
     number = rank.get("rank", 0)
     label = f"Seconds per step of rank {number}, {axes.last} steps, and when something was compiled"
-    parts = [*grid(axes), *(stretch(entry, axes) for entry in timeline), *lanes(number, report, axes)]
-    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{attribute(label)}">'
+    parts = [
+        *render_grid(axes),
+        *(render_stretch(entry, axes) for entry in timeline),
+        *render_lanes(number, report, axes),
+    ]
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape_attribute(label)}">'
     return "\n".join([head, *parts, "</svg>"])
 
 
-def grid(axes: Axes) -> list[str]:
+def render_grid(axes: Axes) -> list[str]:
     """Lines at each power of ten, and five steps."""
     parts = []
     for power in range(axes.low, axes.high + 1):
         y = axes.y(10.0**power)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(tick(LEFT - 8, y + 4, seconds(10.0**power), "end"))
+        parts.append(render_tick(LEFT - 8, y + 4, duration_text(10.0**power), "end"))
     count = min(5, axes.last)
     for step in sorted({1 + round(index * (axes.last - 1) / max(count - 1, 1)) for index in range(count)}):
         anchor = "start" if step == 1 else "end" if step == axes.last else "middle"
-        parts.append(tick(axes.x(step), HEIGHT - 14, str(step), anchor))
-    return [*parts, tick(LEFT - 8, HEIGHT - 14, "step", "end")]
+        parts.append(render_tick(axes.x(step), HEIGHT - 14, str(step), anchor))
+    return [*parts, render_tick(LEFT - 8, HEIGHT - 14, "step", "end")]
 
 
-def tick(x: float, y: float, text: str, anchor: str) -> str:
+def render_tick(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def stretch(entry: dict[str, Any], axes: Axes) -> str:
+def render_stretch(entry: dict[str, Any], axes: Axes) -> str:
     """A line at the mean, and one up to the longest step; below steps that compiled a stem, since they are few."""
     first, last = axes.x(entry["step"]), axes.x(entry["step"] + entry["steps"])
     y, top, middle = axes.y(entry["seconds"]), axes.y(entry["longest"]), (first + last) / 2
@@ -247,33 +255,33 @@ def stretch(entry: dict[str, Any], axes: Axes) -> str:
     if y - top > 1:
         path += f"M{middle:.1f} {y:.1f}V{top:.1f}"
     stem = f'<path class="stem" d="M{middle:.1f} {HEIGHT - BOTTOM}V{y:.1f}"/>' if entry["phase"] == "warm_up" else ""
-    title = f"<title>{escape(said(entry))}</title>"
-    return f'{stem}<path class="step {attribute(entry["phase"])}" d="{path}">{title}</path>'
+    title = f"<title>{escape(stretch_title(entry))}</title>"
+    return f'{stem}<path class="step {escape_attribute(entry["phase"])}" d="{path}">{title}</path>'
 
 
-def said(entry: dict[str, Any]) -> str:
-    phase, each = PHASES.get(entry["phase"], entry["phase"]), seconds(entry["seconds"])
+def stretch_title(entry: dict[str, Any]) -> str:
+    phase, each = PHASES.get(entry["phase"], entry["phase"]), duration_text(entry["seconds"])
     if entry["steps"] == 1:
         return f"step {entry['step']}, {phase}: {each}"
     last = entry["step"] + entry["steps"] - 1
-    return f"steps {entry['step']} to {last}, {phase}: {each} each, longest {seconds(entry['longest'])}"
+    return f"steps {entry['step']} to {last}, {phase}: {each} each, longest {duration_text(entry['longest'])}"
 
 
-def lanes(rank: int, report: dict[str, Any], axes: Axes) -> list[str]:
+def render_lanes(rank: int, report: dict[str, Any], axes: Axes) -> list[str]:
     parts = []
     for index, (name, title) in enumerate(LANES):
         y = 16 + index * LANE
         parts.append(f'<line class="lane" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(tick(LEFT - 8, y + 4, SHORT[name], "end"))
+        parts.append(render_tick(LEFT - 8, y + 4, SHORT[name], "end"))
         entries = [entry for entry in report.get(name, []) if rank in entry.get("ranks", [])]
-        parts += [mark(name, entry, title, axes, y) for entry in entries[:MOST_MARKS]]
+        parts += [render_mark(name, entry, title, axes, y) for entry in entries[:MOST_MARKS]]
     return parts
 
 
-def mark(name: str, entry: dict[str, Any], title: str, axes: Axes, y: int) -> str:
+def render_mark(name: str, entry: dict[str, Any], title: str, axes: Axes, y: int) -> str:
     words = f"step {entry.get('step', '?')}: {entry.get('function', '')} {title}"
     if entry.get("seconds"):
-        words += f" in {seconds(entry['seconds'] + entry.get('backward_seconds', 0.0))}"
+        words += f" in {duration_text(entry['seconds'] + entry.get('backward_seconds', 0.0))}"
     if entry.get("cause"):
         words += f": {entry['cause']}"
     x = axes.x(entry.get("step") or 1)
@@ -284,11 +292,11 @@ def escape(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
-def attribute(text: object) -> str:
+def escape_attribute(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
-def seconds(value: float | None) -> str:
+def duration_text(value: float | None) -> str:
     if value is None:
         return "-"
     unit, size = ("s", 1.0) if value >= 1 else ("ms", 1e-3) if value >= 1e-3 else ("\u00b5s", 1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from dlc_runtime.compiler.source_locations import is_users
+from dlc_runtime.compiler.source_locations import is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Record:
                 "operations": operations,
             }
 
-    def add_recompilation(self, where: dict[str, Any], seconds: float, cause: Cause) -> str:
+    def add_recompilation(self, where: dict[str, Any], seconds: float, cause: RecompileCause) -> str:
         """Returns what to warn about, if anything."""
         entry = {**where, "seconds": seconds, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy}
         if len(self.recompilations) < MOST:
@@ -64,16 +64,16 @@ class Record:
         if count < FIRST_WARNING or (count // FIRST_WARNING) & (count // FIRST_WARNING - 1) or count % FIRST_WARNING:
             return ""
         return self.warn(
-            f"{place(where)} was compiled again {count} times, last at step {where['step']}: {cause.text}"
-            f"{advice(cause.remedy)}"
+            f"{location_text(where)} was compiled again {count} times, last at step {where['step']}: {cause.text}"
+            f"{remedy_text(cause.remedy)}"
         )
 
-    def add_gave_up(self, compiler: str, where: dict[str, Any], cause: Cause) -> str:
+    def add_gave_up(self, compiler: str, where: dict[str, Any], cause: RecompileCause) -> str:
         """Returns the warning: `compiler` compiles a function no more."""
         self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
         return self.warn(
-            f"{compiler} gave up on {place(where)} at step {where['step']}: from now on what it has not compiled yet "
-            f"runs eager. Last cause: {cause.text}{advice(cause.remedy)}"
+            f"{compiler} gave up on {location_text(where)} at step {where['step']}: from now on what it has not "
+            f"compiled yet runs eager. Last cause: {cause.text}{remedy_text(cause.remedy)}"
         )
 
     def add_fallback(self, where: dict[str, Any], kind: str, reason: str, failed_at: tuple[str, int] = ("", 0)) -> str:
@@ -83,11 +83,11 @@ class Record:
             entry.update(failed_file=failed_at[0], failed_line=failed_at[1])
         if len(self.fallbacks) < MOST:
             self.fallbacks.append(entry)
-        return self.warn(f"{place(where)} runs eager, it does not compile: {kind}: {reason}")
+        return self.warn(f"{location_text(where)} runs eager, it does not compile: {kind}: {reason}")
 
     def add_break(self, reason: str, stack: tuple[tuple[str, int], ...]) -> None:
         """`stack`: files and lines, outermost first."""
-        file, line = innermost(stack)
+        file, line = innermost_user_frame(stack)
         entry = self.breaks.setdefault(
             (file, line, reason), {"reason": reason, "file": file, "line": line, "count": 0, "stack": list(stack)}
         )
@@ -123,18 +123,18 @@ class Record:
         }
 
 
-def place(where: dict[str, Any]) -> str:
+def location_text(where: dict[str, Any]) -> str:
     return f"{where['function']} ({where['file']}:{where['line']})"
 
 
-def advice(remedy: str) -> str:
+def remedy_text(remedy: str) -> str:
     """Return the end of a sentence: with the remedy, if there is one."""
     return f". Remedy: {remedy}" if remedy else ""
 
 
-def innermost(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
+def innermost_user_frame(stack: tuple[tuple[str, int], ...]) -> tuple[str, int]:
     """The user's line nearest to the break; the break's own where no line is the user's."""
-    users = [frame for frame in stack if is_users(frame[0])]
+    users = [frame for frame in stack if is_user_code(frame[0])]
     return (users or list(stack) or [("", 0)])[-1]
 
 
@@ -154,7 +154,7 @@ TYPE = "give the model values of the same class in every step"
 OTHER = ""  # nothing to change
 
 
-class Cause(NamedTuple):
+class RecompileCause(NamedTuple):
     kind: str
     text: str
     remedy: str
@@ -242,7 +242,7 @@ MODULE = re.compile(r"\b__import_\w+\.")  # that a variable is of
 STACK = re.compile(r"\b___stack\w*")  # what a function that a graph break has cut goes on with
 
 
-def cause_of(reason: str) -> Cause:
+def cause_of(reason: str) -> RecompileCause:
     """Return the cause in `reason`, which is Dynamo's: "1/0: tensor 'x' size mismatch at index 1. expected 16, ...".
 
     After "#" Dynamo names the line of the script that the condition comes from: see `lines_of`.
@@ -256,8 +256,8 @@ def cause_of(reason: str) -> Cause:
         if found:
             words = {name: text.rstrip(".") for name, text in found.groupdict().items()}
             text = form.words.format(condition=condition, **words)
-            return Cause(form.kind, STACK.sub("an intermediate value", text), form.remedy)
-    return Cause("other", f"this does not hold any more: {condition}", OTHER)
+            return RecompileCause(form.kind, STACK.sub("an intermediate value", text), form.remedy)
+    return RecompileCause("other", f"this does not hold any more: {condition}", OTHER)
 
 
 def lines_of(reason: str) -> list[str]:

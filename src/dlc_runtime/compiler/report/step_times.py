@@ -33,7 +33,7 @@ class Phase:
         return median(self.latest) if self.latest else None
 
 
-class Steps:
+class StepTimes:
     def __init__(self) -> None:
         self.count = 0
         self.first_compiled = 0
@@ -124,7 +124,7 @@ class Timeline:
         self._stretches.append(new)
         while len(self._stretches) > MOST:
             self._width *= 2
-            self._stretches = joined(self._stretches, self._width)
+            self._stretches = join_stretches(self._stretches, self._width)
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
@@ -139,7 +139,7 @@ class Timeline:
         ]
 
 
-def joined(stretches: list[Stretch], width: int) -> list[Stretch]:
+def join_stretches(stretches: list[Stretch], width: int) -> list[Stretch]:
     """Neighbours of one phase in stretches of up to `width` steps; of any phase where that is not enough."""
     for same_phase in (True, False):
         result: list[Stretch] = []

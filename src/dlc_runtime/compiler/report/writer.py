@@ -12,16 +12,16 @@ import sys
 import threading
 import time
 
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report import merge
-from dlc_runtime.compiler.report.merge import paragraph
+from dlc_runtime.compiler.report.merge import summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
     from dlc_runtime.compiler.report.record import Record
-    from dlc_runtime.compiler.report.step_times import Steps
+    from dlc_runtime.compiler.report.step_times import StepTimes
     from dlc_runtime.compiler.settings import Settings
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -31,7 +31,9 @@ RUNNING, ENDED = "running", "ended"
 
 
 class Writer:
-    def __init__(self, settings: Settings, record: Record, steps: Steps, facts: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, settings: Settings, record: Record, steps: StepTimes, facts: Callable[[], dict[str, Any]]
+    ) -> None:
         """`facts`: framework, device and notes of this process, and its rank where the framework knows it."""
         self._settings, self._record, self._steps, self._facts = settings, record, steps, facts
         self.before_end: Callable[[], None] = lambda: None
@@ -76,7 +78,7 @@ class Writer:
         except Exception as fault:  # a full disk must not end the training
             if not self._failed:
                 self._failed = True
-                say(f"no report in {self._settings.report}: {fault}")
+                log(f"no report in {self._settings.report}: {fault}")
 
     def _write_now_and_then(self) -> None:
         while True:
@@ -93,10 +95,10 @@ class Writer:
         try:
             self.at_end(self._rank, local_rank)
         except Exception as fault:
-            say(f"debug dumps are not complete: {fault}")
+            log(f"debug dumps are not complete: {fault}")
         if not self._failed and local_rank == 0:
             folder = self._settings.report
-            say(paragraph(merge.merge_folder(folder), os.path.join(folder, merge.MERGED)))
+            log(summary(merge.merge_folder(folder), os.path.join(folder, merge.MERGED)))
 
     def _as_json(self, state: str) -> dict[str, Any]:
         facts = self._facts()

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.report.choosing import EAGER, Budget
 from dlc_runtime.compiler.tensorflow_xla import tf_internals
 from dlc_runtime.compiler.tensorflow_xla.functions import CHOOSING, Owner
@@ -58,7 +58,7 @@ class Choices:
         note = SEVERAL.format(self._peers.count)
         if note not in self._record.notes:
             self._record.notes.append(note)
-            say(note)
+            log(note)
         return False
 
     def begin(self, owner: Owner, fingerprint: Callable[[], str]) -> None:
@@ -83,10 +83,10 @@ class Choices:
             turns.refuse(owner.refused)
         turns.add(seconds, changed, time.perf_counter() - self._began, step)
         for text in turns.take_news():
-            say(f"{owner.name}: {text}")
+            log(f"{owner.name}: {text}")
         if turns.way != EAGER and not owner.compiled_calls:
             self._record.add_compiled(owner.name, owner.file, owner.line, owner.parameters, owner.random)
-            say(f"compiling {owner.name} with xla ({turns.way}), after {step} steps without it")
+            log(f"compiling {owner.name} with xla ({turns.way}), after {step} steps without it")
         if turns.choosing.decided_at != owner.decided_at:
             owner.decided_at = turns.choosing.decided_at
             self._note(owner, turns)

@@ -10,15 +10,15 @@ import os
 import re
 from typing import NamedTuple
 
-from dlc_runtime.compiler.report.record import Record, place
-from dlc_runtime.compiler.source_locations import is_users
+from dlc_runtime.compiler.report.record import Record, location_text
+from dlc_runtime.compiler.source_locations import is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from dlc_runtime.compiler.report.record import Cause
+    from dlc_runtime.compiler.report.record import RecompileCause
 
 MOST_BYTES = 256 << 20  # of one program that is read
 TYPES = {1: "bool", 2: "int8", 4: "int32", 5: "int64", 10: "float16", 11: "float32", 12: "float64", 16: "bfloat16"}
@@ -187,12 +187,12 @@ class XlaRecord(Record):
             if LOADS not in self.notes:
                 self.notes.append(LOADS)
 
-    def add_given_up(self, times: int, where: dict[str, Any], cause: Cause) -> str:
+    def add_given_up(self, times: int, where: dict[str, Any], cause: RecompileCause) -> str:
         """Returns the warning: a function was compiled again so many times that it runs without XLA."""
         self.gave_up.append({**where, "cause": cause.text, "kind": cause.kind, "remedy": cause.remedy})
         return self.warn(
-            f"XLA has compiled {place(where)} again {times} times: it runs without XLA from step {where['step'] + 1} "
-            f"on. Last cause: {cause.text}. Remedy: {cause.remedy}"
+            f"XLA has compiled {location_text(where)} again {times} times: it runs without XLA from step "
+            f"{where['step'] + 1} on. Last cause: {cause.text}. Remedy: {cause.remedy}"
         )
 
     def add_failure(self, where: dict[str, Any], fault: Exception, lost: int) -> str:
@@ -205,7 +205,7 @@ class XlaRecord(Record):
         at = f" ({file}:{line})" if file else ""
         skipped = f" {lost} batches were skipped." if lost else ""
         return self.warn(
-            f"XLA does not take {place(where)} as a whole, so its parts are compiled (auto-clustering): "
+            f"XLA does not take {location_text(where)} as a whole, so its parts are compiled (auto-clustering): "
             f"{type(fault).__name__}: {reason}{at}.{skipped}"
         )
 
@@ -216,7 +216,7 @@ class XlaRecord(Record):
 def users_line_of(message: str) -> tuple[str, int]:
     """The last line of the user's in an error's stack, or ("", 0)."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', message)
-    return next(((file, int(line)) for file, line in reversed(frames) if is_users(file)), ("", 0))
+    return next(((file, int(line)) for file, line in reversed(frames) if is_user_code(file)), ("", 0))
 
 
 def reason_of(message: str) -> str:

@@ -6,8 +6,8 @@ import inspect
 import sys
 
 from dlc_runtime.compiler.report.choosing import EAGER
-from dlc_runtime.compiler.report.record import OTHER, SHAPE, Cause
-from dlc_runtime.compiler.source_locations import is_users, place_of
+from dlc_runtime.compiler.report.record import OTHER, SHAPE, RecompileCause
+from dlc_runtime.compiler.source_locations import is_user_code, location_of
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import Program, difference
 from dlc_runtime.compiler.tensorflow_xla.turns import CLUSTERS, Turns
 
@@ -71,13 +71,13 @@ class Owner:
 def of_function(function: Any) -> Owner:
     python = getattr(function, "python_function", function)
     name = getattr(python, "__qualname__", type(python).__name__).replace("<locals>.", "")
-    return Owner(name, *place_of(python))
+    return Owner(name, *location_of(python))
 
 
 def of_model(model: Any) -> Owner:
-    file, line = place_of(type(model).call) if hasattr(type(model), "call") else ("", 0)
+    file, line = location_of(type(model).call) if hasattr(type(model), "call") else ("", 0)
     name = type(model).__name__
-    if not is_users(file):
+    if not is_user_code(file):
         name, (file, line) = str(getattr(model, "name", name)), users_line()
     return Owner(name, file, line, parameters_of(model))
 
@@ -93,7 +93,7 @@ def users_line() -> tuple[str, int]:
     """The line of the user's that is running now, or ("", 0)."""
     frame = sys._getframe(1)
     while frame is not None:
-        if is_users(frame.f_code.co_filename):
+        if is_user_code(frame.f_code.co_filename):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0
@@ -150,20 +150,20 @@ def leaf(value: Any) -> Leaf:
     return Leaf("object", f"another {type(value).__name__}", id(value))
 
 
-def cause_of_tracing(old: dict[str, Leaf] | None, new: dict[str, Leaf]) -> Cause:
+def cause_of_tracing(old: dict[str, Leaf] | None, new: dict[str, Leaf]) -> RecompileCause:
     for name in new:
         if old is None or name not in old or old[name].key == new[name].key:
             continue
         before, after = old[name], new[name]
         text = f"'{name}' is {after.text}"
         if after.kind == "object":
-            return Cause("object", f"{text} than before", OBJECT)
+            return RecompileCause("object", f"{text} than before", OBJECT)
         same_type = after.kind != "shape" or same_dtype(before, after)
         remedy = {"shape": SHAPE if same_type else KIND, "number": VALUE}[after.kind]
-        return Cause(after.kind if same_type else "type", f"{text}, it was {before.text}", remedy)
+        return RecompileCause(after.kind if same_type else "type", f"{text}, it was {before.text}", remedy)
     if old is not None and set(old) != set(new):
-        return Cause("structure", f"the arguments are {', '.join(new)}, they were {', '.join(old)}", OBJECT)
-    return Cause("other", "it was traced again for the same arguments", OTHER)
+        return RecompileCause("structure", f"the arguments are {', '.join(new)}, they were {', '.join(old)}", OBJECT)
+    return RecompileCause("other", "it was traced again for the same arguments", OTHER)
 
 
 def same_dtype(before: Leaf, after: Leaf) -> bool:

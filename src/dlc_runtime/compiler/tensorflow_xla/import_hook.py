@@ -6,7 +6,7 @@ import os
 import sys
 
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 from dlc_runtime.compiler.settings import StrictError
 
 TYPE_CHECKING = False
@@ -64,7 +64,7 @@ class Finder:
             self.failed = True
             if os.environ.get("DLC_COMPILER_STRICT", "").strip().lower() in TRUE:
                 raise StrictError(f"DLC_COMPILER_STRICT=1: nothing can be compiled: {fault}") from fault
-            say(f"nothing will be compiled: {fault}")
+            log(f"nothing will be compiled: {fault}")
 
 
 def before_tensorflow(spec: ModuleSpec) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.hooks import say
+from dlc_runtime.compiler.hooks import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ prepared = Prepared()
 def prepare(environ: MutableMapping[str, str], package: str) -> None:
     """`package`: TensorFlow's folder."""
     version = version_of(package)
-    settings = settings_of.read(environ)
-    prepared.cache = cache.use(environ)
+    settings = settings_of.read_settings(environ)
+    prepared.cache = cache.use_cache(environ)
     kept = prepared.cache.get("folder", "")
     if kept:
         kept = os.path.join(kept, f"tensorflow-{'.'.join(map(str, version))}")
@@ -50,16 +50,16 @@ def prepare(environ: MutableMapping[str, str], package: str) -> None:
         name = ".".join(map(str, version))
         text = f"TensorFlow {name} cannot keep what it has compiled: {cache.FOLDER} has no effect"
         prepared.cache["warnings"].append(text)
-        say(text)
+        log(text)
     rank = environ.get("RANK") or environ.get("OMPI_COMM_WORLD_RANK") or str(os.getpid())
     prepared.dumps = os.path.join(settings.report, DUMPS, rank) if settings.debug else ""
     if kept and not remove(kept, prepared.cache["warnings"]):
         kept = ""
     if kept and not has_room(kept):
         prepared.cache["warnings"].append(FULL.format(kept))
-        say(FULL.format(kept))
+        log(FULL.format(kept))
         kept = ""
-    on_cpu = cache.gpu() == "cpu"
+    on_cpu = cache.gpu_model() == "cpu"
     own = own_folder(version) if on_cpu and not kept else ""  # on a GPU only where the job asks for a cache
     found = compose(dict(environ), version, on_cpu, kept or own, prepared.dumps)
     prepared.programs = found.cache
@@ -161,7 +161,7 @@ def remove(folder: str, warnings: list[Any]) -> bool:
     except OSError as fault:
         text, usable = f"the cache {folder} holds damaged programs: {fault}. This job compiles without it", False
     warnings.append(text)
-    say(text)
+    log(text)
     return usable
 
 

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from dlc_runtime.compiler import cache
 from dlc_runtime.compiler import settings as settings_of
-from dlc_runtime.compiler.hooks import guarded, say
+from dlc_runtime.compiler.hooks import log, never_raises
 from dlc_runtime.compiler.report.choosing import EAGER as WITHOUT_XLA
-from dlc_runtime.compiler.report.record import SHAPE, Cause
-from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
+from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
 from dlc_runtime.compiler.report.writer import Writer
 from dlc_runtime.compiler.settings import StrictError
 from dlc_runtime.compiler.tensorflow_xla import functions, tf_internals
@@ -57,7 +57,7 @@ class Session:
     def begin_anew(self) -> None:
         self.process = os.getpid()
         self.current: Owner | None = None  # what is being called; what it calls is a part of it
-        self.record, self.steps = XlaRecord(), Steps()
+        self.record, self.steps = XlaRecord(), StepTimes()
         self.record.cache = prepared.cache
         self.writer = Writer(self.settings, self.record, self.steps, tf_internals.facts)
         folder = prepared.cache.get("folder", "")
@@ -111,7 +111,7 @@ class Session:
         self._after(owner, way, time.perf_counter() - started, self.tracing.seconds - traced, signature)
         return result
 
-    @guarded
+    @never_raises
     def note_gradient(self) -> None:
         """A tape is asked for gradients: what is being called trains."""
         if self.failed:
@@ -126,9 +126,9 @@ class Session:
     def note_session(self) -> None:
         if GRAPHS not in self.record.notes:
             self.record.notes.append(GRAPHS)
-            say(GRAPHS)
+            log(GRAPHS)
 
-    @guarded
+    @never_raises
     def _meet(self, function: Any) -> None:
         if function not in self._functions:
             owner = self._functions[function] = functions.of_function(function)
@@ -151,7 +151,7 @@ class Session:
 
     # -- what a call has done -------------------------------------------------------------------------------------
 
-    @guarded
+    @never_raises
     def _after(
         self, owner: Owner, way: str, seconds: float, traced: float, signature: Callable[[], dict[str, Leaf]]
     ) -> None:
@@ -169,13 +169,13 @@ class Session:
     def _usual(self) -> float:
         return self.steps.phases[EAGER].median or 0.0
 
-    def _cause_of_tracing(self, owner: Owner, signature: Callable[[], dict[str, Leaf]]) -> Cause | None:
+    def _cause_of_tracing(self, owner: Owner, signature: Callable[[], dict[str, Leaf]]) -> RecompileCause | None:
         old, owner.signature = owner.signature, signature()
         expected, owner.expects_trace = owner.expects_trace, False
         return None if expected else functions.cause_of_tracing(old, owner.signature)
 
     def _add_programs(
-        self, owner: Owner, compiled: bool, programs: list[Program], cause: Cause | None, seconds: float
+        self, owner: Owner, compiled: bool, programs: list[Program], cause: RecompileCause | None, seconds: float
     ) -> None:
         where = self._where(owner)
         first = compiled and not owner.compiled_calls
@@ -184,18 +184,18 @@ class Session:
             self.record.compile_seconds += seconds
             self.record.add_programs(where, seconds, programs, first, bool(prepared.programs))
         if again and (cause is None or cause.kind == "other"):
-            cause = Cause("shape" if " is " in again else "other", again, SHAPE)
+            cause = RecompileCause("shape" if " is " in again else "other", again, SHAPE)
         if cause is not None:
             warning = self.record.add_recompilation(where, seconds if programs else 0.0, cause)
             if warning:
-                say(warning)
+                log(warning)
         if compiled and not first and cause is not None and (programs or not prepared.programs):
             self._bound_compilations(owner, where, cause)
 
     def _where(self, owner: Owner) -> dict[str, Any]:
         return {"function": owner.name, "file": owner.file, "line": owner.line, "step": self.steps.count + 1}
 
-    def _bound_compilations(self, owner: Owner, where: dict[str, Any], cause: Cause) -> None:
+    def _bound_compilations(self, owner: Owner, where: dict[str, Any], cause: RecompileCause) -> None:
         """Data whose shape changes without an end would have a program compiled for each batch."""
         owner.compiled_anew += 1
         if owner.compiled_anew <= MOST_AGAIN or owner.phase == OWN:
@@ -265,13 +265,13 @@ class Session:
         """From its next step on, without being measured."""
         owner.begin(COMPILED)
         self.record.add_compiled(owner.name, owner.file, owner.line, owner.parameters, owner.random)
-        say(f"compiling {owner.name} with xla ({owner.way}), after {self.steps.count} steps without it")
+        log(f"compiling {owner.name} with xla ({owner.way}), after {self.steps.count} steps without it")
         self.writer.write()
 
     def _clusters_itself(self) -> bool:
         return self._clustering is None and bool(tf.config.optimizer.get_jit())
 
-    @guarded
+    @never_raises
     def _choose_clustering(self, owner: Owner) -> None:
         """It holds for everything that is called while it is on: only what is compiled by it is called so."""
         wanted = owner.way == CLUSTERS
@@ -279,13 +279,13 @@ class Session:
             self._clustering = wanted
             tf_internals.cluster(wanted)
 
-    @guarded
+    @never_raises
     def own(self, owner: Owner) -> None:
         owner.begin(OWN)
         if self.record.add_eager(owner.name, OWN_REASON):
-            say(f"the script itself compiles {owner.name}: it is left as it is")
+            log(f"the script itself compiles {owner.name}: it is left as it is")
 
-    @guarded
+    @never_raises
     def leave(self, owner: Owner, reason: str, remedy: str, wanted: bool = True) -> None:
         owner.begin(LEFT)
         if self.record.add_eager(owner.name, reason, remedy) and wanted:
@@ -301,7 +301,7 @@ class Session:
         if self.settings.strict:
             self.writer.write()
             raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")
-        say(text)
+        log(text)
 
 
 def wrap_sessions(noticed: Callable[[], None]) -> None:
@@ -331,7 +331,7 @@ def clustering(config: Any) -> Any:
 @functools.cache
 def start() -> Session:
     """The process's session, begun at the first call."""
-    session = Session(settings_of.read(os.environ))
+    session = Session(settings_of.read_settings(os.environ))
     session.start()
     return session
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler.report.merge import merged, paragraph
-from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, Steps
-from dlc_runtime.compiler.xla_graphs import Graphs, Metrics, read, unfuse
+from dlc_runtime.compiler.report.merge import merge_records, summary
+from dlc_runtime.compiler.report.step_times import AFTER, EAGER, WARM_UP, StepTimes
+from dlc_runtime.compiler.xla_graphs import Metrics, PyTorchXlaRecord, read_metrics, unfuse
 
 WHERE = {"function": "train", "file": "/opt/ml/code/train.py", "line": 9, "step": 1}
 SMALL, LARGE = ((8, 16),), ((8, 24),)
@@ -34,14 +34,14 @@ class Counters:
 
 def test_counters_become_graphs_seconds_and_fallbacks() -> None:
     counters = {"UncachedCompile": 3, "CachedCompile": 40, "aten::nonzero": 12, "xla::add": 9}
-    found = read(Counters(counters, (3, 4.5e9)))
+    found = read_metrics(Counters(counters, (3, 4.5e9)))
     assert found == Metrics(3, 40, 4.5, ("aten::nonzero",))
-    assert read(Counters({}, None)) == Metrics()
+    assert read_metrics(Counters({}, None)) == Metrics()
 
 
-def run(*steps: tuple[int, tuple[tuple[int, ...], ...]]) -> tuple[Graphs, list[str], list[str]]:
+def run(*steps: tuple[int, tuple[tuple[int, ...], ...]]) -> tuple[PyTorchXlaRecord, list[str], list[str]]:
     """Each step: how many graphs are compiled so far, and the shapes of its input. Returns phases and warnings too."""
-    graphs, phases, warnings = Graphs(), [], []
+    graphs, phases, warnings = PyTorchXlaRecord(), [], []
     for number, (compiled, shapes) in enumerate(steps, 1):
         found = Metrics(compiled, 0, float(compiled))
         phase, said = graphs.after_step(found, shapes, {**WHERE, "step": number})
@@ -84,7 +84,7 @@ def test_a_storm_is_warned_about_while_it_happens() -> None:
 
 
 def test_an_operation_that_xla_does_not_have_is_named_once() -> None:
-    graphs = Graphs()
+    graphs = PyTorchXlaRecord()
     for step in range(1, 4):
         _, warnings = graphs.after_step(Metrics(1, 0, 1.0, ("aten::nonzero",)), SMALL, {**WHERE, "step": step})
         assert bool(warnings) == (step == 1)
@@ -93,19 +93,19 @@ def test_an_operation_that_xla_does_not_have_is_named_once() -> None:
 
 
 def test_the_paragraph_of_a_job_that_ran_nothing_eager_compares_nothing() -> None:
-    steps = Steps()
+    steps = StepTimes()
     for number, phase in enumerate([WARM_UP, WARM_UP, *[AFTER] * 30]):
         steps.tick(phase, float(number))
     graphs, _, _ = run((0, SMALL), (1, SMALL))
     record = {"rank": 0, "pid": 1, "backend": "xla", "steps": steps.as_json(), **graphs.as_json()}
-    text = paragraph(merged([record]), "x")
+    text = summary(merge_records([record]), "x")
     assert text.startswith("compiled what ran on XLA devices: 1 graph in 1.0 s")
     assert "A step takes 1.00 s. Report: x" in text
     assert EAGER not in {stretch["phase"] for stretch in steps.as_json()["timeline"]}
 
 
 def test_a_value_that_is_read_is_a_note_and_no_warning() -> None:
-    graphs = Graphs()
+    graphs = PyTorchXlaRecord()
     _, warnings = graphs.after_step(Metrics(1, 0, 1.0, ("aten::_local_scalar_dense",)), SMALL, WHERE)
     assert warnings == []
     assert graphs.fallbacks == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlc_runtime.compiler.report.record import SHAPE, Cause
+from dlc_runtime.compiler.report.record import SHAPE, RecompileCause
 from dlc_runtime.compiler.tensorflow_xla import functions, preparation
 from dlc_runtime.compiler.tensorflow_xla.compiled_programs import (
     Program,
@@ -327,7 +327,7 @@ def test_a_refused_step_is_one_line_with_the_user_s_line() -> None:
 def test_a_function_that_is_given_up_is_named_with_its_line_and_the_remedy() -> None:
     record = XlaRecord()
     where = {"function": "step", "file": "train.py", "line": 3, "step": 20}
-    text = record.add_given_up(9, where, Cause("shape", "'x' is another shape", SHAPE))
+    text = record.add_given_up(9, where, RecompileCause("shape", "'x' is another shape", SHAPE))
     assert "step (train.py:3) again 9 times: it runs without XLA from step 21 on" in text
     assert "bucket" in text
     assert record.gave_up[0]["kind"] == "shape"

@@ -72,14 +72,14 @@ def requested_compiler() -> str:
 def request_dumps() -> None:
     """Before torch is imported, which reads what is asked."""
     try:
-        from dlc_runtime.compiler.pytorch.debug_dumps import ask
+        from dlc_runtime.compiler.pytorch.debug_dumps import request_dumps
         from dlc_runtime.compiler.settings import read_settings
 
         settings = read_settings(os.environ)
     except Exception:  # told when torch was imported
         return
     if settings.debug:
-        ask(os.environ, settings.report)
+        request_dumps(os.environ, settings.report)
 
 
 def is_helper(arguments: list[str]) -> bool:

@@ -39,9 +39,9 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.failed = False
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         self.process = os.getpid()
         self.record, self.steps = PyTorchXlaRecord(), StepTimes()
         self.writer = Writer(self.settings, self.record, self.steps, self._facts)
@@ -75,7 +75,7 @@ class Session:
         if self.failed or torch.compiler.is_compiling():
             return
         if os.getpid() != self.process:  # forked: the parent's steps are not ours
-            self.begin_anew()
+            self.reset()
         if self._primary() is None:
             self._primary = weakref.ref(optimizer)
         if optimizer is self._primary():

@@ -28,7 +28,7 @@ class DifferentError(Exception):
     """What the way computes is not what eager computes."""
 
 
-class Seen:
+class PassResult:
     """Outputs of one forward, and the norm of each parameter's gradient."""
 
     def __init__(self, run: Callable[[], Any], parameters: list[torch.Tensor]) -> None:
@@ -50,17 +50,17 @@ def gradient_norms(tensors: list[torch.Tensor], parameters: list[torch.Tensor]) 
     roots = [tensor for tensor in roots if tensor.numel() == 1][:1] or roots
     if not roots or not parameters:
         return torch.zeros(1)
-    found = torch.autograd.grad(roots, parameters, [weights_like(root) for root in roots], allow_unused=True)
+    found = torch.autograd.grad(roots, parameters, [make_weights(root) for root in roots], allow_unused=True)
     dense = [value.coalesce().values() if value is not None and value.is_sparse else value for value in found]
     return torch.stack([torch.zeros(()) if value is None else value.detach().float().norm().cpu() for value in dense])
 
 
-def weights_like(root: torch.Tensor) -> torch.Tensor:
+def make_weights(root: torch.Tensor) -> torch.Tensor:
     """All different, so that no sum of outputs is a constant, as that of a softmax is."""
     return torch.linspace(0.5, 1.5, root.numel(), device=root.device).view(root.shape).to(root.dtype)
 
 
-class State:
+class ModuleState:
     """What a forward changes besides its outputs."""
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -110,34 +110,34 @@ class RandomState:
         return self._cuda is not None and not torch.equal(self._cuda, torch.cuda.get_rng_state())
 
 
-def compare(module: torch.nn.Module, eager: Callable[[], Any], other: Callable[[], Any]) -> str:
+def compare_with_eager(module: torch.nn.Module, eager: Callable[[], Any], other: Callable[[], Any]) -> str:
     """Return what was compared, in words; raise DifferentError, or what `other` raises.
 
     What eager raises is the script's: then nothing is compared, and the script meets it in its own call.
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    state = State(module)
+    state = ModuleState(module)
     try:
         before = RandomState()
-        reference = Seen(eager, parameters)
+        reference = PassResult(eager, parameters)
         draws = [reference.summary()] if before.is_drawn_from() else []
         while draws and len(draws) < DRAWS:
-            draws.append(Seen(eager, parameters).summary())
+            draws.append(PassResult(eager, parameters).summary())
     except Exception as fault:
         state.restore()
         return f"not compared with eager ({type(fault).__name__}: {first_line(fault)})"
     state.restore()
     try:
-        found = Seen(other, parameters)
+        found = PassResult(other, parameters)
     finally:
         state.restore()
     check_structure(reference, found)
     if draws:
         return compare_draws(draws, found.summary())
-    return compare_values(reference, found, tolerance(module, reference))
+    return compare_values(reference, found, allowed_difference(module, reference))
 
 
-def check_structure(reference: Seen, found: Seen) -> None:
+def check_structure(reference: PassResult, found: PassResult) -> None:
     shapes, others = ([(tuple(output.shape), output.dtype) for output in seen.outputs] for seen in (reference, found))
     if reference.structure != found.structure or shapes != others:
         raise DifferentError(f"it returns {others}, eager {shapes}")
@@ -155,10 +155,10 @@ def compare_draws(draws: list[torch.Tensor], found: torch.Tensor) -> str:
     return f"as eager, by the norms of results and gradients: it draws random numbers ({len(draws)} draws of eager)"
 
 
-def compare_values(reference: Seen, found: Seen, allowed: float) -> str:
+def compare_values(reference: PassResult, found: PassResult, allowed: float) -> str:
     largest = 0.0
     for one, other in zip(reference.outputs, found.outputs):
-        largest = max(largest, difference(one, other))
+        largest = max(largest, largest_difference(one, other))
     floor = 0.01 * reference.norms.norm()
     gradients = ((found.norms - reference.norms).abs() / (reference.norms + floor).clamp_min(1e-30)).max()
     largest_gradient = float(torch.nan_to_num(gradients, nan=float("inf")))
@@ -170,7 +170,7 @@ def compare_values(reference: Seen, found: Seen, allowed: float) -> str:
     return f"as eager: outputs within {largest:.2g}, gradients within {largest_gradient:.2g} ({allowed:g} is allowed)"
 
 
-def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
     """Largest difference as a share of the largest value; numbers that are not finite must be so in both."""
     if not one.numel():
         return 0.0
@@ -183,10 +183,10 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).abs().max()) / (largest or 1.0)
 
 
-def tolerance(module: torch.nn.Module, reference: Seen) -> float:
+def allowed_difference(module: torch.nn.Module, reference: PassResult) -> float:
     """Of the least exact number format that takes part."""
     formats = {output.dtype for output in reference.outputs} | {value.dtype for value in module.parameters()}
-    formats.update(autocasts())
+    formats.update(autocast_formats())
     return max((TOLERANCES[known] for known in formats if known in TOLERANCES), default=TOLERANCES[torch.float32])
 
 
@@ -201,7 +201,7 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> int:
     return sum(value.nbytes for value in state_tensors(optimizer))
 
 
-def copy_of(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+def copy_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Return one with parameters and state of its own, the same gradients, and no hooks of the script's."""
     found = copy.deepcopy(optimizer)
     for group, copied in zip(optimizer.param_groups, found.param_groups):
@@ -210,7 +210,7 @@ def copy_of(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     return found
 
 
-def autocasts() -> list[torch.dtype]:
+def autocast_formats() -> list[torch.dtype]:
     """Number formats of the autocasts that are on."""
     if torch.__version__ >= (2, 4):  # a TorchVersion
         return [torch.get_autocast_dtype(device) for device in ("cuda", "cpu") if torch.is_autocast_enabled(device)]

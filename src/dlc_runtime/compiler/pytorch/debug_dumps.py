@@ -41,7 +41,7 @@ counters-rank-R-PID.json       torch's counters: graphs, graph breaks, cache hit
 """
 
 
-def ask(environ: MutableMapping[str, str], report: str) -> None:
+def request_dumps(environ: MutableMapping[str, str], report: str) -> None:
     """Sets what torch reads, for this process and its children. What the user has set stays."""
     folder = os.path.join(report, FOLDER)
     try:
@@ -66,7 +66,7 @@ class Dumps:
         self._open = settings.debug and os.path.isdir(self._folder)
 
     def after_compiling(self) -> None:
-        if self._open and size(self._folder) > self._most:
+        if self._open and folder_size(self._folder) > self._most:
             self._open = False
             stop_dumping()
             log(f"{self._folder} holds more than {self._most // MIB} MiB: no more is dumped (DLC_COMPILER_DEBUG_MB)")
@@ -75,15 +75,15 @@ class Dumps:
         if not os.path.isdir(self._folder) or "torch._dynamo" not in sys.modules:
             return
         write_counters(os.path.join(self._folder, f"counters-rank-{rank}-{os.getpid()}.json"))
-        trace = own_trace()
+        trace = find_own_trace()
         if not trace.startswith(self._folder):
             return
         os.chmod(trace, 0o644)  # made for this user alone
         if self._open and local_rank < RENDERED:
-            render(trace, os.path.join(self._folder, PAGES, f"rank-{rank}-{os.getpid()}"))
+            render_pages(trace, os.path.join(self._folder, PAGES, f"rank-{rank}-{os.getpid()}"))
 
 
-def size(folder: str) -> int:
+def folder_size(folder: str) -> int:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -104,7 +104,7 @@ def stop_dumping() -> None:
         trace_log.removeHandler(handler)
 
 
-def own_trace() -> str:
+def find_own_trace() -> str:
     """The file that torch writes this process's trace to, "" where there is none."""
     from torch._logging import _internal as logs
 
@@ -120,14 +120,14 @@ def own_trace() -> str:
 
 
 def write_counters(path: str) -> None:
-    from dlc_runtime.compiler.pytorch.dynamo import utils
+    from dlc_runtime.compiler.pytorch.dynamo import dynamo_utils
 
-    counters = {name: dict(found) for name, found in getattr(utils(), "counters", {}).items()}
+    counters = {name: dict(found) for name, found in getattr(dynamo_utils(), "counters", {}).items()}
     with open(path, "w", encoding="utf-8") as stream:
         json.dump(counters, stream, indent=1, default=str)
 
 
-def render(trace: str, pages: str) -> None:
+def render_pages(trace: str, pages: str) -> None:
     """By tlparse, where the environment has it."""
     tlparse = shutil.which("tlparse", path=os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", ""))
     if tlparse is None:

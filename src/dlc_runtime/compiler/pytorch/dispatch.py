@@ -12,7 +12,7 @@ import weakref
 import torch
 from torch.utils._pytree import tree_map
 
-from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare, first_line
+from dlc_runtime.compiler.pytorch.comparison import PLAIN, DifferentError, RandomState, compare_with_eager, first_line
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
 from dlc_runtime.compiler.pytorch.ways import WAYS, repeated_blocks
 from dlc_runtime.compiler.report.choosing import EAGER
@@ -84,11 +84,11 @@ class Dispatch:
             function = self._function(way, module)
             if way.reuses_memory and self._gradients_of != Dispatch.step:
                 self._gradients_of = Dispatch.step
-                own_gradients(module)
+                copy_gradients(module)
             if Dispatch.choosing and way.name not in self._accepted:
                 self._take_in(way, module, eager, function, arguments, named)
             output = function(module, *arguments, **named)
-            return owned(output) if way.reuses_memory else output
+            return copy_output(output) if way.reuses_memory else output
         except DifferentError as fault:
             reason = f"{self.name}: {fault}"
         except Exception as fault:
@@ -100,7 +100,7 @@ class Dispatch:
             self.release(way.name)
             torch.cuda.empty_cache()
         state.restore()
-        output = eagerly(lambda: eager(*arguments, **named))  # the script's own exception is no fault of the way
+        output = run_eager(lambda: eager(*arguments, **named))  # the script's own exception is no fault of the way
         Dispatch.failed, Dispatch.way = reason, WAYS[EAGER]
         return output
 
@@ -113,10 +113,10 @@ class Dispatch:
         arguments: tuple[Any, ...],
         named: dict[str, Any],
     ) -> None:
-        why_not = why_not_compared(module)
-        Dispatch.compared[way.name] = why_not or compare(
+        why_not = reason_not_compared(module)
+        Dispatch.compared[way.name] = why_not or compare_with_eager(
             module,
-            lambda: eagerly(lambda: eager(*arguments, **named)),
+            lambda: run_eager(lambda: eager(*arguments, **named)),
             lambda: function(module, *arguments, **named),
         )
         self._accepted.add(way.name)
@@ -125,7 +125,9 @@ class Dispatch:
         if way.name not in self._compiled:
             blocks = repeated_blocks(module) if way.regional else []
             self._compiled[way.name] = (
-                Regions(self.name, blocks, way, self._compile) if blocks else self._compile(module, self.name, way)
+                RegionalModule(self.name, blocks, way, self._compile)
+                if blocks
+                else self._compile(module, self.name, way)
             )
         return self._compiled[way.name]
 
@@ -133,11 +135,11 @@ class Dispatch:
         """Let go of what was compiled for a way."""
         self._accepted.discard(way)
         held = self._compiled.pop(way, None)
-        if isinstance(held, Regions):
+        if isinstance(held, RegionalModule):
             held.remove()
 
 
-class InsideHooks(Dispatch):
+class ForwardDispatch(Dispatch):
     """Runs a module's hooks as they are, and compiled code in place of its forward."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -156,7 +158,7 @@ class InsideHooks(Dispatch):
             del module.__dict__["forward"]
 
 
-class Regions:
+class RegionalModule:
     """A module of which each kind of repeated block is compiled once, and the rest runs eager."""
 
     def __init__(self, name: str, kinds: list[list[torch.nn.Module]], way: Way, compile_call: Compile) -> None:
@@ -164,7 +166,7 @@ class Regions:
         for blocks in kinds:
             function = compile_call(blocks[0], f"{name}.{type(blocks[0]).__name__}", way)
             for block in blocks:
-                block._compiled_call_impl = Region(block, way, function)
+                block._compiled_call_impl = CompiledBlock(block, way, function)
                 self._blocks.append(weakref.ref(block))
 
     def __call__(self, module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
@@ -173,11 +175,11 @@ class Regions:
     def remove(self) -> None:
         for reference in self._blocks:
             block = reference()
-            if block is not None and isinstance(block._compiled_call_impl, Region):
+            if block is not None and isinstance(block._compiled_call_impl, CompiledBlock):
                 block._compiled_call_impl = None
 
 
-class Region:
+class CompiledBlock:
     def __init__(self, block: torch.nn.Module, way: Way, function: Callable[..., Any]) -> None:
         self._block, self._way, self._function = weakref.ref(block), way.name, function
         self._mode = block.training
@@ -211,7 +213,7 @@ def must_be_eager() -> bool:
     )
 
 
-def eagerly(run: Callable[[], Any]) -> Any:
+def run_eager(run: Callable[[], Any]) -> Any:
     """Call with all modules on eager: regions are parts of a module that calls them."""
     way, Dispatch.way = Dispatch.way, WAYS[EAGER]
     try:
@@ -220,18 +222,18 @@ def eagerly(run: Callable[[], Any]) -> Any:
         Dispatch.way = way
 
 
-def why_not_compared(module: torch.nn.Module) -> str:
+def reason_not_compared(module: torch.nn.Module) -> str:
     if is_sharded(module):
         return "not compared with eager: its parameters are sharded"
     hooks = [
         hook for part in module.modules() for hook in (*part._forward_pre_hooks.values(), *part._forward_hooks.values())
     ]
-    if any(base.__name__ == "HookOutside" for hook in hooks for base in type(hook).__mro__):
+    if any(base.__name__ == "UncompiledHook" for hook in hooks for base in type(hook).__mro__):
         return "not compared with eager: the script's hooks would see the batch twice"
     return ""
 
 
-def owned(output: Any) -> Any:
+def copy_output(output: Any) -> Any:
     """Copy what a call returned out of memory that the next one writes over."""
 
     def own(leaf: Any) -> Any:
@@ -244,7 +246,7 @@ def owned(output: Any) -> Any:
     return tree_map(own, output)
 
 
-def own_gradients(module: torch.nn.Module) -> None:
+def copy_gradients(module: torch.nn.Module) -> None:
     """Copy gradients that outlived their step, as with zero_grad(set_to_none=False)."""
     for parameter in module.parameters():
         if parameter.grad is not None:

@@ -11,19 +11,19 @@ import torch
 from torch.optim import SGD, Adam, AdamW
 
 from dlc_runtime.compiler.hooks import log
-from dlc_runtime.compiler.pytorch.attention import Unmasked, masks_are_kept
+from dlc_runtime.compiler.pytorch.attention import UnmaskedBackend, masks_are_kept
 from dlc_runtime.compiler.pytorch.comparison import (
-    copy_of,
-    difference,
+    copy_optimizer,
     first_line,
     is_of_compiled_code,
+    largest_difference,
     state_bytes,
     state_tensors,
 )
-from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, InsideHooks
+from dlc_runtime.compiler.pytorch.dispatch import LOST_STEP, Dispatch, ForwardDispatch
 from dlc_runtime.compiler.pytorch.module_selection import is_sharded
-from dlc_runtime.compiler.pytorch.progress import followed
-from dlc_runtime.compiler.pytorch.turns import horovod_of_several, joined
+from dlc_runtime.compiler.pytorch.progress import with_progress
+from dlc_runtime.compiler.pytorch.turns import horovod_of_ranks, process_group
 from dlc_runtime.compiler.pytorch.ways import INDUCTOR, WAYS
 from dlc_runtime.compiler.report.choosing import EAGER
 from dlc_runtime.compiler.report.verdict import FASTER, FEWEST_PAIRS, Pair, judge
@@ -55,26 +55,26 @@ def call_forward(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
 
 def compile_in_place(module: torch.nn.Module, name: str, settings: Settings) -> None:
     """From now on its calls in training run as `Dispatch.way` says."""
-    move_hooks_out(module)
-    spare_scripting()
+    keep_hooks_uncompiled(module)
+    hide_from_scripting()
     watch_backward()
-    kind, what = (InsideHooks, call_forward) if is_sharded(module) else (Dispatch, call)
+    kind, what = (ForwardDispatch, call_forward) if is_sharded(module) else (Dispatch, call)
 
     def compile_call(_part: torch.nn.Module, name: str, way: Way) -> Callable[..., Any]:
-        return compiled(name if way.name == INDUCTOR else f"{name}.{way.name}", settings, what, way)
+        return compile_way(name if way.name == INDUCTOR else f"{name}.{way.name}", settings, what, way)
 
     module._compiled_call_impl = kind(module, name, compile_call)
 
 
-def compiled(name: str, settings: Settings, what: Any, way: Way) -> Callable[..., Any]:
+def compile_way(name: str, settings: Settings, what: Any, way: Way) -> Callable[..., Any]:
     """Each module and way has a code object of its own: Dynamo counts recompilations by code object."""
     function = types.FunctionType(what.__code__.replace(co_name=name), what.__globals__, name)
-    options = {"backend": Unmasked(settings.backend), "dynamic": settings.dynamic, **way.options}
+    options = {"backend": UnmaskedBackend(settings.backend), "dynamic": settings.dynamic, **way.options}
     result: Callable[..., Any] = torch.compile(function, **options)
-    return followed(result, name)
+    return with_progress(result, name)
 
 
-class HookOutside:
+class UncompiledHook:
     """A user's hook, called outside the compiled graph: one that appends to a list would recompile in every step."""
 
     def __init__(self, hook: Callable[..., Any]) -> None:
@@ -86,7 +86,7 @@ class HookOutside:
         return partial, (self.hook,)
 
 
-def outside(hook: Callable[..., Any]) -> HookOutside:
+def make_uncompiled(hook: Callable[..., Any]) -> UncompiledHook:
     """Return the hook with a class and a `__call__` of its own, in which Dynamo looks at nothing.
 
     Dynamo counts recompilations by the code that it compiles: in a `__call__` of all hooks they would add up.
@@ -96,26 +96,26 @@ def outside(hook: Callable[..., Any]) -> HookOutside:
     file, line = location_of(hook)
     reason = f"hook {getattr(hook, '__qualname__', type(hook).__name__)} ({file}:{line})"
 
-    def run(_outside: HookOutside, *arguments: Any, **named: Any) -> Any:
+    def run(_outside: UncompiledHook, *arguments: Any, **named: Any) -> Any:
         return hook(*arguments, **named)
 
     try:
         call_outside = torch._dynamo.disable(run, reason=reason)
     except TypeError:  # older than the reason
         call_outside = torch._dynamo.disable(run)
-    found: HookOutside = type("HookOutside", (HookOutside,), {"__call__": call_outside})(hook)
+    found: UncompiledHook = type("UncompiledHook", (UncompiledHook,), {"__call__": call_outside})(hook)
     return found
 
 
-def move_hooks_out(module: torch.nn.Module) -> None:
+def keep_hooks_uncompiled(module: torch.nn.Module) -> None:
     for part in module.modules():
         for hooks in (part._forward_pre_hooks, part._forward_hooks):
             for key, hook in list(hooks.items()):
-                if not isinstance(hook, HookOutside) and is_user_code(location_of(hook)[0]):
-                    hooks[key] = outside(hook)
+                if not isinstance(hook, UncompiledHook) and is_user_code(location_of(hook)[0]):
+                    hooks[key] = make_uncompiled(hook)
 
 
-def spare_scripting() -> None:
+def hide_from_scripting() -> None:
     """Let torch.jit.script leave out what compiles a module: it reads each attribute, and refuses an object of ours."""
     ignored = torch.jit._recursive.ignored_attributes
     if COMPILED not in ignored:
@@ -136,13 +136,13 @@ def watch_backward() -> None:
         try:
             return original(*arguments, **named)
         except Exception as fault:
-            note_backward(fault)
+            note_failed_backward(fault)
             raise
 
     torch.autograd.backward = backward
 
 
-def note_backward(fault: Exception) -> None:
+def note_failed_backward(fault: Exception) -> None:
     way, is_memory = Dispatch.way.name, "out of memory" in str(fault)
     if not Dispatch.choosing or way == EAGER or not (is_memory or is_of_compiled_code(fault)):
         return
@@ -163,17 +163,17 @@ def fuse_steps(optimizers: Iterable[torch.optim.Optimizer], notes: list[str]) ->
 
     Only of a process that trains alone: ranks that round differently drift apart. Adds to `notes`.
     """
-    if torch.__version__ < (2, 4) or joined() is not None or horovod_of_several() is not None:  # a TorchVersion
+    if torch.__version__ < (2, 4) or process_group() is not None or horovod_of_ranks() is not None:  # a TorchVersion
         return
     for optimizer in optimizers:
         if may_fuse(optimizer) and state_bytes(optimizer) <= MOST_BYTES:
-            notes.append(f"{type(optimizer).__name__}: fused steps {fuse(optimizer)}")
+            notes.append(f"{type(optimizer).__name__}: fused steps {try_fused(optimizer)}")
             log(notes[-1])
 
 
 def may_fuse(optimizer: torch.optim.Optimizer) -> bool:
     """Whether the script left it open, and all tensors lie as the kernels read them: from end to end."""
-    if type(optimizer) not in FUSED or not all(map(is_open, optimizer.param_groups)):
+    if type(optimizer) not in FUSED or not all(map(leaves_fused_open, optimizer.param_groups)):
         return False
     tensors = state_tensors(optimizer)
     return bool(tensors) and all(
@@ -182,22 +182,22 @@ def may_fuse(optimizer: torch.optim.Optimizer) -> bool:
     )
 
 
-def is_open(group: dict[str, Any]) -> bool:
+def leaves_fused_open(group: dict[str, Any]) -> bool:
     said = group["fused"], group["foreach"], group["differentiable"], group.get("capturable", False)
     return said == (None, None, False, False) and not isinstance(group["lr"], torch.Tensor)
 
 
-def fuse(optimizer: torch.optim.Optimizer) -> str:
+def try_fused(optimizer: torch.optim.Optimizer) -> str:
     """Measure steps of copies in turns; return the outcome in words."""
-    own, fused = copy_of(optimizer), copy_of(optimizer)
-    step_seconds(own, False), step_seconds(fused, True)
-    differs = max(map(difference, state_tensors(own), state_tensors(fused)))
+    own, fused = copy_optimizer(optimizer), copy_optimizer(optimizer)
+    time_step(own, False), time_step(fused, True)
+    differs = max(map(largest_difference, state_tensors(own), state_tensors(fused)))
     if differs > FUSED_TOLERANCE:
         return f"are not used, they differ by {differs:.1g} ({FUSED_TOLERANCE:g} is allowed)"
     times: list[Pair] = []
     end = time.perf_counter() + TRIAL_SECONDS
     while len(times) < FEWEST_PAIRS or (len(times) < MOST_PAIRS and time.perf_counter() < end):
-        times.append(Pair(step_seconds(own, False), step_seconds(fused, True)))
+        times.append(Pair(time_step(own, False), time_step(fused, True)))
     verdict = judge(times)
     if verdict.kind != FASTER:
         return f"are not used: {verdict.words()}"
@@ -206,7 +206,7 @@ def fuse(optimizer: torch.optim.Optimizer) -> str:
     return f"are used: {verdict.words()} as its own, results within {differs:.1g} (DLC_COMPILER_OPTIMIZER)"
 
 
-def step_seconds(optimizer: torch.optim.Optimizer, fused: bool) -> float:
+def time_step(optimizer: torch.optim.Optimizer, fused: bool) -> float:
     """Step without the hooks of all optimizers: nobody may count it."""
     begun = time.perf_counter()
     if fused:

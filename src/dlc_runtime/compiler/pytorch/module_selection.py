@@ -11,7 +11,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from dlc_runtime.compiler.hooks import IdentitySet, never_raises
-from dlc_runtime.compiler.pytorch.comparison import autocasts
+from dlc_runtime.compiler.pytorch.comparison import autocast_formats
 from dlc_runtime.compiler.source_locations import (
     class_name,
     find_create_graph_around,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
 
-class Stays:
+class EagerReason:
     """A module that stays eager."""
 
     def __init__(self, module: torch.nn.Module, reason: str, remedy: str = "", wanted: bool = True) -> None:
@@ -39,104 +39,110 @@ class Stays:
         self.wanted = wanted  # strict mode fails on it
 
 
-class Choice:
+class Selection:
     def __init__(self) -> None:
         self.chosen: list[torch.nn.Module] = []
-        self.stays: list[Stays] = []
+        self.eager_reasons: list[EagerReason] = []
         self.wrappers: list[torch.nn.Module] = []  # DistributedDataParallel around what is chosen
         self.batches: list[list[str]] = []  # of each root of what is chosen
 
     def wrap(self, module: torch.nn.Module) -> None:
-        if module is not unwrapped(module):
+        if module is not unwrap_ddp(module):
             self.wrappers.append(module)
 
 
-def choose(watch: Watch) -> Choice:
-    choice = Choice()
+def select_modules(watch: Watch) -> Selection:
+    selection = Selection()
     for root in watch.roots.values():
         if next(root.module.parameters(), None) is None:
             continue  # a loss function
-        if is_ours(unwrapped(root.module)):
+        if is_compiled_by_us(unwrap_ddp(root.module)):
             continue  # compiled before, by the process that this one was forked from
-        stays = why_eager(root, watch)
-        if stays:
-            choice.stays.append(stays)
+        reason = reason_for_eager(root, watch)
+        if reason:
+            selection.eager_reasons.append(reason)
         else:
-            choice.wrap(root.module)
-            choice.batches.append(root.batch)
-            compilable(unwrapped(root.module), choice)
-    return choice
+            selection.wrap(root.module)
+            selection.batches.append(root.batch)
+            select_parts(unwrap_ddp(root.module), selection)
+    return selection
 
 
-def why_eager(root: Root, watch: Watch) -> Stays | None:
+def reason_for_eager(root: RootModule, watch: Watch) -> EagerReason | None:
     module = root.module
     if not watch.trained(module):
-        return Stays(module, "the script does not train it: no optimizer has its parameters", wanted=False)
+        return EagerReason(module, "the script does not train it: no optimizer has its parameters", wanted=False)
     if not root.with_gradients:
-        return Stays(module, "called without gradients only", wanted=False)
+        return EagerReason(module, "called without gradients only", wanted=False)
     if root.twice:
-        return Stays(module, "the script differentiates its backward (create_graph=True), which cannot be compiled")
+        return EagerReason(
+            module, "the script differentiates its backward (create_graph=True), which cannot be compiled"
+        )
     place = "" if root.create_graph in seen_create_graph else root.create_graph
-    place = place or create_graph_in_forward(module)
+    place = place or find_create_graph_in_forward(module)
     if place:
-        return Stays(
+        return EagerReason(
             module,
             f"{place} uses create_graph=True in the function that calls it, which a compiled module cannot do",
             "move what needs it into a function of its own that also calls the model, or remove it",
         )
-    return unfit(module)
+    return reason_against_compiling(module)
 
 
-def create_graph_in_forward(module: torch.nn.Module) -> str:
+def find_create_graph_in_forward(module: torch.nn.Module) -> str:
     """Return file and line of create_graph=True in the forward of a part, which differentiates what is in it."""
     codes = (getattr(kind.forward, "__code__", None) for kind in {type(part) for part in module.modules()})
     return next(filter(None, (find_create_graph_in(code) for code in codes if code is not None)), "")
 
 
-def unfit(module: torch.nn.Module) -> Stays | None:
+def reason_against_compiling(module: torch.nn.Module) -> EagerReason | None:
     """Why a module cannot be compiled, whatever the script does with it."""
     if not hasattr(getattr(torch, "compiler", None), "is_compiling"):
-        return Stays(module, f"torch {torch.__version__} cannot compile a module in place", "use torch 2.3 or newer")
-    if any(compiled_by_the_script(part) for part in module.modules()):
-        return Stays(module, "the script compiles it itself", wanted=False)
+        return EagerReason(
+            module, f"torch {torch.__version__} cannot compile a module in place", "use torch 2.3 or newer"
+        )
+    if any(is_compiled_by_script(part) for part in module.modules()):
+        return EagerReason(module, "the script compiles it itself", wanted=False)
     if isinstance(module, torch.nn.DataParallel):
-        return Stays(module, "DataParallel copies it in every step", "use DistributedDataParallel")
+        return EagerReason(module, "DataParallel copies it in every step", "use DistributedDataParallel")
     if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
-        return Stays(module, "it is TorchScript", "train the module it was scripted from")
+        return EagerReason(module, "it is TorchScript", "train the module it was scripted from")
     if any(parameter.device.type in ("xla", "meta") for parameter in module.parameters()):
-        return Stays(module, "it is not on a device that inductor compiles for")
+        return EagerReason(module, "it is not on a device that inductor compiles for")
     return None
 
 
-def compiled_by_the_script(module: torch.nn.Module) -> bool:
-    if module.__dict__.get("_compiled_call_impl") is not None and not is_ours(module):
+def is_compiled_by_script(module: torch.nn.Module) -> bool:
+    if module.__dict__.get("_compiled_call_impl") is not None and not is_compiled_by_us(module):
         return True
     frames = sys.modules.get("torch._dynamo.eval_frame")  # not imported: nothing was compiled
     return frames is not None and isinstance(module, frames.OptimizedModule)
 
 
-def is_ours(module: torch.nn.Module) -> bool:
+def is_compiled_by_us(module: torch.nn.Module) -> bool:
     return type(module.__dict__.get("_compiled_call_impl")).__module__.startswith("dlc_runtime.")
 
 
-def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+def unwrap_ddp(module: torch.nn.Module) -> torch.nn.Module:
     """DistributedDataParallel runs its module itself, with Dynamo told about its buckets."""
     while isinstance(module, torch.nn.parallel.DistributedDataParallel):
         module = module.module
     return module
 
 
-def compilable(module: torch.nn.Module, choice: Choice) -> None:
+def select_parts(module: torch.nn.Module, selection: Selection) -> None:
     """The module; or, where it cannot be one graph, its largest parts that can."""
-    found = [module] if is_whole(module) else list(pieces(module))
-    choice.chosen.extend(found)
+    found = [module] if is_one_graph(module) else list(compilable_parts(module))
+    selection.chosen.extend(found)
     recurrent = {class_name(part) for part in module.modules() if isinstance(part, RECURRENT)}
     if recurrent:
         rest = f"; compiled: {', '.join(class_name(part) for part in found)}" if found else ""
-        choice.stays.append(Stays(module, f"Dynamo does not trace {', '.join(sorted(recurrent))}{rest}"))
+        selection.eager_reasons.append(
+            EagerReason(module, f"Dynamo does not trace {', '.join(sorted(recurrent))}{rest}")
+        )
 
 
-def is_whole(module: torch.nn.Module) -> bool:
+def is_one_graph(module: torch.nn.Module) -> bool:
     """Dynamo traces no recurrent layer, and breaks the graph at the hooks of each sharded part."""
     parts = list(module.modules())
     return not any(isinstance(part, RECURRENT) for part in parts) and not any(is_sharded(part) for part in parts[1:])
@@ -147,10 +153,10 @@ def is_sharded(module: torch.nn.Module) -> bool:
     return any(base.__name__ == "FSDPModule" for base in type(module).__mro__)
 
 
-def pieces(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    if not is_whole(module):
+def compilable_parts(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    if not is_one_graph(module):
         for child in module.children() if not isinstance(module, RECURRENT) else ():
-            yield from pieces(child)
+            yield from compilable_parts(child)
     elif is_sharded(module) or sum(1 for _ in trained_parts(module.modules())) > 1:  # one layer alone gains nothing
         yield module
 
@@ -159,7 +165,7 @@ def trained_parts(parts: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]
     return (part for part in parts if any(p.requires_grad for p in part.parameters(recurse=False)))
 
 
-class OwnCompile:
+class UserCompileListener:
     def __init__(self, noticed: Callable[[str], None]) -> None:
         self._noticed = noticed
         self.listening = False
@@ -188,7 +194,7 @@ MOST_WATCHED = 8  # parameters of a module
 UPDATES = 2  # one may be the loading of a checkpoint
 
 
-class ByHand:
+class HandUpdates:
     """Tells of a module whether the script changes its weights itself, so that no optimizer's step is to be seen."""
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -215,7 +221,7 @@ NO_BACKWARD = -1
 MOST_OUTPUTS = 32  # tensors of one output that are watched for a second backward
 
 
-class Root:
+class RootModule:
     """A module that the script calls itself."""
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -225,7 +231,7 @@ class Root:
         self.batch: list[str] = []  # what went in and came out of its first call with gradients, and its autocast
         self.create_graph = ""  # file and line in a function that calls it
         self.thread = threading.get_ident()
-        self.by_hand = ByHand(module)
+        self.by_hand = HandUpdates(module)
 
     def note_backward(self, _gradient: torch.Tensor) -> None:
         self.by_hand.backward = True
@@ -238,7 +244,7 @@ class Watch:
     def __init__(self, fail: Callable[[Exception], None], by_hand: Callable[[torch.nn.Module], None]) -> None:
         self.fail = fail
         self.noticed_by_hand = by_hand
-        self.roots: dict[int, Root] = {}
+        self.roots: dict[int, RootModule] = {}
         self.stepped = IdentitySet()  # parameters of the optimizers that stepped
         self.autocast = False  # some module ran in it
         self._thread = threading.local()
@@ -274,7 +280,7 @@ class Watch:
         if (
             not stack and torch._C._current_graph_task_id() == NO_BACKWARD
         ):  # checkpointing calls modules in the backward
-            root = self.roots.setdefault(id(module), Root(module))
+            root = self.roots.setdefault(id(module), RootModule(module))
             root.with_gradients |= torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
             root.create_graph = root.create_graph or find_create_graph_around()
             if not self.trained(module) and root.by_hand.called():
@@ -291,10 +297,10 @@ class Watch:
         root = self.roots.get(id(stack[0] if stack else module))
         if root is not None:  # also of its parts: a forward may differentiate what they return
             if not stack and not root.batch and torch.is_grad_enabled():
-                root.batch = [*described(arguments), *described(output), *map(str, autocasts())]
+                root.batch = [*describe_tensors(arguments), *describe_tensors(output), *map(str, autocast_formats())]
             self._watch_backward(root, output)
 
-    def _watch_backward(self, root: Root, output: Any) -> None:
+    def _watch_backward(self, root: RootModule, output: Any) -> None:
         if torch._C._get_tracing_state() is not None or torch._C._functorch.peek_interpreter_stack() is not None:
             return  # what is traced or transformed is no training
         for leaf in torch.utils._pytree.tree_flatten(output)[0][:MOST_OUTPUTS]:
@@ -310,7 +316,7 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def described(tree: Any) -> list[str]:
+def describe_tensors(tree: Any) -> list[str]:
     """Shapes and number formats of the tensors in it."""
     leaves = torch.utils._pytree.tree_flatten(tree)[0][:MOST_OUTPUTS]
     return [f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves if isinstance(leaf, torch.Tensor)]

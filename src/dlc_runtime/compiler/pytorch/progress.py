@@ -25,7 +25,7 @@ SECONDS_UNTIL_WRITTEN = 1.0
 SECONDS_BETWEEN = 60.0
 
 
-class Call:
+class CalledModule:
     """The module whose compiled code was called last."""
 
     name = UNNAMED
@@ -44,12 +44,12 @@ class Progress:
     def listen(self) -> None:
         if not self._listening:
             self._listening = True
-            dynamo.listen(self._begin, self._end)
+            dynamo.listen_to_compiling(self._begin, self._end)
 
     def _begin(self, *_arguments: Any) -> None:
         if os.getpid() != self._process:  # forked: the child has a progress of its own
             return
-        self._record.compiling = [{"function": Call.name, "seconds": 0.0}]
+        self._record.compiling = [{"function": CalledModule.name, "seconds": 0.0}]
         if self._step_ended is None:
             self._since, self._step_ended = time.monotonic(), threading.Event()
             thread = threading.Thread(target=self._watch, args=(self._step_ended,), name="dlc-compiling", daemon=True)
@@ -83,7 +83,7 @@ class Progress:
             wait = SECONDS_BETWEEN - seconds % SECONDS_BETWEEN
 
 
-def followed(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
+def with_progress(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return `compiled`, with the name for the progress.
 
     An exception that leaves it is the script's own: eager code has raised it too, so that Dynamo could not trace the
@@ -91,11 +91,11 @@ def followed(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
     """
 
     def call(*arguments: Any, **named: Any) -> Any:
-        Call.name, known = name, dynamo.recorded()
+        CalledModule.name, known = name, dynamo.count_records()
         try:
             return compiled(*arguments, **named)
         except Exception as fault:
-            if not dynamo.is_own_error(fault):
+            if not dynamo.is_dynamo_error(fault):
                 dynamo.forget_failures(known)
             raise
 

@@ -31,7 +31,7 @@ TF32_IS_ON = (
 )
 
 
-class Use(ctypes.Structure):
+class Utilization(ctypes.Structure):
     """Percent of the driver's last sample, by NVML's nvmlUtilization_t."""
 
     _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
@@ -53,7 +53,7 @@ class Gpu:
         if not self._tried:
             self._tried = True
             self._library = self._opened()
-        use = Use()
+        use = Utilization()
         if self._library and not self._library.nvmlDeviceGetUtilizationRates(self._device, ctypes.byref(use)):
             self.samples, self._percent = self.samples + 1, self._percent + int(use.gpu)
 
@@ -94,7 +94,7 @@ def facts() -> dict[str, Any]:
     notes: sentences for the report.
     """
     device = str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"
-    found: dict[str, Any] = {"framework": f"torch {torch.__version__}", "device": device, "notes": notes()}
+    found: dict[str, Any] = {"framework": f"torch {torch.__version__}", "device": device, "notes": report_notes()}
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         found["rank"] = distributed.get_rank()
@@ -107,7 +107,7 @@ def facts_of_choice(
     """What the choice of a way depends on, beside the image and the machine that the cache's folder is for."""
     transformers = sys.modules.get("transformers")
     return {
-        "modules": [f"{type(module).__qualname__} {digest_of(module)}" for module in modules],
+        "modules": [f"{type(module).__qualname__} {module_digest(module)}" for module in modules],
         "batches": batches,
         "tried": tried,
         "world": ranks,
@@ -120,19 +120,19 @@ def facts_of_choice(
     }
 
 
-def digest_of(module: torch.nn.Module) -> str:
+def module_digest(module: torch.nn.Module) -> str:
     """Of the names, shapes and formats of its parameters."""
     described = [(name, tuple(value.shape), str(value.dtype)) for name, value in module.named_parameters()]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:12]
 
 
-def notes() -> list[str]:
+def report_notes() -> list[str]:
     attention: Any = sys.modules.get("dlc_runtime.compiler.pytorch.attention")  # not imported: nothing was compiled
     found = attention.notes() if attention is not None else []
-    return [*found, *gpu_notes()] if torch.cuda.is_initialized() else found
+    return [*found, *report_gpu_notes()] if torch.cuda.is_initialized() else found
 
 
-def gpu_notes() -> list[str]:
+def report_gpu_notes() -> list[str]:
     """The most memory that tensors took of the GPU, how busy it was, and TF32."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     peak, total = torch.cuda.max_memory_allocated() / GIGA, properties.total_memory / GIGA
@@ -143,7 +143,7 @@ def gpu_notes() -> list[str]:
     return found
 
 
-def missing_compiler(modules: list[torch.nn.Module]) -> str:
+def find_missing_compiler(modules: list[torch.nn.Module]) -> str:
     """What is missing, or ""."""
     if all(parameter.device.type != "cpu" for module in modules for parameter in module.parameters()):
         return ""
@@ -151,7 +151,7 @@ def missing_compiler(modules: list[torch.nn.Module]) -> str:
     return "" if shutil.which(name) else f"there is no C++ compiler here ({name})"
 
 
-def spare_headers() -> None:
+def skip_needless_headers() -> None:
     """Inductor precompiles the headers of code before it looks whether its cache holds that code compiled.
 
     They take longest of all that it compiles, and lie in the temporary folder, which the next job does not have.

@@ -83,7 +83,7 @@ class Turns:
             seconds=seconds,
             took=sum(self._seconds),
             compiling=self._compiling,
-            failed=Dispatch.failed or (too_large(Dispatch.memory) if on_gpu and block.way != EAGER else ""),
+            failed=Dispatch.failed or (reason_too_large(Dispatch.memory) if on_gpu and block.way != EAGER else ""),
             elapsed=self._last - self._began,
             step=step,
             memory=Dispatch.memory,
@@ -132,7 +132,7 @@ class Decisions:
                 cache.write_decision(folder, self.facts, *found)
 
 
-def too_large(memory: int) -> str:
+def reason_too_large(memory: int) -> str:
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     if memory <= MOST_MEMORY * total:
         return ""
@@ -150,7 +150,7 @@ class Agreement:
 
     def agree(self, result: Result) -> Result | None:
         """Return what all ranks showed together; None where that cannot be known."""
-        group, horovod = joined(), horovod_of_several()
+        group, horovod = process_group(), horovod_of_ranks()
         self._number += 1
         if group is None:
             return result if horovod is None else self._gather(horovod, result)
@@ -159,8 +159,8 @@ class Agreement:
         try:
             store.set(f"{key}/{rank}", json.dumps(result))
             if rank == 0:
-                store.set(key, json.dumps(together(store, key, size)))
-                forget(store, str(self._number - 1), size)
+                store.set(key, json.dumps(slowest_of_ranks(store, key, size)))
+                delete_answers(store, str(self._number - 1), size)
             store.wait([key], WAIT)
             answer = json.loads(store.get(key))
         except Exception:  # the store's errors differ by version, and all mean the same here
@@ -169,7 +169,7 @@ class Agreement:
 
     def as_rank_0(self, value: Any) -> Any:
         """Return rank 0's value, of JSON; None where that cannot be known."""
-        group, horovod = joined(), horovod_of_several()
+        group, horovod = process_group(), horovod_of_ranks()
         self._number += 1
         if group is None:
             return value if horovod is None else self._send(horovod, value)
@@ -188,7 +188,7 @@ class Agreement:
         known = float("nan") if seconds is None else seconds
         numbers = torch.tensor([[known, took, compiling, bool(failed), elapsed, step, memory]], dtype=torch.float64)
         rows = self._wait(horovod, lambda name: horovod.allgather_async(numbers, name=name))
-        return slowest(result_of(row, result.failed) for row in rows.tolist()) if rows is not None else None
+        return slowest(result_from_row(row, result.failed) for row in rows.tolist()) if rows is not None else None
 
     def _send(self, horovod: Any, value: Any) -> Any:
         text = json.dumps(value).encode()[:SENT].ljust(SENT)
@@ -214,7 +214,7 @@ class Agreement:
         return found
 
 
-def result_of(row: list[float], failed: str) -> Result:
+def result_from_row(row: list[float], failed: str) -> Result:
     """`failed`: this rank's own reason."""
     seconds, took, compiling, has_failed, elapsed, step, memory = row
     reason = failed or "another rank could not run it"
@@ -222,7 +222,7 @@ def result_of(row: list[float], failed: str) -> Result:
     return Result(known, took, compiling, reason if has_failed else "", elapsed, int(step), int(memory))
 
 
-def together(store: Any, key: str, size: int) -> Result | None:
+def slowest_of_ranks(store: Any, key: str, size: int) -> Result | None:
     names = [f"{key}/{rank}" for rank in range(size)]
     try:
         store.wait(names, WAIT)
@@ -231,14 +231,14 @@ def together(store: Any, key: str, size: int) -> Result | None:
         return None  # the others get this answer, and wait no longer
 
 
-def forget(store: Any, key: str, size: int) -> None:
+def delete_answers(store: Any, key: str, size: int) -> None:
     """All ranks have read this answer before they wrote the next."""
     with contextlib.suppress(Exception):  # not every store can
         for name in (key, *(f"{key}/{rank}" for rank in range(size))):
             store.delete_key(name)
 
 
-def joined() -> tuple[Any, int, int] | None:
+def process_group() -> tuple[Any, int, int] | None:
     """A part of the job's store that is ours, this process's rank, and how many there are; None if it is alone."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
@@ -252,13 +252,13 @@ def joined() -> tuple[Any, int, int] | None:
     )
 
 
-def ranks() -> int:
+def count_ranks() -> int:
     """How many train together."""
-    group, horovod = joined(), horovod_of_several()
+    group, horovod = process_group(), horovod_of_ranks()
     return group[2] if group is not None else int(horovod.size()) if horovod is not None else 1
 
 
-def horovod_of_several() -> Any:
+def horovod_of_ranks() -> Any:
     """Horovod's module for torch where its ranks are several; None elsewhere."""
     horovod = sys.modules.get("horovod.torch")
     try:

@@ -40,14 +40,14 @@ WAYS = {
 TRIED = {"cpu": (REGIONAL, INDUCTOR), "cuda": (INDUCTOR, CUDA_GRAPHS, REGIONAL)}
 
 
-def fixed(settings: Settings) -> Way | None:
+def requested_way(settings: Settings) -> Way | None:
     """The way that the job asks for; None if it is chosen by measuring."""
     if settings.mode == settings_of.AUTO:
         return None
     return WAYS[INDUCTOR if settings.mode == settings_of.DEFAULT else settings.mode]
 
 
-def to_try(settings: Settings, modules: Iterable[torch.nn.Module]) -> list[str]:
+def ways_to_try(settings: Settings, modules: Iterable[torch.nn.Module]) -> list[str]:
     held = list(modules)
     devices = {parameter.device.type for module in held for parameter in module.parameters()}
     names = list(TRIED["cuda" if "cuda" in devices else "cpu"])
@@ -66,13 +66,13 @@ def repeated_blocks(module: torch.nn.Module) -> list[list[torch.nn.Module]]:
     for container in module.modules():
         for block in container if isinstance(container, (torch.nn.ModuleList, torch.nn.Sequential)) else ():
             if sum(1 for part in block.modules() if has_parameters(part)) > 1:
-                found[kind_of(block)].append(block)
+                found[block_kind(block)].append(block)
     kinds = [blocks for blocks in found.values() if len(blocks) > MOST_UNIQUE]
     inner = {id(part) for blocks in kinds for block in blocks for part in block.modules() if part is not block}
     return [blocks for blocks in kinds if id(blocks[0]) not in inner]
 
 
-def kind_of(block: torch.nn.Module) -> tuple[Any, ...]:
+def block_kind(block: torch.nn.Module) -> tuple[Any, ...]:
     return type(block), *((name, tuple(value.shape), value.dtype) for name, value in block.named_parameters())
 
 

@@ -52,9 +52,9 @@ class Session:
         self.settings = settings
         self.tracing = tf_internals.Tracing()
         self.failed = False
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         self.process = os.getpid()
         self.current: Owner | None = None  # what is being called; what it calls is a part of it
         self.record, self.steps = XlaRecord(), StepTimes()
@@ -142,12 +142,12 @@ class Session:
     def fail(self, fault: Exception) -> None:
         """A fault of ours: what is compiled stays so, and nothing more is done."""
         self.failed = True
-        self._say_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
+        self._log_or_fail(self.record.warn(f"nothing more is compiled or reported: {type(fault).__name__}: {fault}"))
         self.writer.write()
 
     def _after_a_fork(self) -> None:
         if os.getpid() != self.process:
-            self.begin_anew()
+            self.reset()
 
     # -- what a call has done -------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Session:
         owner.refused = TOO_OFTEN
         if owner.turns is None:
             owner.begin(LEFT)
-        self._say_or_fail(self.record.add_given_up(owner.compiled_anew, where, cause))
+        self._log_or_fail(self.record.add_given_up(owner.compiled_anew, where, cause))
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -289,15 +289,15 @@ class Session:
     def leave(self, owner: Owner, reason: str, remedy: str, wanted: bool = True) -> None:
         owner.begin(LEFT)
         if self.record.add_eager(owner.name, reason, remedy) and wanted:
-            self._say_or_fail(self.record.warn(f"{owner.name} is not compiled: {reason}. Remedy: {remedy}"))
+            self._log_or_fail(self.record.warn(f"{owner.name} is not compiled: {reason}. Remedy: {remedy}"))
 
     def fall_back(self, owner: Owner, fault: Exception, lost: int) -> None:
         """XLA does not take it as a whole: from now on what it can take of it, in parts."""
         warning = self.record.add_failure(self._where(owner), fault, lost)
         owner.ways, owner.refused, owner.expects_trace = (CLUSTERS,), reason_of(str(fault)), True
-        self._say_or_fail(warning)
+        self._log_or_fail(warning)
 
-    def _say_or_fail(self, text: str) -> None:
+    def _log_or_fail(self, text: str) -> None:
         if self.settings.strict:
             self.writer.write()
             raise StrictError(f"DLC_COMPILER_STRICT=1: {text}")

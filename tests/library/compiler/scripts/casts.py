@@ -43,7 +43,7 @@ def graphs_of(name, way):
         found.append(counts(graph))
         return graph.forward
 
-    backend = attention.Unmasked(aot_autograd(fw_compiler=keep, bw_compiler=lambda graph, _: graph.forward))
+    backend = attention.UnmaskedBackend(aot_autograd(fw_compiler=keep, bw_compiler=lambda graph, _: graph.forward))
     if way == "accelerate":
         model = accelerate.Accelerator(cpu=True, mixed_precision="bf16").prepare_model(model)
     with torch.autocast("cpu", torch.bfloat16, enabled=way == "plain"):

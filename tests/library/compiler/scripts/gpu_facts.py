@@ -44,22 +44,22 @@ torch.cuda.get_device_properties = lambda device: gpu(9)
 for second in (0.0, 0.1, 0.9, 1.0):
     torch_facts.gpu.sample(second)
 found["asked"] = driver.asked
-found["busy"] = torch_facts.notes()
+found["busy"] = torch_facts.report_notes()
 
 torch_facts.gpu = torch_facts.Gpu(Driver(refuses=6))
 torch_facts.gpu.sample(0.0)
 cuda = SimpleNamespace(is_cuda=True, dtype=torch.float32)
 torch_facts.note_training([cuda], autocast=False)
-found["off"] = torch_facts.notes()
+found["off"] = torch_facts.report_notes()
 torch.cuda.get_device_properties = lambda device: gpu(7)
-found["without"] = torch_facts.notes()
+found["without"] = torch_facts.report_notes()
 torch.cuda.get_device_properties = lambda device: gpu(9)
 torch_facts.note_training([cuda], autocast=True)
-found["autocast"] = torch_facts.notes()
+found["autocast"] = torch_facts.report_notes()
 torch_facts.note_training([cuda], autocast=False)
 torch.cuda.is_available = lambda: True
 torch_facts.use_tf32()
-found["on"] = torch_facts.notes()
+found["on"] = torch_facts.report_notes()
 
 seen = module_selection.Watch(lambda fault: None, lambda module: None)
 seen.begin()
